@@ -1,0 +1,1 @@
+"""REST API, OpenAPI, metrics and health over HTTP."""

@@ -1,0 +1,1 @@
+"""The ``flockmq`` command line."""

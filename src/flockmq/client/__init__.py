@@ -1,0 +1,1 @@
+"""Clients of a running broker: admin API and MQTT."""

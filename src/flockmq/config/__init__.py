@@ -1,0 +1,1 @@
+"""Layered configuration: TOML file, environment, flags."""

@@ -1,0 +1,1 @@
+"""Thin asyncio drivers between sockets and the pure broker."""

@@ -1,0 +1,115 @@
+"""What the pure broker asks of the world: one gate that knows who may connect and what they may do.
+
+```
+ CONNECT ----> gate.authenticate(request) ----> Accept | Refuse | Continue       answered at once
+                                          `---> None: later, broker.auth_result(request, verdict, now)
+ AUTH -------> gate.resume(request, data) ----> the same
+ PUBLISH ----> gate.may_publish(identity, topic)        SUBSCRIBE ----> gate.may_subscribe(identity, filter)
+```
+The answers of ``may_*`` are cached by the broker per connection until ``gate.version`` changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(slots=True)
+class Identity:
+    """Who a connection turned out to be. ``claims`` belongs to the gate (for example ACL rules out of a JWT)."""
+
+    client_id: str
+    username: str | None = None
+    superuser: bool = False
+    claims: object = None
+
+
+@dataclass(slots=True, kw_only=True)
+class AuthRequest:
+    """All that a client brought to prove who it is. ``state`` is the gate's own between two steps of an exchange."""
+
+    connection_id: int
+    client_id: str
+    username: str | None
+    password: bytes | None
+    method: str | None
+    data: bytes | None
+    listener: str
+    peer: str
+    """Address of the client, without port; what PROXY protocol said, where a listener trusts it."""
+    certificate_name: str | None
+    """Common name of a verified client certificate."""
+    now_ms: int
+    state: object = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Let it in. ``expires_at_ms`` ends the connection then (token expiry), 0 means never."""
+
+    identity: Identity
+    expires_at_ms: int = 0
+    data: bytes | None = None
+    """Authentication data for the CONNACK or the last AUTH packet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Keep it out, with an MQTT 5 reason code (mapped for 3.1.1) and a sentence that gives away no secret."""
+
+    reason_code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Send AUTH with this data and wait for the client's next step."""
+
+    data: bytes
+
+
+Verdict = Accept | Refuse | Continue
+
+
+class Gate(Protocol):
+    """Authentication and authorisation, behind which files, hashing threads and clocks may live."""
+
+    version: int
+    """Grows whenever an answer of ``may_publish`` or ``may_subscribe`` could have changed."""
+
+    def authenticate(self, request: AuthRequest) -> Verdict | None:
+        """Judge a CONNECT; None when the verdict will come through ``Broker.auth_result``."""
+
+    def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:
+        """Judge the client's next AUTH step of the exchange that ``request.state`` belongs to."""
+
+    def may_publish(self, identity: Identity, topic: bytes) -> bool:
+        """Whether this identity may publish to this (valid) topic name."""
+
+    def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
+        """Whether this identity may subscribe to this (valid) filter; ``$share/group/`` is already off."""
+
+
+class OpenGate:
+    """Lets everybody in: what ``--allow-anonymous`` without any file means."""
+
+    version = 0
+
+    def authenticate(self, request: AuthRequest) -> Verdict | None:
+        """Accept, unless the client asks for an enhanced authentication that nobody here speaks."""
+        if request.method is not None:
+            return Refuse(0x8C, f"Authentication method {request.method!r} is not supported")
+        return Accept(Identity(request.client_id, request.username))
+
+    def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:  # noqa: ARG002
+        """No exchange was ever started here."""
+        return Refuse(0x8C, "No enhanced authentication is in progress")
+
+    def may_publish(self, identity: Identity, topic: bytes) -> bool:  # noqa: ARG002
+        """Everything is allowed."""
+        return True
+
+    def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:  # noqa: ARG002
+        """Everything is allowed."""
+        return True

@@ -1,0 +1,81 @@
+"""What can be set about the broker's behaviour, as frozen values. Units stand in the names; 0 means no limit.
+
+``Limits`` belong to a listener (each may have its own), ``BrokerSettings`` to the whole node. The configuration
+layer reads files and environment into these; nothing here knows where a value came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SHARED_STRATEGIES = ("random", "round_robin", "sticky", "hash_client", "hash_topic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client connection may cost."""
+
+    packet_bytes_max: int = 1_048_576
+    """Largest packet accepted. Higher lets clients send more at once and hold more memory while doing so."""
+    connect_timeout_ms: int = 10_000
+    """How long a connection may take to send its CONNECT. Lower frees sockets sooner, higher suits slow radios."""
+    keep_alive_s_max: int = 0
+    """Longest keep alive granted; MQTT 5 clients are told (Server Keep Alive). Lower finds dead clients sooner."""
+    inflight_max: int = 1_024
+    """Most QoS 1 and 2 messages sent to a client and not yet acknowledged, also when it allows more."""
+    receive_max: int = 1_024
+    """Most QoS 2 messages of a client that wait for their release; told to MQTT 5 clients as Receive Maximum."""
+    queue_messages_max: int = 10_000
+    """Most QoS 1 and 2 messages waiting for one session. When full, new ones are dropped and counted."""
+    queue_bytes_max: int = 16_777_216
+    """Most bytes held for one session: waiting and in flight."""
+    write_bytes_max: int = 8_388_608
+    """Most bytes waiting for a client that reads slowly. When full, QoS 0 messages to it are dropped and counted."""
+    topic_levels_max: int = 128
+    """Most levels in a topic name or filter."""
+    topic_bytes_max: int = 65_535
+    """Longest topic name or filter, in bytes of UTF-8."""
+    topic_aliases_max: int = 64
+    """Topic aliases a client may set, and most that the broker sets towards it. Each holds one topic name."""
+    subscriptions_max: int = 10_000
+    """Most subscriptions of one session."""
+    messages_per_s_max: int = 0
+    """Most PUBLISH packets a second from one client, with a burst of one second's worth."""
+    connections_max: int = 0
+    """Most connections on the listener at once."""
+    connections_per_s_max: int = 0
+    """Most new connections a second on the listener."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What holds for the node as a whole."""
+
+    node_name: str = "flockmq@127.0.0.1"
+    """Name in logs, metrics and ``$SYS`` topics, as ``name@host``."""
+    limits: Limits = field(default_factory=Limits)
+    """Limits of listeners that bring none of their own."""
+    sessions_max: int = 1_000_000
+    """Most sessions, connected or not. A CONNECT beyond it is refused with Quota exceeded."""
+    session_expiry_s_max: int = 604_800
+    """Longest life of a session without its client; also the life of 3.1.1 sessions that are not clean."""
+    retained_messages_max: int = 100_000
+    """Most retained messages. A QoS 1 or 2 publish beyond it is refused with Quota exceeded."""
+    retained_bytes_max: int = 268_435_456
+    """Most bytes in retained messages."""
+    delayed_messages_max: int = 100_000
+    """Most ``$delayed/`` messages waiting for their time."""
+    delayed_bytes_max: int = 67_108_864
+    """Most bytes in ``$delayed/`` messages."""
+    delayed_s_max: int = 4_294_967
+    """Longest delay of a ``$delayed/`` message."""
+    shared_strategy: str = "round_robin"
+    """How a shared subscription picks the member that gets a message: one of SHARED_STRATEGIES."""
+    sys_interval_ms: int = 10_000
+    """Gap between two updates of the ``$SYS`` topics; 0 turns them off."""
+    plan_cache_max: int = 65_536
+    """Topic names whose routes are kept ready. Higher suits fleets with many topics and costs memory."""
+    congestion_grace_ms: int = 250
+    """How long publishers wait for a subscriber whose buffer is full before messages to it are dropped."""
+    response_information: str = "response/"
+    """Prefix of the Response Information given to MQTT 5 clients that ask for it; the client id follows."""

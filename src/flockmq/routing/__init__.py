@@ -1,0 +1,1 @@
+"""Where messages go: subscriptions, topic trie, route plans, shared groups, retained messages."""

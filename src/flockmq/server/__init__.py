@@ -1,0 +1,1 @@
+"""Composition: configuration, broker, listeners and admin API become one running process."""

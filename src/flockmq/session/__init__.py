@@ -1,0 +1,1 @@
+"""What a client's connection and session remember: windows, queues, subscriptions, timers."""

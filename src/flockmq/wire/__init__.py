@@ -1,0 +1,1 @@
+"""Framing below MQTT: variable-length integers, WebSocket frames, the PROXY protocol header."""
