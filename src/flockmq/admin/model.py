@@ -1,0 +1,284 @@
+"""What the REST API takes and gives, as values: the one description that server, client and OpenAPI share.
+
+Names carry their units (``uptime_s``, ``payload_bytes``); moments are RFC 3339 strings in UTC (``..._at``). A field
+that does not apply is ``null``, never missing. Requests refuse unknown fields by name, so that a typing mistake is
+an error and not a silent default. Nothing here imports the HTTP server: the command line loads this module, too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+PAGE_LIMIT_MAX = 1_000
+"""Most entries in one page of a listing."""
+PAGE_LIMIT_DEFAULT = 100
+BAN_DURATION_S_MAX = 10 * 366 * 86_400
+"""Longest ban with an end, ten years; without a duration a ban has none."""
+
+T = TypeVar("T")
+
+Build = Literal["compiled", "pure"]
+BanKind = Literal["client", "username", "address"]
+ProtocolVersion = Literal["3.1.1", "5.0"]
+Qos = Annotated[int, Meta(ge=0, le=2)]
+Moment = Annotated[str, Meta(description="RFC 3339, UTC", examples=["2026-03-01T12:00:00.000Z"])]
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    """Base of what the API answers."""
+
+
+class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of what the API takes: a mistyped field is refused by name."""
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+class ErrorDetail(Response, frozen=True):
+    """``code`` is for programs and does not change; ``message`` is for people: what happened, why, what to do."""
+
+    code: Annotated[str, Meta(examples=["not_found"])]
+    message: str
+
+
+class ErrorBody(Response, frozen=True):
+    """The one shape of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+# --- listings -------------------------------------------------------------------------------------------------------
+
+
+class Page(Struct, Generic[T], frozen=True, kw_only=True):
+    """A part of a listing. While ``next`` is not null there may be more, also when ``items`` is short or empty."""
+
+    items: list[T]
+    next: Annotated[str | None, Meta(description="Give this as `after` to get the following page; null at the end")]
+
+
+class PageQuery(Request, frozen=True):
+    """Which part of a listing."""
+
+    after: Annotated[str | None, Meta(description="`next` of the page before; leave out for the first page")] = None
+    limit: Annotated[
+        int, Meta(ge=1, le=PAGE_LIMIT_MAX, description=f"Most items in this page, up to {PAGE_LIMIT_MAX}")
+    ] = PAGE_LIMIT_DEFAULT
+
+
+class ConnectionQuery(PageQuery, frozen=True):
+    """Which connections."""
+
+    client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
+    username: Annotated[str | None, Meta(description="Only this user name, exactly")] = None
+    peer: Annotated[str | None, Meta(description="Only clients at this address, without port")] = None
+
+
+class SessionQuery(PageQuery, frozen=True):
+    """Which sessions."""
+
+    client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
+    connected: Annotated[bool | None, Meta(description="Only sessions whose client is (not) connected now")] = None
+
+
+class SubscriptionQuery(PageQuery, frozen=True):
+    """Which subscriptions."""
+
+    client_id: Annotated[str | None, Meta(description="Only subscriptions of this client id, exactly")] = None
+    filter: Annotated[
+        str | None, Meta(description="Only this topic filter, exactly as subscribed (with `$share/group/`)")
+    ] = None
+    match: Annotated[
+        str | None, Meta(description="Only subscriptions that a message to this topic name would reach")
+    ] = None
+
+
+class RetainedQuery(PageQuery, frozen=True):
+    """Which retained messages."""
+
+    filter: Annotated[str | None, Meta(description="Only topics that this filter matches, e.g. `plant/+/temp`")] = None
+
+
+class BanQuery(PageQuery, frozen=True):
+    """Which bans."""
+
+    kind: Annotated[BanKind | None, Meta(description="Only bans of this kind")] = None
+
+
+# --- node -----------------------------------------------------------------------------------------------------------
+
+
+class Listener(Response, frozen=True):
+    """One socket that takes clients."""
+
+    name: str
+    protocol: Annotated[str, Meta(examples=["tcp", "tls", "ws", "wss"])]
+    host: str
+    port: int
+    connections: Annotated[int | None, Meta(description="Open now; null where the listener does not count")] = None
+
+
+class Node(Response, frozen=True):
+    """Who answers."""
+
+    name: Annotated[str, Meta(examples=["n1@127.0.0.1"])]
+    version: str
+    build: Annotated[Build, Meta(description="Whether the hot modules run compiled or as plain Python")]
+    state: Annotated[Literal["starting", "ready", "stopping"], Meta(description="As `/health/ready` sees it")]
+    started_at: Moment
+    uptime_s: float
+    listeners: list[Listener]
+
+
+class Stats(Response, frozen=True):
+    """Gauges (what is there now) and counters (since the node started), by name."""
+
+    gauges: dict[str, int]
+    counters: dict[str, int]
+
+
+# --- clients --------------------------------------------------------------------------------------------------------
+
+
+class Connection(Response, frozen=True):
+    """A client that is connected now."""
+
+    client_id: str
+    username: str | None
+    peer: Annotated[str, Meta(description="Address of the client, without port")]
+    listener: str
+    protocol_version: ProtocolVersion
+    keep_alive_s: int
+    connected_at: Moment
+    subscriptions: int
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+
+
+class Session(Response, frozen=True):
+    """What the broker remembers of a client id, connected or not."""
+
+    client_id: str
+    connected: bool
+    protocol_version: ProtocolVersion
+    expiry_s: Annotated[int, Meta(description="Life of the session after its client left; 0: ends with the connection")]
+    subscriptions: int
+    queued_messages: Annotated[int, Meta(description="QoS 1 and 2 messages that wait to be sent")]
+    queued_bytes: int
+    inflight_messages: Annotated[int, Meta(description="QoS 1 and 2 messages sent and not yet acknowledged")]
+
+
+class Subscription(Response, frozen=True):
+    """One subscription of one session."""
+
+    client_id: str
+    filter: Annotated[str, Meta(description="As subscribed, with `$share/group/` where it is shared")]
+    share_group: str | None
+    qos: Qos
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: Annotated[int, Meta(ge=0, le=2)]
+    identifier: Annotated[int | None, Meta(description="MQTT 5 subscription identifier")]
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+class UserProperty(Struct, frozen=True):
+    """A name and a value; names may repeat and their order is kept."""
+
+    name: str
+    value: str
+
+
+class MessageProperties(Request, frozen=True):
+    """MQTT 5 properties of a message."""
+
+    payload_is_utf8: Annotated[bool, Meta(description="Payload Format Indicator")] = False
+    message_expiry_s: Annotated[int | None, Meta(ge=0, le=0xFFFF_FFFF)] = None
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation_data_base64: str | None = None
+    user_properties: list[UserProperty] = []
+
+
+class Retained(Response, frozen=True):
+    """A retained message, without its payload."""
+
+    topic: str
+    qos: Qos
+    payload_bytes: int
+    stored_at: Moment | None
+    expires_at: Moment | None
+
+
+class RetainedMessage(Retained, frozen=True):
+    """A retained message. ``payload`` is null when it is not UTF-8; ``payload_base64`` always holds it."""
+
+    payload: str | None
+    payload_base64: str
+    properties: MessageProperties
+
+
+class PublishRequest(Request, frozen=True):
+    """A message to publish. Give the payload as text or as base64, not both; neither means an empty payload."""
+
+    topic: Annotated[str, Meta(min_length=1, description="Topic name, without wildcards", examples=["plant/1/temp"])]
+    payload: Annotated[str | None, Meta(description="Payload as text, sent as UTF-8")] = None
+    payload_base64: Annotated[str | None, Meta(description="Payload as base64")] = None
+    qos: Qos = 0
+    retain: bool = False
+    properties: MessageProperties | None = None
+
+
+class PublishResult(Response, frozen=True):
+    """What became of a publish."""
+
+    matched: Annotated[int, Meta(description="Subscribers of this node that the message was routed to")]
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+class BanRequest(Request, frozen=True):
+    """Who may not connect, and for how long. Connected clients that it hits are disconnected."""
+
+    kind: BanKind
+    value: Annotated[str, Meta(min_length=1, max_length=65_535, description="Client id, user name or IP address")]
+    duration_s: Annotated[
+        int | None, Meta(ge=1, le=BAN_DURATION_S_MAX, description="How long it holds; null: until it is removed")
+    ] = None
+    reason: Annotated[str, Meta(max_length=1_024, description="For people; not sent to the client")] = ""
+
+
+class Ban(Response, frozen=True):
+    """Somebody who may not connect."""
+
+    kind: BanKind
+    value: str
+    reason: str
+    expires_at: Annotated[Moment | None, Meta(description="null: until it is removed")]
+
+
+class BanResult(Response, frozen=True):
+    """The ban as it now holds, and how many connected clients it disconnected."""
+
+    ban: Ban
+    kicked: int
+
+
+class ReloadResult(Response, frozen=True):
+    """What was read again."""
+
+    reloaded: Annotated[list[str], Meta(examples=[["passwords", "acl", "certificates"]])]
+
+
+class Health(Response, frozen=True):
+    """State of the node, for probes."""
+
+    status: Literal["live", "starting", "ready", "stopping"]
