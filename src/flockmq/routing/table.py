@@ -1,0 +1,215 @@
+"""Who subscribed to what, and from that, quickly, where a message on a topic name goes.
+
+```
+ add / remove --> entries: filter -> FilterEntry --(has a wildcard)--> trie
+      |
+      `--> drops the cached plans of the names that the filter matches, found through a tree of those names
+
+ plan(topic) --> plans: name -> RoutePlan                               known name: one dict lookup
+      `-- miss --> entries[topic] + trie.match(topic) --> RoutePlan     never-seen name: evicts the oldest plan
+```
+A filter such as ``+/x/#`` may have to look at every cached name. What walks may cost is therefore bounded by what
+compiling plans has cost: when a storm of such subscriptions has used that up, all plans are forgotten at once, which
+is cheaper than to go on looking.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from flockmq.errors import ConfigError
+from flockmq.mqtt.topics import has_wildcard
+from flockmq.routing.entry import FilterEntry
+from flockmq.routing.names import NameTree
+from flockmq.routing.plan import RoutePlan, Target
+from flockmq.routing.shared import ShareGroup, strategy_number
+from flockmq.routing.trie import FilterTrie
+
+if TYPE_CHECKING:
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.session import Session
+
+STEPS_PER_PLAN: Final = 64
+"""Steps of walks that one compiled plan pays for: they take about as long as compiling it took."""
+
+NO_TARGETS: Final[list[Target]] = []
+NO_GROUPS: Final[list[ShareGroup]] = []
+
+
+class SubscriptionTable:
+    """All subscriptions of a node, with the plans made from them."""
+
+    def __init__(self, plan_cache_max: int, shared_strategy: str, rng: random.Random) -> None:
+        if plan_cache_max < 1:
+            raise ConfigError("plan_cache_max must be at least 1: without kept plans every message is routed anew")
+        self.plans: dict[bytes, RoutePlan] = {}
+        """Plans by topic name, to look into; only ``plan`` fills it."""
+        self.count = 0
+        """Subscriptions, shared ones included."""
+        self.count_shared = 0
+        self._strategy = strategy_number(shared_strategy)
+        self._rng = rng
+        self._entries: dict[bytes, FilterEntry] = {}
+        self._trie = FilterTrie()
+        self._names: NameTree[RoutePlan] = NameTree()
+        self._sequence = 0
+        # Plans by age: a ring whose hand stands at the oldest, so that evicting costs no search.
+        self._ring: list[RoutePlan | None] = []
+        self._ring_max = plan_cache_max
+        self._hand = 0
+        self._steps_paid_max = STEPS_PER_PLAN * plan_cache_max
+        self._steps_paid = 0
+
+    def filters(self) -> list[bytes]:
+        """List the distinct filters that anybody subscribed to."""
+        return list(self._entries)
+
+    def entry(self, topic_filter: bytes) -> FilterEntry | None:
+        """Find who subscribed to exactly this filter."""
+        return self._entries.get(topic_filter)
+
+    def add(self, subscription: Subscription) -> bool:
+        """Enter a subscription; True when new, False when it replaces the session's of the same group and filter."""
+        topic_filter = subscription.topic_filter
+        entry = self._entries.get(topic_filter)
+        if entry is None:
+            entry = FilterEntry(topic_filter)
+            self._entries[topic_filter] = entry
+            if has_wildcard(topic_filter):
+                self._trie.add(entry)
+        old = entry.add(subscription, self._strategy, self._rng)
+        self._forget(topic_filter)
+        if old is not None:
+            subscription.sequence = old.sequence
+            return False
+        self._sequence += 1
+        subscription.sequence = self._sequence
+        self.count += 1
+        if subscription.group:
+            self.count_shared += 1
+        return True
+
+    def remove(self, session: Session, group: bytes, topic_filter: bytes) -> bool:
+        """Take a subscription out; False when there is none."""
+        entry = self._entries.get(topic_filter)
+        if entry is None or not entry.remove(session, group):
+            return False
+        if entry.is_empty():
+            del self._entries[topic_filter]
+            if has_wildcard(topic_filter):
+                self._trie.remove(topic_filter)
+        self._forget(topic_filter)
+        self.count -= 1
+        if group:
+            self.count_shared -= 1
+        return True
+
+    def plan(self, topic: bytes) -> RoutePlan:
+        """Say where messages on a topic name go."""
+        plan = self.plans.get(topic)
+        if plan is not None:
+            return plan
+        levels = topic.split(b"/")
+        plan = self._compile(topic, levels)
+        self._keep(plan, levels)
+        return plan
+
+    def compile(self, topic: bytes) -> RoutePlan:
+        """Make the plan of a topic name anew, without keeping it."""
+        return self._compile(topic, topic.split(b"/"))
+
+    def _compile(self, topic: bytes, levels: list[bytes]) -> RoutePlan:
+        entries = self._trie.match_levels(levels, topic.startswith(b"$"))
+        exact = self._entries.get(topic)
+        if exact is not None:
+            entries.append(exact)
+        if not entries:
+            return RoutePlan(topic, NO_TARGETS, NO_GROUPS)
+        groups = NO_GROUPS
+        for entry in entries:
+            if entry.groups is not None:
+                groups = groups + list(entry.groups.values())
+        if len(entries) == 1:
+            return RoutePlan(topic, entries[0].targets(), groups)
+        return RoutePlan(topic, merge(entries), groups)
+
+    def _keep(self, plan: RoutePlan, levels: list[bytes]) -> None:
+        if len(self._ring) < self._ring_max:
+            plan.slot = len(self._ring)
+            self._ring.append(plan)
+        else:
+            hand = self._hand
+            oldest = self._ring[hand]
+            if oldest is not None:
+                self._drop(oldest)
+            plan.slot = hand
+            self._ring[hand] = plan
+            hand += 1
+            self._hand = hand if hand < self._ring_max else 0
+        self.plans[plan.topic] = plan
+        self._names.set_levels(plan, levels)
+        if self._steps_paid < self._steps_paid_max:
+            self._steps_paid += STEPS_PER_PLAN
+
+    def _forget(self, topic_filter: bytes) -> None:
+        """Drop the plans that a change at this filter makes wrong."""
+        if not has_wildcard(topic_filter):
+            plan = self.plans.get(topic_filter)
+            if plan is not None:
+                self._drop(plan)
+            return
+        if not self.plans:
+            return
+        found = self._names.match_within(topic_filter, self._steps_paid)
+        if found is None:
+            self._forget_all()
+            return
+        self._steps_paid -= self._names.steps
+        for plan in found:
+            self._drop(plan)
+
+    def _drop(self, plan: RoutePlan) -> None:
+        plan.current = False
+        self._ring[plan.slot] = None
+        del self.plans[plan.topic]
+        self._names.remove(plan.topic)
+
+    def _forget_all(self) -> None:
+        for plan in self.plans.values():
+            plan.current = False
+        self.plans.clear()
+        self._names.clear()
+        self._ring.clear()
+        self._hand = 0
+        self._steps_paid = 0
+
+
+def merge(entries: list[FilterEntry]) -> list[Target]:
+    """List one target for each session, however many of the filters are its own."""
+    lists = [entry for entry in entries if entry.subscriptions]
+    if not lists:
+        return NO_TARGETS
+    if len(lists) == 1:
+        return lists[0].targets()
+    by_session: dict[Session, list[Subscription]] = {}
+    for entry in lists:
+        for session, subscription in entry.subscriptions.items():
+            matching = by_session.get(session)
+            if matching is None:
+                by_session[session] = [subscription]
+            else:
+                matching.append(subscription)
+    targets: list[Target] = []
+    for matching in by_session.values():
+        if len(matching) == 1:
+            targets.append(matching[0].target())
+        else:
+            matching.sort(key=sequence_of)
+            targets.append(Target(matching))
+    return targets
+
+
+def sequence_of(subscription: Subscription) -> int:
+    """Order subscriptions as they were made."""
+    return subscription.sequence
