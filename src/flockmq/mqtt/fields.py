@@ -47,14 +47,14 @@ def u16(value: int) -> bytes:
     """Write two bytes, big-endian."""
     if value < 0 or value > 0xFFFF:
         raise FlockError(f"{value} does not fit two bytes (0 to 65535)")
-    return bytes((value >> 8, value & 0xFF))
+    return value.to_bytes(2, "big")
 
 
 def u32(value: int) -> bytes:
     """Write four bytes, big-endian."""
     if value < 0 or value > 0xFFFFFFFF:
         raise FlockError(f"{value} does not fit four bytes (0 to 4294967295)")
-    return bytes((value >> 24, value >> 16 & 0xFF, value >> 8 & 0xFF, value & 0xFF))
+    return value.to_bytes(4, "big")
 
 
 def binary(value: bytes) -> bytes:

