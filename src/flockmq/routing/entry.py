@@ -14,54 +14,86 @@ if TYPE_CHECKING:
 
 
 class FilterEntry:
-    """Who subscribed to ``topic_filter``, alone and in groups."""
+    """Who subscribed to ``topic_filter``, alone and in groups. Most filters have one subscriber: it costs no map."""
 
     def __init__(self, topic_filter: bytes) -> None:
         self.topic_filter = topic_filter
-        self.subscriptions: dict[Session, Subscription] = {}
-        """Those that are not shared, in order of subscribing."""
         self.groups: dict[bytes, ShareGroup] | None = None
+        self._only: Subscription | None = None
+        self._many: dict[Session, Subscription] | None = None
         self._targets: list[Target] | None = None
 
     def add(self, subscription: Subscription, strategy: int, rng: random.Random) -> Subscription | None:
         """Enter a subscription; one of the same session and group is replaced and returned."""
         if subscription.group:
-            if self.groups is None:
-                self.groups = {}
-            group = self.groups.get(subscription.group)
-            if group is None:
-                group = ShareGroup(subscription.group, self.topic_filter, strategy, rng)
-                self.groups[subscription.group] = group
-            return group.add(subscription)
+            return self._group(subscription.group, strategy, rng).add(subscription)
         self._targets = None
-        old = self.subscriptions.get(subscription.session)
-        self.subscriptions[subscription.session] = subscription
-        return old
+        many = self._many
+        if many is not None:
+            old = many.get(subscription.session)
+            many[subscription.session] = subscription
+            return old
+        only = self._only
+        if only is None or only.session is subscription.session:
+            self._only = subscription
+            return only
+        self._many = {only.session: only, subscription.session: subscription}
+        self._only = None
+        return None
 
     def remove(self, session: Session, group_name: bytes) -> bool:
         """Take a subscription out; False when there is none."""
         if group_name:
-            group = self.groups.get(group_name) if self.groups is not None else None
-            if group is None or not group.remove(session):
-                return False
-            if not group.members and self.groups is not None:
-                del self.groups[group_name]
-                if not self.groups:
-                    self.groups = None
-            return True
-        if self.subscriptions.pop(session, None) is None:
+            return self._remove_member(session, group_name)
+        only = self._only
+        many = self._many
+        if only is not None and only.session is session:
+            self._only = None
+        elif many is not None and session in many:
+            del many[session]
+            if not many:
+                self._many = None
+        else:
             return False
         self._targets = None
         return True
 
     def is_empty(self) -> bool:
         """Whether nobody wants this filter any more."""
-        return not self.subscriptions and self.groups is None
+        return self._only is None and self._many is None and self.groups is None
+
+    def subscriptions(self) -> list[Subscription]:
+        """List those that are not shared, in order of subscribing."""
+        if self._many is not None:
+            return list(self._many.values())
+        return [self._only] if self._only is not None else []
 
     def targets(self) -> list[Target]:
         """List the targets where only this filter matches: one list, shared by all such plans, never changed."""
         targets = self._targets
         if targets is None:
-            targets = [subscription.target() for subscription in self.subscriptions.values()]
+            targets = [subscription.target() for subscription in self.subscriptions()]
             self._targets = targets
         return targets
+
+    def _group(self, name: bytes, strategy: int, rng: random.Random) -> ShareGroup:
+        groups = self.groups
+        if groups is None:
+            groups = {}
+            self.groups = groups
+        group = groups.get(name)
+        if group is None:
+            group = ShareGroup(name, self.topic_filter, strategy, rng)
+            groups[name] = group
+        return group
+
+    def _remove_member(self, session: Session, group_name: bytes) -> bool:
+        groups = self.groups
+        group = groups.get(group_name) if groups is not None else None
+        if groups is None or group is None or not group.remove(session):
+            return False
+        if not group.members:
+            del groups[group_name]
+            if not groups:
+                self.groups = None
+        return True

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from flockmq.routing.levels import levels_match
+
 UNBOUNDED: Final = 1 << 60
 
 
@@ -32,19 +34,6 @@ class Branch:
     def __init__(self) -> None:
         self.value: Named | None = None
         self.children: dict[bytes, Branch | Named] = {}
-
-
-def levels_match(wanted: list[bytes], name: list[bytes], start: int) -> bool:
-    """Match filter levels with name levels from ``start`` on. What is before it, and ``$``, is the caller's matter."""
-    index = start
-    count = len(name)
-    for level in wanted[start:]:
-        if level == b"#":
-            return True
-        if index >= count or (level != b"+" and level != name[index]):
-            return False
-        index += 1
-    return index == count
 
 
 class NameTree(Generic[T]):

@@ -187,17 +187,12 @@ class SubscriptionTable:
 
 def merge(entries: list[FilterEntry]) -> list[Target]:
     """List one target for each session, however many of the filters are its own."""
-    lists = [entry for entry in entries if entry.subscriptions]
-    if not lists:
-        return NO_TARGETS
-    if len(lists) == 1:
-        return lists[0].targets()
     by_session: dict[Session, list[Subscription]] = {}
-    for entry in lists:
-        for session, subscription in entry.subscriptions.items():
-            matching = by_session.get(session)
+    for entry in entries:
+        for subscription in entry.subscriptions():
+            matching = by_session.get(subscription.session)
             if matching is None:
-                by_session[session] = [subscription]
+                by_session[subscription.session] = [subscription]
             else:
                 matching.append(subscription)
     targets: list[Target] = []
