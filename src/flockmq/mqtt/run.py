@@ -1,0 +1,264 @@
+"""A run: consecutive messages of one publisher to one topic, kept as MQTT bytes. The broker's unit of work.
+
+```
+ publisher's buffer   |PUB t/a 1|PUB t/a 2|PUB t/a 3|PUB t/b 1|...
+                       `------------ Run -----------'`-- Run --
+                              routed once
+                                  |
+        subscriber of the same version and QoS: the publisher's own bytes
+        any other: a Form, built once per (version, QoS, retain, properties) and shared by all such subscribers
+        QoS 1 and 2: a copy of the form, stamped with the subscriber's own packet ids
+```
+Nothing here costs per message and subscriber what can be done per run. ``wire`` is always normal: DUP clear, no topic
+alias, no expiry (kept as ``expires_at``), no subscription identifiers, so that every packet in it can be forwarded.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.mqtt.varint import encode_varint
+
+NO_POSITIONS: Final[list[int]] = []
+_FIRST: Final[list[bytes]] = [bytes([0x30 | flags]) for flags in range(16)]
+
+
+class Form:
+    """A run encoded for one kind of subscriber: bytes, where the packet ids go, where each packet ends."""
+
+    def __init__(self, data: bytes, pid_at: list[int], ends: list[int]) -> None:
+        self.data = data
+        self.pid_at = pid_at
+        self.ends = ends
+
+    def piece(self, low: int, high: int) -> bytes:
+        """The packets ``low`` to ``high`` (exclusive) of a QoS 0 form."""
+        if low == 0 and high == len(self.ends):
+            return self.data
+        return self.data[self.ends[low - 1] if low else 0 : self.ends[high - 1]]
+
+    def stamped(self, low: int, high: int, first_pid: int) -> bytes:
+        """The packets ``low`` to ``high`` with consecutive packet ids written in."""
+        ends = self.ends
+        start = ends[low - 1] if low else 0
+        out = bytearray(self.data[start : ends[high - 1]])
+        pid = first_pid
+        pid_at = self.pid_at
+        for index in range(low, high):
+            at = pid_at[index] - start
+            out[at] = pid >> 8
+            out[at + 1] = pid & 0xFF
+            pid += 1
+        return bytes(out)
+
+    def largest(self) -> int:
+        """Size of the biggest packet."""
+        biggest = 0
+        start = 0
+        for end in self.ends:
+            biggest = max(biggest, end - start)
+            start = end
+        return biggest
+
+
+class Run:
+    """See the module. ``pid_at`` and ``ends`` are positions in ``wire``; at QoS 0 they are found when first needed."""
+
+    def __init__(
+        self,
+        version: int,
+        qos: int,
+        retain: bool,
+        topic: bytes,
+        wire: bytes,
+        count: int,
+        pid_at: list[int],
+        ends: list[int],
+        expires_at: int = 0,
+    ) -> None:
+        self.version = version
+        self.qos = qos
+        self.retain = retain
+        self.topic = topic
+        self.wire = wire
+        self.count = count
+        self.pid_at = pid_at
+        self.ends = ends
+        self.expires_at = expires_at
+        self.forms: dict[bytes, Form] | None = None
+        self.keeps_forms = True
+        """False for a message that stays for long: its forms are not worth their memory."""
+
+    def form(self, version: int, qos: int, retain: bool, properties: bytes) -> Form:
+        """This run for subscribers of ``version``, with ``properties`` (encoded, MQTT 5) added to each message."""
+        if not properties and version == self.version and qos == self.qos and retain == self.retain:
+            if not self.ends:
+                self.ends = packet_ends(self.wire)
+            return Form(self.wire, self.pid_at, self.ends)
+        if version != 5:
+            properties = b""
+        key = bytes((version << 4 | qos << 1 | int(retain),)) + properties
+        forms = self.forms
+        if forms is None:
+            forms = {}
+            self.forms = forms
+        form = forms.get(key)
+        if form is None:
+            form = build_form(self, version, qos, retain, properties)
+            if (
+                self.keeps_forms and len(forms) < 16
+            ):  # subscription identifiers are the clients' choice: don't let them grow a cache
+                forms[key] = form
+        return form
+
+    def part(self, low: int, high: int) -> Run:
+        """The messages ``low`` to ``high`` (exclusive) as a run of their own that shares nothing with this one."""
+        if low == 0 and high == self.count:
+            return self
+        if not self.ends:
+            self.ends = packet_ends(self.wire)
+        ends = self.ends
+        start = ends[low - 1] if low else 0
+        pid_at = [at - start for at in self.pid_at[low:high]] if self.qos else NO_POSITIONS
+        new_ends = [end - start for end in ends[low:high]]
+        wire = self.wire[start : ends[high - 1]]
+        return Run(self.version, self.qos, self.retain, self.topic, wire, high - low, pid_at, new_ends, self.expires_at)
+
+    def alone(self) -> Run:
+        """The same messages as a run that keeps no forms, for the retained store."""
+        run = Run(
+            self.version,
+            self.qos,
+            self.retain,
+            self.topic,
+            self.wire,
+            self.count,
+            self.pid_at,
+            self.ends,
+            self.expires_at,
+        )
+        run.keeps_forms = False
+        return run
+
+    def payload(self, index: int) -> bytes:
+        """The payload of one message."""
+        return self.parse(index)[1]
+
+    def parse(self, index: int) -> tuple[bytes, bytes]:
+        """(properties without their length, payload) of one message."""
+        if not self.ends:
+            self.ends = packet_ends(self.wire)
+        pos = self.ends[index - 1] if index else 0
+        return parse_at(self, pos, self.ends[index])
+
+
+def parse_at(run: Run, pos: int, end: int) -> tuple[bytes, bytes]:
+    """Properties and payload of the packet of ``run.wire`` that stands at ``pos`` and ends at ``end``."""
+    wire = run.wire
+    at = pos + 1
+    while wire[at] & 0x80:
+        at += 1
+    body = at + 3 + len(run.topic)
+    if run.qos:
+        body += 2
+    if run.version != 5:
+        return b"", wire[body:end]
+    length = 0
+    shift = 0
+    while True:
+        byte = wire[body]
+        body += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return wire[body : body + length], wire[body + length : end]
+
+
+def packet_ends(wire: bytes) -> list[int]:
+    """Where each packet of well-formed bytes ends."""
+    ends: list[int] = []
+    pos = 0
+    total = len(wire)
+    while pos < total:
+        at = pos + 1
+        length = wire[at]
+        if length >= 0x80:
+            length &= 0x7F
+            shift = 7
+            while True:
+                at += 1
+                byte = wire[at]
+                length |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+        pos = at + 1 + length
+        ends.append(pos)
+    return ends
+
+
+def build_form(run: Run, version: int, qos: int, retain: bool, properties: bytes) -> Form:
+    """Encode every message of a run again, for another version, QoS, retain flag or with more properties."""
+    if not run.ends:
+        run.ends = packet_ends(run.wire)
+    topic = run.topic
+    topic_length = len(topic)
+    topic_field = bytes((topic_length >> 8, topic_length & 0xFF)) + topic
+    first = _FIRST[qos << 1 | int(retain)]
+    fixed = len(topic_field) + (2 if qos else 0)
+    parts: list[bytes] = []
+    pid_at: list[int] = []
+    ends: list[int] = []
+    head = b""
+    head_of = -1
+    out = 0
+    pos = 0
+    for end in run.ends:
+        own, payload = parse_at(run, pos, end)
+        pos = end
+        block = b""
+        if version == 5:
+            block = encode_varint(len(own) + len(properties)) + own + properties
+        length = fixed + len(block) + len(payload)
+        if length != head_of:
+            head = first + encode_varint(length) + topic_field
+            head_of = length
+        parts.append(head)
+        out += len(head)
+        if qos:
+            pid_at.append(out)
+            parts.append(b"\0\0")
+            out += 2
+        parts.append(block)
+        parts.append(payload)
+        out += len(block) + len(payload)
+        ends.append(out)
+    return Form(b"".join(parts), pid_at, ends)
+
+
+def make_run(
+    version: int,
+    qos: int,
+    retain: bool,
+    topic: bytes,
+    payload: bytes,
+    properties: bytes = b"",
+    expires_at: int = 0,
+    packet_id: int = 0,
+) -> Run:
+    """A run of one message. ``properties`` are encoded, without length, free of alias, expiry and subscription ids."""
+    topic_length = len(topic)
+    body = bytes((topic_length >> 8, topic_length & 0xFF)) + topic
+    pid_at = NO_POSITIONS
+    if qos:
+        body += bytes((packet_id >> 8, packet_id & 0xFF))
+    if version == 5:
+        block = encode_varint(len(properties)) + properties
+    else:
+        block = b""
+    length = encode_varint(len(body) + len(block) + len(payload))
+    if qos:
+        pid_at = [1 + len(length) + len(body) - 2]
+    wire = _FIRST[qos << 1 | int(retain)] + length + body + block + payload
+    return Run(version, qos, retain, topic, wire, 1, pid_at, [len(wire)], expires_at)

@@ -1,0 +1,140 @@
+"""PUBACK, PUBREC, PUBREL, PUBCOMP: a flat loop over the plain four-byte forms, and the long forms one by one.
+
+```
+ towards a subscriber   QoS 1: PUBLISH -> PUBACK             settled, window opens
+                        QoS 2: PUBLISH -> PUBREC             settled, answered with PUBREL
+                               PUBREL  -> PUBCOMP            finished, window opens
+ from a publisher       QoS 2: PUBREL                        id released, answered with PUBCOMP
+```
+"""
+
+from __future__ import annotations
+
+from flockmq.mqtt import reasons
+from flockmq.mqtt.encode import encode_ack
+from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack
+from flockmq.node.state import NodeState
+from flockmq.session.connection import Connection
+from flockmq.session.outbound import Outbound
+from flockmq.session.session import Session
+
+
+def on_plain_acks(node: NodeState, connection: Connection, buf: bytes, pos: int, end: int, now: int) -> int:
+    """Handle all four-byte acknowledgements of one kind that stand at ``pos``; where they end (``pos``: none)."""
+    first = buf[pos]
+    session = connection.session
+    if session is None:
+        return pos
+    if first == 0x40:
+        return on_pubacks(node, session, buf, pos, end, now)
+    if first == 0x62:
+        return on_pubrels(connection, session, buf, pos, end)
+    if first == 0x50:
+        return on_pubrecs(connection, session, buf, pos, end)
+    if first == 0x70:
+        return on_pubcomps(node, session, buf, pos, end, now)
+    return pos
+
+
+def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int, now: int) -> int:
+    """QoS 1 messages have arrived."""
+    outbound = session.outbound
+    while pos + 4 <= end and buf[pos] == 0x40 and buf[pos + 1] == 2:
+        if outbound is not None and outbound.settle(buf[pos + 2] << 8 | buf[pos + 3], 1):
+            outbound.inflight -= 1
+        pos += 4
+    if outbound is not None and outbound.queue_head < len(outbound.queue):
+        node.stats.dropped_queue += session.pump(now)
+    return pos
+
+
+def on_pubrecs(connection: Connection, session: Session, buf: bytes, pos: int, end: int) -> int:
+    """QoS 2 messages have arrived: release them."""
+    outbound = session.outbound
+    parts: list[bytes] = []
+    while pos + 4 <= end and buf[pos] == 0x50 and buf[pos + 1] == 2:
+        pid = buf[pos + 2] << 8 | buf[pos + 3]
+        known = outbound is not None and received(outbound, pid)
+        if known or connection.version != 5:
+            parts.append(b"\x62\x02" + buf[pos + 2 : pos + 4])
+        else:
+            parts.append(encode_ack(PUBREL, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, 5))
+        pos += 4
+    if parts:
+        connection.reply(b"".join(parts))
+    return pos
+
+
+def received(outbound: Outbound, pid: int) -> bool:
+    """Note that the client has a QoS 2 message; False if there is no such message."""
+    if outbound.settle(pid, 2):
+        outbound.releasing[pid] = True
+        return True
+    return pid in outbound.releasing
+
+
+def on_pubrels(connection: Connection, session: Session, buf: bytes, pos: int, end: int) -> int:
+    """The publisher releases QoS 2 ids: they may mean new messages from now on."""
+    ids = session.received
+    parts: list[bytes] = []
+    while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
+        pid = buf[pos + 2] << 8 | buf[pos + 3]
+        known = ids is not None and pid in ids
+        if known and ids is not None:
+            ids.discard(pid)
+        if known or connection.version != 5:
+            parts.append(b"\x70\x02" + buf[pos + 2 : pos + 4])
+        else:
+            parts.append(encode_ack(PUBCOMP, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, 5))
+        pos += 4
+    if parts:
+        connection.reply(b"".join(parts))
+    return pos
+
+
+def on_pubcomps(node: NodeState, session: Session, buf: bytes, pos: int, end: int, now: int) -> int:
+    """QoS 2 messages are through."""
+    outbound = session.outbound
+    while pos + 4 <= end and buf[pos] == 0x70 and buf[pos + 1] == 2:
+        if outbound is not None:
+            outbound.finish(buf[pos + 2] << 8 | buf[pos + 3])
+        pos += 4
+    if outbound is not None and outbound.queue_head < len(outbound.queue):
+        node.stats.dropped_queue += session.pump(now)
+    return pos
+
+
+def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
+    """An acknowledgement with a reason code or properties."""
+    session = connection.session
+    if session is None:
+        return
+    outbound = session.outbound
+    pid = ack.packet_id
+    if ack.kind == PUBREL:
+        known = session.received is not None and pid in session.received
+        if known and session.received is not None:
+            session.received.discard(pid)
+        reason = reasons.SUCCESS if known else reasons.PACKET_IDENTIFIER_NOT_FOUND
+        connection.reply(encode_ack(PUBCOMP, pid, reason, connection.version))
+        return
+    if outbound is None:
+        if ack.kind == PUBREC and ack.reason < 0x80:
+            connection.reply(encode_ack(PUBREL, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, connection.version))
+        return
+    if ack.kind == PUBACK:
+        if outbound.settle(pid, 1):
+            outbound.inflight -= 1
+    elif ack.kind == PUBREC:
+        if ack.reason >= 0x80:
+            # The client does not want it: as good as delivered, and for nobody else. [MQTT-4.8.2-6]
+            if outbound.settle(pid, 2):
+                outbound.inflight -= 1
+        else:
+            reason = reasons.SUCCESS if received(outbound, pid) else reasons.PACKET_IDENTIFIER_NOT_FOUND
+            connection.reply(encode_ack(PUBREL, pid, reason, connection.version))
+            return
+    else:
+        outbound.finish(pid)
+    if outbound.queue_head < len(outbound.queue):
+        node.stats.dropped_queue += session.pump(now)

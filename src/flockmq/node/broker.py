@@ -1,0 +1,452 @@
+"""The broker: bytes and time in, bytes out per connection. No socket, clock, file or thread in here.
+
+```
+             open   receive   closed   tick   auth_result           kick, publish, ...
+               |       |        |       |          |                       |
+             .-v-------v--------v-------v----------v-----------------------v--.
+             |  Broker: packets of a read buffer, one loop     NodeState      |
+             `----------------------------|-----------------------------------'
+                                          v
+              dirty: connections with something in ``out``, or to be closed, or to be (un)paused
+```
+A driver calls in, then walks ``take_dirty()`` once per loop turn and writes. The same object runs in tests from a seed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.errors import RemoteProtocolError
+from flockmq.mqtt import reasons
+from flockmq.mqtt.connect import protocol_level
+from flockmq.mqtt.decode import decode_packet
+from flockmq.mqtt.encode import PINGRESP
+from flockmq.mqtt.packets import (
+    CONNECT,
+    PUBLISH,
+    Ack,
+    Auth,
+    Connect,
+    Disconnect,
+    Packet,
+    Subscribe,
+    Unsubscribe,
+)
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.run import make_run
+from flockmq.mqtt.scan import scan_run
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.mqtt.varint import frame_length
+from flockmq.node.acknowledging import on_ack, on_plain_acks
+from flockmq.node.congestion import let_go
+from flockmq.node.connecting import (
+    on_auth,
+    on_connect,
+    on_connection_timer,
+    on_session_timer,
+    on_will_timer,
+    refuse,
+    settle,
+)
+from flockmq.node.delaying import Delayed, take_delayed
+from flockmq.node.events import Event
+from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up
+from flockmq.node.ports import AuthRequest, Gate, OpenGate, Verdict
+from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
+from flockmq.node.state import (
+    AUTHORITY_TIMER,
+    CONGESTION_TIMER,
+    CONNECTION_TIMER,
+    DELAYED_TIMER,
+    SESSION_TIMER,
+    SWEEP_TIMER,
+    SYS_TIMER,
+    WILL_TIMER,
+    NodeState,
+)
+from flockmq.node.subscribing import on_subscribe, on_unsubscribe
+from flockmq.node.sys_topics import publish_figures
+from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
+from flockmq.session.session import Session
+from flockmq.session.timers import Timer
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.node.settings import BrokerSettings, Limits
+
+SWEEP_MS = 1_000
+SWEEP_BUDGET = 1_000
+
+
+class Broker:
+    """The whole node; see the module."""
+
+    def __init__(
+        self, settings: BrokerSettings, gate: Gate, rng: random.Random, now: int, wall_ms: int = 0, version: str = ""
+    ) -> None:
+        node = NodeState(settings, gate, rng, now, wall_ms)
+        node.gate_is_open = isinstance(gate, OpenGate)
+        self.node = node
+        self.version = version
+        self.settings = settings
+        self.dirty = node.dirty
+        self.sessions = node.sessions
+        self.connections = node.connections
+        self.retained = node.retained
+        self.subscriptions = node.table
+        self.bans = node.bans
+        self.stats = node.stats
+        if settings.sys_interval_ms:
+            node.timers.add(now, SYS_TIMER, None)
+        node.timers.add(now + SWEEP_MS, SWEEP_TIMER, None)
+
+    # --- connections ---
+
+    def open(
+        self,
+        listener: str,
+        limits: Limits,
+        peer: str,
+        now: int,
+        certificate_name: str | None = None,
+        refuse_code: int = 0,
+    ) -> Connection:
+        """A client's transport is there. With ``refuse_code`` its CONNECT will be answered by that and no more."""
+        node = self.node
+        node.next_connection += 1
+        connection = Connection(node.next_connection, listener, limits, peer, now, node.dirty)
+        connection.certificate_name = certificate_name
+        connection.refuse_code = refuse_code
+        connection.tokens = limits.messages_per_s_max * 1000
+        node.connections[connection.number] = connection
+        node.stats.connections_opened += 1
+        if limits.connect_timeout_ms:
+            connection.timer = node.timers.add(now + limits.connect_timeout_ms, CONNECTION_TIMER, connection)
+        return connection
+
+    def receive(self, connection: Connection, data: bytes, now: int) -> None:
+        """Bytes from a client: any number of packets, cut anywhere."""
+        if connection.phase == CLOSED:
+            return
+        connection.last_read_at = now
+        connection.bytes_in += len(data)
+        self.stats.bytes_in += len(data)
+        chunks = connection.chunks
+        if chunks is not None:
+            # A large packet comes in pieces: put them together once, when all are there.
+            chunks.append(data)
+            connection.missing -= len(data)
+            if connection.missing > 0:
+                return
+            connection.chunks = None
+            data = b"".join(chunks)
+        elif connection.rest:
+            data = connection.rest + data
+            connection.rest = b""
+        try:
+            self.process(connection, data, now)
+        except RemoteProtocolError as error:
+            self.protocol_error(connection, error, now)
+
+    def process(self, connection: Connection, data: bytes, now: int) -> None:
+        """All packets of a buffer; what is left of an unfinished one is kept."""
+        node = self.node
+        pos = 0
+        end = len(data)
+        while pos < end:
+            if connection.phase == CONNECTED:
+                first = data[pos]
+                kind = first >> 4
+                if kind == PUBLISH:
+                    run = scan_run(data, pos, end, connection.version, connection.packet_max)
+                    if run is not None:
+                        pos += len(run.wire)
+                        on_run(node, connection, run, now)
+                        continue
+                elif 4 <= kind <= 7:
+                    after = on_plain_acks(node, connection, data, pos, end, now)
+                    if after > pos:
+                        pos = after
+                        continue
+                elif first == 0xC0 and pos + 1 < end and data[pos + 1] == 0:
+                    pos += 2
+                    connection.reply(PINGRESP)
+                    continue
+            elif connection.phase == CLOSED:
+                return
+            elif connection.phase == AUTHENTICATING and not connection.awaits_auth:
+                break  # the gate is thinking; the rest waits
+            header, total = frame_length(data, pos, end)
+            if total == 0:
+                break
+            if total > connection.packet_max:  # before a byte of it is kept
+                raise RemoteProtocolError(
+                    reasons.PACKET_TOO_LARGE, f"A packet of {total} bytes; this listener takes {connection.packet_max}"
+                )
+            if pos + total > end:
+                self.check_first(connection, data[pos])
+                if total > 4096:
+                    connection.chunks = [data[pos:]]
+                    connection.missing = pos + total - end
+                    return
+                break
+            self.packet(connection, data[pos], data[pos + header : pos + total], now)
+            pos += total
+        if pos < end and connection.phase != CLOSED:
+            connection.rest = data[pos:]
+
+    def check_first(self, connection: Connection, first: int) -> None:
+        """Refuse to wait for the rest of what can't be right: only CONNECT may come first."""
+        if connection.phase == NEW and first != 0x10:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The first packet is not a CONNECT")  # [MQTT-3.1.0-1]
+
+    def packet(self, connection: Connection, first: int, body: bytes, now: int) -> None:
+        """One packet that the hot loop left."""
+        node = self.node
+        if connection.phase != CONNECTED:
+            self.packet_before_connack(connection, first, body, now)
+            return
+        if first >> 4 == PUBLISH:
+            on_publish(node, connection, first, body, now)
+            return
+        packet = decode_packet(connection.version, first, body)
+        if isinstance(packet, Ack):
+            on_ack(node, connection, packet, now)
+        elif isinstance(packet, Subscribe):
+            on_subscribe(node, connection, packet, now)
+        elif isinstance(packet, Unsubscribe):
+            on_unsubscribe(node, connection, packet)
+        elif isinstance(packet, Disconnect):
+            self.on_disconnect(connection, packet, now)
+        elif isinstance(packet, Auth):
+            on_auth(node, connection, packet, now)
+        elif first == 0xC0:
+            connection.reply(PINGRESP)
+        else:
+            self.unexpected(packet)
+
+    def unexpected(self, packet: Packet) -> None:
+        """A second CONNECT [MQTT-3.1.0-2], or a packet that only servers send."""
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"{type(packet).__name__.upper()} is not expected here")
+
+    def packet_before_connack(self, connection: Connection, first: int, body: bytes, now: int) -> None:
+        """CONNECT first [MQTT-3.1.0-1], then at most AUTH until CONNACK is out."""
+        if connection.phase == NEW:
+            if first >> 4 != CONNECT:
+                raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The first packet is not a CONNECT")
+            connection.version = 5 if protocol_level(body) == 5 else 0
+            try:
+                packet = decode_packet(0, first, body)
+            except RemoteProtocolError as error:
+                self.bad_connect(connection, body, error, now)
+                return
+            if isinstance(packet, Connect):
+                on_connect(self.node, connection, packet, now)
+            return
+        packet = decode_packet(connection.version, first, body)
+        if isinstance(packet, Auth):
+            on_auth(self.node, connection, packet, now)
+        elif isinstance(packet, Disconnect):
+            hang_up(self.node, connection, packet.reason, "", now, False)
+        else:
+            self.unexpected(packet)
+
+    def bad_connect(self, connection: Connection, body: bytes, error: RemoteProtocolError, now: int) -> None:
+        """A CONNECT that is wrong: say so where the protocol has words for it, then close."""
+        level = protocol_level(body)
+        self.stats.protocol_errors += 1
+        if error.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION and level and level != 5:
+            # Levels above 5 will understand the MQTT 5 answer, older ones the 3.1.1 answer. [MQTT-3.1.2-2]
+            connection.version = 5 if level > 5 else 4
+        elif error.reason_code == reasons.CLIENT_IDENTIFIER_NOT_VALID:
+            connection.version = 5 if level == 5 else 4
+        if connection.version:
+            refuse(self.node, connection, "", error.reason_code, str(error), now)
+        else:
+            self.note_protocol_error(connection, error)
+            hang_up(self.node, connection, error.reason_code, str(error), now, False)
+
+    def protocol_error(self, connection: Connection, error: RemoteProtocolError, now: int) -> None:
+        """The client broke the rules: its connection ends, with the reason where it can be told."""
+        self.stats.protocol_errors += 1
+        if connection.phase == AUTHENTICATING or (connection.phase == NEW and connection.version == 5):
+            refuse(self.node, connection, "", error.reason_code, str(error), now)
+            return
+        self.note_protocol_error(connection, error)
+        disconnect(self.node, connection, error.reason_code, str(error), now)
+
+    def note_protocol_error(self, connection: Connection, error: RemoteProtocolError) -> None:
+        """For the log."""
+        session = connection.session
+        self.node.events.note(
+            "protocol_error",
+            {
+                "client_id": session.client_id if session is not None else None,
+                "peer": connection.peer,
+                "listener": connection.listener,
+                "reason_code": error.reason_code,
+                "reason": str(error),
+            },
+        )
+
+    def on_disconnect(self, connection: Connection, packet: Disconnect, now: int) -> None:
+        """The client says goodbye: with reason 0 its will is void, and it may change its session's expiry."""
+        session = connection.session
+        if session is not None and packet.properties is not None and packet.properties.session_expiry_s is not None:
+            wanted = packet.properties.session_expiry_s
+            if connection.expiry_asked == 0 and wanted != 0:
+                # [MQTT-3.14.2-2] is for servers; a client that had no session to keep can't ask for one now
+                raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The session expiry was 0 and can't be changed")
+            longest = self.settings.session_expiry_s_max or wanted
+            session.expiry_s = min(wanted, longest)
+        hang_up(self.node, connection, packet.reason, "", now, packet.reason != reasons.NORMAL_DISCONNECTION)
+
+    def closed(self, connection: Connection, now: int) -> None:
+        """The transport is gone. Fine to call after the broker closed it."""
+        if connection.phase == CLOSED:
+            return
+        was_connected = connection.phase == CONNECTED
+        forget_connection(self.node, connection)
+        session = connection.session
+        if was_connected and session is not None and session.connection is connection:
+            self.node.events.note(
+                "disconnected",
+                {
+                    "client_id": session.client_id,
+                    "username": session.username,
+                    "peer": connection.peer,
+                    "reason_code": None,
+                    "reason": "Connection lost",
+                },
+            )
+            detach(self.node, session, now, True)
+
+    def pause_writing(self, connection: Connection) -> None:
+        """The transport is full."""
+        connection.blocked = True
+
+    def resume_writing(self, connection: Connection, now: int) -> None:
+        """The transport takes bytes again: write what waited, go on with the queue, let publishers go on."""
+        connection.blocked = False
+        connection.reply_bytes = 0
+        connection.mark()
+        let_go(connection, True)
+        if connection.phase == CONNECTED:
+            connection.start_reading_again()
+            if connection.session is not None:
+                self.stats.dropped_queue += connection.session.pump(now)
+
+    def take_dirty(self) -> list[Connection]:
+        """The connections a driver has to look at now."""
+        taken = self.dirty[:]
+        self.dirty.clear()
+        return taken
+
+    def auth_result(self, request: AuthRequest, verdict: Verdict, now: int) -> None:
+        """The verdict that the gate did not have at once."""
+        connection = self.connections.get(request.connection_id)
+        if connection is None or connection.auth is not request or connection.phase == CLOSED:
+            return
+        settle(self.node, connection, verdict, now)
+        if connection.phase != CLOSED and connection.rest:
+            self.receive(connection, b"", now)
+
+    # --- time ---
+
+    def tick(self, now: int) -> None:
+        """Do what has come due. Call about every 100 ms."""
+        for timer in self.node.timers.due(now):
+            self.fire(timer, now)
+
+    def fire(self, timer: Timer, now: int) -> None:
+        """One deadline has come."""
+        node = self.node
+        kind = timer.kind
+        subject = timer.subject
+        if isinstance(subject, Connection):
+            if kind == CONNECTION_TIMER:
+                on_connection_timer(node, subject, now)
+            elif kind == AUTHORITY_TIMER:
+                subject.authority_timer = None
+                disconnect(node, subject, reasons.NOT_AUTHORIZED, "What the client proved itself with has expired", now)
+            elif kind == CONGESTION_TIMER:
+                let_go(subject, False)
+        elif isinstance(subject, Session):
+            if kind == WILL_TIMER:
+                on_will_timer(node, subject, now)
+            elif kind == SESSION_TIMER:
+                on_session_timer(node, subject, now)
+        elif isinstance(subject, Delayed):
+            if kind == DELAYED_TIMER:
+                publish_message(node, take_delayed(node, subject), now)
+        elif kind == SYS_TIMER:
+            self.publish_sys(now)
+            node.timers.add(now + self.settings.sys_interval_ms, SYS_TIMER, None)
+        elif kind == SWEEP_TIMER:
+            node.retained.sweep(now, SWEEP_BUDGET)
+            node.timers.add(now + SWEEP_MS, SWEEP_TIMER, None)
+
+    def publish_sys(self, now: int) -> None:
+        """Bring ``$SYS`` up to date."""
+        publish_figures(self.node, now, self.version)
+
+    def shutdown(self, now: int) -> None:
+        """Say goodbye to all: DISCONNECT 0x8B, and wills of sessions that end with their connection."""
+        self.node.stopping = True
+        for connection in list(self.connections.values()):
+            disconnect(self.node, connection, reasons.SERVER_SHUTTING_DOWN, "The broker is stopping", now)
+
+    # --- the admin's side ---
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call."""
+        return self.node.events.take()
+
+    def publish(
+        self, topic: bytes, payload: bytes, qos: int, retain: bool, now: int, properties: Properties | None = None
+    ) -> int:
+        """Publish in the broker's own name; how many receivers (clients and shared groups) the topic has."""
+        check_topic_name(topic, self.settings.limits.topic_levels_max, self.settings.limits.topic_bytes_max)
+        expires_at = 0
+        encoded = b""
+        if properties is not None:
+            encoded = forwardable(properties)
+            if properties.message_expiry_s is not None:
+                expires_at = now + max(properties.message_expiry_s * 1000, 1)
+        publish_message(self.node, make_run(5, qos, retain, topic, payload, encoded, expires_at), now)
+        plan = self.subscriptions.plan(topic)
+        return len(plan.targets) + len(plan.groups)
+
+    def kick(self, client_id: str, now: int) -> bool:
+        """Disconnect a client; False when it is not connected."""
+        session = self.sessions.get(client_id)
+        if session is None or session.connection is None:
+            return False
+        disconnect(
+            self.node, session.connection, reasons.ADMINISTRATIVE_ACTION, "Disconnected by an administrator", now
+        )
+        return True
+
+    def end_session(self, client_id: str, now: int) -> bool:
+        """Disconnect a client and forget its session; False when there is none."""
+        session = self.sessions.get(client_id)
+        if session is None:
+            return False
+        self.kick(client_id, now)
+        if self.sessions.get(client_id) is session:
+            end_session(self.node, session, now)
+        return True
+
+    def apply_bans(self, now: int) -> int:
+        """Disconnect every client that a ban names; how many."""
+        count = 0
+        for session in list(self.sessions.values()):
+            connection = session.connection
+            if connection is None:
+                continue
+            ban = self.bans.check(session.client_id, session.username, connection.peer, now)
+            if ban is not None:
+                disconnect(self.node, connection, reasons.BANNED, ban.reason, now)
+                count += 1
+        return count

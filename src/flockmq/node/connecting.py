@@ -1,0 +1,394 @@
+"""CONNECT and AUTH: who is it, may it come in, and which session is its own.
+
+```
+ CONNECT --> listener full? banned? --> gate --Refuse--> CONNACK code, close
+                                         |---Continue--> AUTH <--> AUTH ...
+                                         |---None------> (reading pauses) ... Broker.auth_result
+                                         `---Accept----> take over a live session (0x8E to the old connection)
+                                                         clean start: end the old one | resume it
+                                                         CONNACK, then what was in flight, then the queue
+```
+"""
+
+from __future__ import annotations
+
+from flockmq.errors import RemoteProtocolError
+from flockmq.mqtt import reasons
+from flockmq.mqtt.encode import encode_packet
+from flockmq.mqtt.packets import Auth, Connack, Connect
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.node.lifecycle import NEVER_EXPIRES, disconnect, end_session, hang_up, send_will
+from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
+from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
+from flockmq.session.connection import AUTHENTICATING, CONNECTED, NEW, Connection
+from flockmq.session.session import Session
+
+
+class Admission:
+    """What is known between CONNECT and CONNACK; rides on the AuthRequest that is being judged."""
+
+    def __init__(self, connect: Connect, request: AuthRequest, assigned: bool) -> None:
+        self.connect = connect
+        self.request = request
+        self.assigned = assigned
+
+
+def on_connect(node: NodeState, connection: Connection, connect: Connect, now: int) -> None:
+    """Judge a CONNECT."""
+    connection.version = 5 if connect.version == 5 else 4
+    if connect.version == 3:
+        connection.reply(encode_packet(Connack(False, 1), 4))
+        hang_up(node, connection, reasons.UNSUPPORTED_PROTOCOL_VERSION, "MQTT 3.1 is not supported", now, False)
+        return
+    properties = connect.properties
+    connection.wants_problem_information = properties.request_problem_information != 0
+    connection.client_packet_max = properties.maximum_packet_size or 0
+    if connection.refuse_code:
+        refuse(node, connection, connect.client_id, connection.refuse_code, "", now)
+        return
+    if node.stopping:
+        refuse(node, connection, connect.client_id, reasons.SERVER_SHUTTING_DOWN, "", now)
+        return
+    check_will(node, connection, connect)
+    assigned = not connect.client_id
+    client_id = connect.client_id or assign_client_id(node)
+    ban = node.bans.check(client_id, connect.username, connection.peer, now)
+    if ban is not None:
+        refuse(node, connection, client_id, reasons.BANNED, ban.reason, now)
+        return
+    request = AuthRequest(
+        connection_id=connection.number,
+        client_id=client_id,
+        username=connect.username,
+        password=connect.password,
+        method=properties.authentication_method,
+        data=properties.authentication_data,
+        listener=connection.listener,
+        peer=connection.peer,
+        certificate_name=connection.certificate_name,
+        now_ms=now,
+    )
+    connection.auth_method = properties.authentication_method
+    connection.auth = request
+    connection.admission = Admission(connect, request, assigned)
+    connection.phase = AUTHENTICATING
+    settle(node, connection, node.gate.authenticate(request), now)
+
+
+def assign_client_id(node: NodeState) -> str:
+    """A client id nobody has: 80 random bits. [MQTT-3.1.3-6]"""
+    return f"flockmq-{node.rng.getrandbits(80):020x}"
+
+
+def check_will(node: NodeState, connection: Connection, connect: Connect) -> None:
+    """A will must be something this client could publish."""
+    will = connect.will
+    if will is None:
+        return
+    limits = connection.limits
+    check_topic_name(will.topic, limits.topic_levels_max, limits.topic_bytes_max)
+    if will.topic.startswith((b"$SYS/", b"$delayed/")):
+        raise RemoteProtocolError(
+            reasons.TOPIC_NAME_INVALID, "A will can't be published to a topic of the broker's own"
+        )
+
+
+def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now: int) -> None:
+    """Act on what the gate said; None means that it will say so later."""
+    request = connection.auth
+    if request is None:
+        return
+    if verdict is None:
+        if connection.phase == AUTHENTICATING:
+            connection.reading_paused = True
+            connection.mark()
+        return
+    if isinstance(verdict, Continue):
+        connection.reply(encode_auth(connection, reasons.CONTINUE_AUTHENTICATION, verdict.data))
+        connection.awaits_auth = True
+    elif isinstance(verdict, Refuse):
+        node.stats.authentication_failures += 1
+        if connection.phase == AUTHENTICATING:
+            refuse(node, connection, request.client_id, verdict.reason_code, verdict.text, now)
+        else:
+            disconnect(node, connection, verdict.reason_code, verdict.text, now)
+        return
+    elif connection.phase == AUTHENTICATING:
+        admit(node, connection, verdict, now)
+    else:
+        renew(node, connection, request, verdict, now)
+    if connection.phase == AUTHENTICATING and connection.reading_paused:
+        connection.reading_paused = False
+        connection.mark()
+
+
+def refuse(node: NodeState, connection: Connection, client_id: str, code: int, text: str, now: int) -> None:
+    """Answer a CONNECT with a refusal and close."""
+    node.stats.connects_refused += 1
+    if connection.version == 5:
+        properties = Properties()
+        if text and connection.wants_problem_information:
+            properties.reason_string = text
+        packet = encode_packet(Connack(False, code, properties), 5)
+        if connection.client_packet_max and len(packet) > connection.client_packet_max:
+            packet = encode_packet(Connack(False, code), 5)
+    else:
+        packet = encode_packet(Connack(False, reasons.connack_code_v3(code)), 4)
+    connection.reply(packet)
+    node.events.note(
+        "connect_refused",
+        {
+            "client_id": client_id,
+            "peer": connection.peer,
+            "listener": connection.listener,
+            "reason_code": code,
+            "reason": text or reasons.NAMES.get(code, ""),
+        },
+    )
+    hang_up(node, connection, code, text, now, False)
+
+
+def on_auth(node: NodeState, connection: Connection, auth: Auth, now: int) -> None:
+    """AUTH: the next step of an exchange, or the start of a re-authentication."""
+    properties = auth.properties
+    if connection.auth_method is None or properties.authentication_method != connection.auth_method:
+        # [MQTT-4.12.0-5], [MQTT-4.12.1-1]
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "AUTH with another method than the one of CONNECT")
+    data = properties.authentication_data or b""
+    request = connection.auth
+    if auth.reason == reasons.CONTINUE_AUTHENTICATION:
+        if request is None or not connection.awaits_auth:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "AUTH continues an exchange that is not going on")
+        connection.awaits_auth = False
+        request.now_ms = now
+        settle(node, connection, node.gate.resume(request, data), now)
+        return
+    if auth.reason != reasons.RE_AUTHENTICATE or connection.phase != CONNECTED or request is not None:
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "AUTH does not fit the state of this connection")
+    identity = connection.identity
+    session = connection.session
+    if identity is None or session is None:
+        return
+    request = AuthRequest(
+        connection_id=connection.number,
+        client_id=session.client_id,
+        username=identity.username,
+        password=None,
+        method=connection.auth_method,
+        data=data,
+        listener=connection.listener,
+        peer=connection.peer,
+        certificate_name=connection.certificate_name,
+        now_ms=now,
+    )
+    connection.auth = request
+    settle(node, connection, node.gate.authenticate(request), now)
+
+
+def renew(node: NodeState, connection: Connection, request: AuthRequest, accept: Accept, now: int) -> None:
+    """A re-authentication succeeded: the identity must still be the same."""
+    identity = connection.identity
+    connection.auth = None
+    if identity is None or accept.identity.username != identity.username:
+        disconnect(node, connection, reasons.NOT_AUTHORIZED, "Re-authentication as somebody else", now)
+        return
+    connection.identity = accept.identity
+    connection.verdicts = None
+    set_authority_timer(node, connection, accept)
+    connection.reply(encode_auth(connection, reasons.SUCCESS, accept.data))
+
+
+def encode_auth(connection: Connection, reason: int, data: bytes | None) -> bytes:
+    """An AUTH packet of this connection's exchange."""
+    properties = Properties()
+    properties.authentication_method = connection.auth_method
+    properties.authentication_data = data
+    return encode_packet(Auth(reason, properties), 5)
+
+
+def set_authority_timer(node: NodeState, connection: Connection, accept: Accept) -> None:
+    """End the connection when what it proved itself with runs out."""
+    node.timers.cancel(connection.authority_timer)
+    connection.authority_timer = None
+    if accept.expires_at_ms:
+        connection.authority_timer = node.timers.add(accept.expires_at_ms, AUTHORITY_TIMER, connection)
+
+
+def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> None:
+    """Give an accepted client its session and its CONNACK."""
+    admission = connection.admission
+    if not isinstance(admission, Admission):
+        return
+    connect = admission.connect
+    client_id = admission.request.client_id
+    identity = accept.identity
+    will = connect.will
+    if will is not None and not may_send_will(node, identity, will.topic):
+        refuse(node, connection, client_id, reasons.NOT_AUTHORIZED, "The will's topic is not allowed", now)
+        return
+    old = node.sessions.get(client_id)
+    if old is None and len(node.sessions) >= node.sessions_max:
+        refuse(node, connection, client_id, reasons.QUOTA_EXCEEDED, "The broker holds all sessions it may", now)
+        return
+    if old is not None and old.username != identity.username:
+        if old.connection is None or not node.gate_is_open:
+            # A session belongs to who made it: another user must not inherit its messages, or end it.
+            refuse(
+                node, connection, client_id, reasons.CLIENT_IDENTIFIER_NOT_VALID, "The client id is another user's", now
+            )
+            return
+    session, present = claim_session(node, connection, connect, client_id, now)
+    connection.phase = CONNECTED
+    connection.auth = None
+    connection.admission = None
+    connection.session = session
+    connection.identity = identity
+    session.connection = connection
+    session.version = connection.version
+    session.username = identity.username
+    session.will = will
+    node.online += 1
+    node.stats.connects_accepted += 1
+    settings = agree(node, connection, session, connect)
+    if admission.assigned:
+        settings.assigned_client_id = client_id
+    if connection.auth_method is not None:
+        settings.authentication_method = connection.auth_method
+        settings.authentication_data = accept.data
+    set_authority_timer(node, connection, accept)
+    connection.connected_at = now
+    connection.last_read_at = now
+    set_keep_alive_timer(node, connection, now)
+    if connection.version == 5:
+        connection.reply(encode_packet(Connack(present, 0, settings), 5))
+    else:
+        connection.reply(b"\x20\x02\x01\x00" if present else b"\x20\x02\x00\x00")
+    if node.log_connections:
+        node.events.note(
+            "connected",
+            {
+                "client_id": client_id,
+                "username": identity.username,
+                "peer": connection.peer,
+                "listener": connection.listener,
+                "version": connection.version,
+                "session_present": present,
+            },
+        )
+    if connection.reading_paused:
+        connection.start_reading_again()
+    session.resume(now)
+
+
+def may_send_will(node: NodeState, identity: Identity, topic: bytes) -> bool:
+    """A will is a publish like any other."""
+    return node.gate_is_open or node.gate.may_publish(identity, topic)
+
+
+def claim_session(
+    node: NodeState, connection: Connection, connect: Connect, client_id: str, now: int
+) -> tuple[Session, bool]:
+    """The session this client shall have, and whether it was there before."""
+    old = node.sessions.get(client_id)
+    if old is not None and old.connection is not None:
+        node.stats.takeovers += 1
+        previous = old.connection
+        disconnect(node, previous, reasons.SESSION_TAKEN_OVER, "Another connection uses this client id", now)
+        old = node.sessions.get(client_id)  # gone if its expiry was 0
+    if old is not None:
+        node.timers.cancel(old.timer)
+        old.timer = None
+        if connect.clean_start:
+            end_session(node, old, now)
+        else:
+            # Back before the delay was over: the will is void. [MQTT-3.1.3-9]
+            old.will = None
+            node.timers.cancel(old.will_timer)
+            old.will_timer = None
+            return old, True
+    session = Session(client_id, connection.version, now)
+    node.sessions[client_id] = session
+    return session, False
+
+
+def agree(node: NodeState, connection: Connection, session: Session, connect: Connect) -> Properties:
+    """Settle limits between client and broker; what the client must be told comes back as CONNACK properties."""
+    limits = connection.limits
+    asked = connect.properties
+    told = Properties()
+    # session expiry
+    longest = node.settings.session_expiry_s_max or NEVER_EXPIRES
+    if connection.version == 5:
+        wanted = asked.session_expiry_s or 0
+        session.expiry_s = wanted if wanted <= longest else longest
+        if session.expiry_s != wanted:
+            told.session_expiry_s = session.expiry_s
+    else:
+        session.expiry_s = 0 if connect.clean_start else longest
+    connection.expiry_asked = session.expiry_s
+    # keep alive
+    keep_alive = connect.keep_alive
+    if limits.keep_alive_s_max and (keep_alive == 0 or keep_alive > limits.keep_alive_s_max):
+        keep_alive = limits.keep_alive_s_max
+        told.server_keep_alive_s = keep_alive
+    connection.keep_alive_s = keep_alive
+    connection.keep_alive_ms = keep_alive * 1500
+    # flow
+    connection.client_receive_max = asked.receive_maximum or 65_535
+    session.window = connection.client_receive_max
+    if limits.inflight_max and limits.inflight_max < session.window:
+        session.window = limits.inflight_max
+    session.queue_messages_max = limits.queue_messages_max
+    session.queue_bytes_max = limits.queue_bytes_max
+    connection.client_alias_max = min(asked.topic_alias_maximum or 0, limits.topic_aliases_max)
+    if limits.receive_max and limits.receive_max < 65_535:
+        told.receive_maximum = limits.receive_max
+    if limits.topic_aliases_max:
+        told.topic_alias_maximum = limits.topic_aliases_max
+    if limits.packet_bytes_max:
+        told.maximum_packet_size = limits.packet_bytes_max
+    if asked.request_response_information == 1 and node.settings.response_information:
+        told.response_information = node.settings.response_information + session.client_id
+    return told
+
+
+def set_keep_alive_timer(node: NodeState, connection: Connection, now: int) -> None:
+    """From the connect timeout to the keep alive, or to no deadline at all."""
+    node.timers.cancel(connection.timer)
+    connection.timer = None
+    if connection.keep_alive_ms:
+        connection.timer = node.timers.add(now + connection.keep_alive_ms, CONNECTION_TIMER, connection)
+
+
+def on_connection_timer(node: NodeState, connection: Connection, now: int) -> None:
+    """A client has been silent: too long, or not yet."""
+    connection.timer = None
+    if connection.phase in (NEW, AUTHENTICATING):
+        node.stats.connect_timeouts += 1
+        node.events.note("connect_timeout", {"peer": connection.peer, "listener": connection.listener})
+        hang_up(node, connection, reasons.KEEP_ALIVE_TIMEOUT, "No CONNECT in time", now, False)
+        return
+    deadline = connection.last_read_at + connection.keep_alive_ms
+    if deadline > now or connection.waits_for:
+        # Heard from it since, or it is us who does not read from it.
+        deadline = max(deadline, now + 1)
+        connection.timer = node.timers.add(deadline, CONNECTION_TIMER, connection)
+        return
+    node.stats.keep_alive_timeouts += 1
+    disconnect(node, connection, reasons.KEEP_ALIVE_TIMEOUT, "Nothing heard within 1.5 times the keep alive", now)
+
+
+def on_will_timer(node: NodeState, session: Session, now: int) -> None:
+    """The will's delay is over."""
+    session.will_timer = None
+    send_will(node, session, now)
+
+
+def on_session_timer(node: NodeState, session: Session, now: int) -> None:
+    """A session has been without its client for as long as it may."""
+    session.timer = None
+    if session.connection is None:
+        node.stats.sessions_expired += 1
+        node.events.note("session_expired", {"client_id": session.client_id})
+        end_session(node, session, now)

@@ -1,0 +1,147 @@
+"""How connections and sessions end, and what becomes of wills.
+
+```
+ protocol error, timeout, kick, takeover --> disconnect(reason) --.
+ transport lost ------------------------------------------------- +--> detach --> will: now | after its delay | dropped
+ DISCONNECT from the client --------------------------------------'        |
+                                                                           +--> session ends now, or when it expires
+```
+A will is published once: when its delay has passed or its session ends, whichever is first, and not at all if the client
+took its leave with reason 0 or came back before that.
+"""
+
+from __future__ import annotations
+
+from flockmq.mqtt import reasons
+from flockmq.mqtt.encode import encode_packet
+from flockmq.mqtt.packets import Disconnect
+from flockmq.mqtt.properties import Properties
+from flockmq.node.publishing import publish_will, reroute
+from flockmq.node.state import SESSION_TIMER, WILL_TIMER, NodeState
+from flockmq.routing.shared import ShareGroup
+from flockmq.session.connection import CLOSED, CONNECTED, Connection
+from flockmq.session.session import Session
+
+NEVER_EXPIRES = 0xFFFFFFFF
+
+
+def disconnect(node: NodeState, connection: Connection, reason: int, text: str, now: int, will: bool = True) -> None:
+    """Close a connection from this side; an MQTT 5 client is told why."""
+    if connection.phase == CLOSED:
+        return
+    if connection.phase == CONNECTED and connection.version == 5:
+        properties = None
+        if text and connection.wants_problem_information:
+            properties = Properties()
+            properties.reason_string = text
+        packet = encode_packet(Disconnect(reason, properties), 5)
+        if connection.client_packet_max and len(packet) > connection.client_packet_max:
+            packet = encode_packet(Disconnect(reason, None), 5)
+        connection.reply(packet)
+    hang_up(node, connection, reason, text, now, will)
+
+
+def hang_up(node: NodeState, connection: Connection, reason: int, text: str, now: int, will: bool) -> None:
+    """Close a connection without a word more than what is in its buffer already."""
+    if connection.phase == CLOSED:
+        return
+    was_connected = connection.phase == CONNECTED
+    connection.closing = True
+    connection.rest = b""
+    connection.chunks = None
+    connection.mark()
+    forget_connection(node, connection)
+    session = connection.session
+    if was_connected and session is not None:
+        node.events.note(
+            "disconnected",
+            {
+                "client_id": session.client_id,
+                "username": session.username,
+                "peer": connection.peer,
+                "reason_code": reason,
+                "reason": text or reasons.NAMES.get(reason, ""),
+            },
+        )
+        if session.connection is connection:
+            detach(node, session, now, will)
+
+
+def forget_connection(node: NodeState, connection: Connection) -> None:
+    """Let go of everything the node holds for a connection."""
+    connection.phase = CLOSED
+    if node.connections.pop(connection.number, None) is not None:
+        node.stats.connections_closed += 1
+    node.timers.cancel(connection.timer)
+    connection.timer = None
+    node.timers.cancel(connection.authority_timer)
+    connection.authority_timer = None
+    connection.auth = None
+    connection.aliases_in = None
+    waiting = connection.waiting
+    if waiting is not None:
+        connection.waiting = None
+        for publisher in waiting:
+            publisher.waits_for -= 1
+            publisher.start_reading_again()
+
+
+def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
+    """A session has lost its connection: see to its will and its expiry."""
+    session.connection = None
+    session.detached_at = now
+    node.online -= 1
+    if not will:
+        session.will = None
+    if session.expiry_s == 0:
+        end_session(node, session, now)
+        return
+    if session.will is not None:
+        delay = session.will.properties.will_delay_s
+        if delay:
+            session.will_timer = node.timers.add(now + delay * 1000, WILL_TIMER, session)
+        else:
+            send_will(node, session, now)
+    if session.expiry_s != NEVER_EXPIRES:
+        session.timer = node.timers.add(now + session.expiry_s * 1000, SESSION_TIMER, session)
+
+
+def end_session(node: NodeState, session: Session, now: int) -> None:
+    """Forget a session: its subscriptions and queue, and publish a will that still waits."""
+    if node.sessions.get(session.client_id) is session:
+        del node.sessions[session.client_id]
+    node.timers.cancel(session.timer)
+    session.timer = None
+    send_will(node, session, now)
+    for subscription in list(session.subscriptions.values()):
+        node.table.remove(session, subscription.group, subscription.topic_filter)
+    session.subscriptions = {}
+    hand_over(node, session, now)
+    session.outbound = None
+    session.received = None
+
+
+def hand_over(node: NodeState, session: Session, now: int) -> None:
+    """QoS 1 messages that a shared group had chosen this session for go to another member. [MQTT-4.8.2-4, -5]"""
+    outbound = session.outbound
+    if outbound is None:
+        return
+    for delivery in outbound.waiting_runs():
+        group = delivery.group
+        if isinstance(group, ShareGroup) and (delivery.qos == 1 or delivery.first == 0):
+            if delivery.first == 0:
+                reroute(node, group, delivery.run.part(delivery.low, delivery.high), now)
+                continue
+            for place in delivery.unsettled():
+                index = delivery.low + place
+                reroute(node, group, delivery.run.part(index, index + 1), now)
+
+
+def send_will(node: NodeState, session: Session, now: int) -> None:
+    """Publish the will, if there still is one, and never again."""
+    will = session.will
+    session.will = None
+    node.timers.cancel(session.will_timer)
+    session.will_timer = None
+    if will is not None:
+        publish_will(node, session, will, now)

@@ -1,0 +1,443 @@
+"""From a publisher to everyone who wants it.
+
+```
+ scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> retained --> plan --> targets, shared groups --> acknowledged
+                         |
+                         `-- $delayed/... waits for its time, $SYS/... is not for clients
+```
+``on_run`` is the hot path: it runs once for all consecutive messages of a publisher to one topic.
+"""
+
+from __future__ import annotations
+
+from flockmq.errors import RemoteProtocolError
+from flockmq.mqtt import reasons
+from flockmq.mqtt.encode import encode_ack
+from flockmq.mqtt.fields import read_text, read_u16
+from flockmq.mqtt.packets import PUBREC, Will
+from flockmq.mqtt.properties import (
+    HAS_ALIAS,
+    HAS_PAYLOAD_FORMAT,
+    IN_PUBLISH,
+    Properties,
+    decode_properties,
+    encode_block,
+    property_block,
+    scan_publish_properties,
+    split_publish_properties,
+)
+from flockmq.mqtt.run import Run, make_run
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.node.congestion import slow_down
+from flockmq.node.delaying import delay_run
+from flockmq.node.state import NodeState
+from flockmq.routing.plan import RoutePlan
+from flockmq.routing.shared import ShareGroup
+from flockmq.session.connection import Connection
+from flockmq.session.session import Session
+
+VERDICTS_MAX = 1_024
+
+
+def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
+    """Take a run from a client: check, acknowledge, deliver."""
+    stats = node.stats
+    count = run.count
+    connection.messages_in += count
+    if run.qos == 0:
+        stats.publishes_in_qos0 += count
+    elif run.qos == 1:
+        stats.publishes_in_qos1 += count
+    else:
+        stats.publishes_in_qos2 += count
+    limits = connection.limits
+    if limits.messages_per_s_max:
+        spend_tokens(connection, limits.messages_per_s_max, count, now)
+    topic = run.topic
+    plan = node.table.plans.get(topic)
+    special = topic[0] == 0x24  # $
+    if plan is None or special or limits.topic_levels_max != node.settings.limits.topic_levels_max:
+        check_topic_name(topic, limits.topic_levels_max, limits.topic_bytes_max)
+    elif len(topic) > limits.topic_bytes_max:
+        raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, "The topic name is longer than this broker allows")
+    if not node.gate_is_open and not may_publish(node, connection, topic):
+        stats.publishes_denied += count
+        refuse_run(connection, run, reasons.NOT_AUTHORIZED)
+        return
+    if run.qos == 2:
+        fresh = take_new(connection, run)
+        if fresh is None:
+            return
+        run = fresh
+    code = special_topic(node, connection, run, now) if special else -1
+    if code < 0:
+        if run.retain and not keep(node, run, now):
+            code = reasons.QUOTA_EXCEEDED
+        else:
+            if plan is None:
+                plan = node.table.plan(topic)
+            code = reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
+    if run.qos:
+        if code >= 0x80 and run.qos == 2 and connection.session is not None and connection.session.received:
+            connection.session.received.difference_update(packet_ids(run))
+        acknowledge(connection, run, code)
+
+
+def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | None, now: int) -> bool:
+    """Deliver a run to all that want it; False when nobody does."""
+    stats = node.stats
+    sender = publisher.session if publisher is not None else None
+    count = run.count
+    dropped = 0
+    for target in plan.targets:
+        session = target.session
+        if target.has_no_local and session is sender:
+            own = target.own
+            if own is None:
+                continue
+            target = own  # noqa: PLW2901
+        qos = target.qos if target.qos < run.qos else run.qos
+        connection = session.connection
+        retain = run.retain and target.retain_as_published
+        if qos == 0:
+            if connection is None:
+                continue
+            stats.publishes_out_qos0 += count
+            if (
+                run.qos == 0
+                and connection.version == run.version
+                and run.retain == retain
+                and run.expires_at == 0
+                and not target.identifier_properties
+                and connection.client_alias_max == 0
+                and connection.client_packet_max == 0
+            ):
+                if not connection.send(run.wire, count):
+                    dropped += count
+            else:
+                dropped += session.send_now(connection, run, retain, target.identifier_properties, now)
+            if connection.out_bytes * 2 > connection.out_max and publisher is not None:
+                slow_down(node, publisher, connection, now)
+        else:
+            if qos == 1:
+                stats.publishes_out_qos1 += count
+            else:
+                stats.publishes_out_qos2 += count
+            lost = session.deliver(run, qos, retain, target.identifier_properties, None, now)
+            if lost:
+                stats.dropped_queue += lost
+    if dropped:
+        stats.dropped_slow += dropped
+    if plan.groups:
+        publisher_id = sender.client_id if sender is not None else ""
+        for group in plan.groups:
+            deliver_shared(node, group, run, publisher_id, now)
+        return True
+    if not plan.targets:
+        stats.publishes_unmatched += count
+        return False
+    return True
+
+
+def deliver_shared(node: NodeState, group: ShareGroup, run: Run, publisher_id: str, now: int) -> None:
+    """One member of the group gets each message."""
+    if not group.spreads or run.count == 1:
+        deliver_to_member(node, group, run, publisher_id, now)
+        return
+    for index in range(run.count):
+        deliver_to_member(node, group, run.part(index, index + 1), publisher_id, now)
+
+
+def deliver_to_member(node: NodeState, group: ShareGroup, run: Run, publisher_id: str, now: int) -> None:
+    """Choose a member and give it the run."""
+    member = group.pick(publisher_id, run.topic)
+    if member is None:
+        return
+    stats = node.stats
+    qos = member.qos if member.qos < run.qos else run.qos
+    if qos == 0:
+        stats.publishes_out_qos0 += run.count
+    elif qos == 1:
+        stats.publishes_out_qos1 += run.count
+    else:
+        stats.publishes_out_qos2 += run.count
+    retain = run.retain and member.retain_as_published
+    properties = member.target().identifier_properties
+    lost = member.session.deliver(run, qos, retain, properties, group, now)
+    if lost and qos == 0:
+        stats.dropped_slow += lost
+    elif lost:
+        stats.dropped_queue += lost
+
+
+def reroute(node: NodeState, group: ShareGroup, run: Run, now: int) -> None:
+    """A message whose chosen member is gone for good goes to another one, if there is any."""
+    if group.members:
+        deliver_to_member(node, group, run, "", now)
+
+
+# --- checks ---
+
+
+def spend_tokens(connection: Connection, per_second: int, count: int, now: int) -> None:
+    """A bucket of one second's worth; an empty one ends the connection."""
+    tokens = connection.tokens + (now - connection.tokens_at) * per_second
+    tokens = min(tokens, per_second * 1000)  # in thousandths of a message
+    connection.tokens_at = now
+    connection.tokens = tokens - count * 1000
+    if connection.tokens < 0:
+        raise RemoteProtocolError(
+            reasons.MESSAGE_RATE_TOO_HIGH, f"More than {per_second} messages a second; publish more slowly"
+        )
+
+
+def may_publish(node: NodeState, connection: Connection, topic: bytes) -> bool:
+    """Ask the gate, once per connection and topic until its rules change."""
+    version = node.gate.version
+    verdicts = connection.verdicts
+    if verdicts is None or connection.verdicts_version != version or len(verdicts) > VERDICTS_MAX:
+        verdicts = {}
+        connection.verdicts = verdicts
+        connection.verdicts_version = version
+    verdict = verdicts.get(topic)
+    if verdict is None:
+        identity = connection.identity
+        if identity is None:
+            return False
+        if topic.startswith(b"$delayed/"):
+            parts = topic.split(b"/", 2)
+            verdict = len(parts) == 3 and node.gate.may_publish(identity, parts[2])
+        else:
+            verdict = node.gate.may_publish(identity, topic)
+        verdicts[topic] = verdict
+    return verdict
+
+
+def take_new(connection: Connection, run: Run) -> Run | None:
+    """QoS 2: note the packet ids and leave out messages that are here already; those only get their PUBREC again."""
+    session = connection.session
+    if session is None:
+        return None
+    received = session.received
+    if received is None:
+        received = set()
+        session.received = received
+    wire = run.wire
+    again = False
+    for at in run.pid_at:
+        if (wire[at] << 8 | wire[at + 1]) in received:
+            again = True
+            break
+    if again:
+        return take_some(connection, run, received)
+    for at in run.pid_at:
+        received.add(wire[at] << 8 | wire[at + 1])
+    if len(received) < run.count + 1 and _has_repeats(run):
+        received.difference_update(packet_ids(run))
+        return take_some(connection, run, received)
+    if len(received) > connection.limits.receive_max:
+        raise RemoteProtocolError(
+            reasons.RECEIVE_MAXIMUM_EXCEEDED,
+            f"More than {connection.limits.receive_max} QoS 2 messages wait for their PUBREL",
+        )
+    return run
+
+
+def _has_repeats(run: Run) -> bool:
+    return len(set(packet_ids(run))) < run.count
+
+
+def take_some(connection: Connection, run: Run, received: set[int]) -> Run | None:
+    """The slow way: message by message. All repeats are acknowledged here; what is new comes back as a run."""
+    fresh: list[int] = []
+    ids = packet_ids(run)
+    for index in range(run.count):
+        pid = ids[index]
+        if pid in received:
+            connection.reply(encode_ack(PUBREC, pid, reasons.SUCCESS, connection.version))
+        else:
+            received.add(pid)
+            fresh.append(index)
+    if not fresh:
+        return None
+    parts = [run.part(index, index + 1) for index in fresh]
+    wire = b"".join([part.wire for part in parts])
+    pid_at: list[int] = []
+    ends: list[int] = []
+    start = 0
+    for part in parts:
+        pid_at.append(start + part.pid_at[0])
+        start += len(part.wire)
+        ends.append(start)
+    return Run(run.version, run.qos, run.retain, run.topic, wire, len(parts), pid_at, ends, run.expires_at)
+
+
+def packet_ids(run: Run) -> list[int]:
+    """The publisher's packet ids of a QoS 1 or 2 run."""
+    wire = run.wire
+    return [wire[at] << 8 | wire[at + 1] for at in run.pid_at]
+
+
+def special_topic(node: NodeState, connection: Connection, run: Run, now: int) -> int:
+    """Topics that mean something to the broker: the reason code if it took the run, -1 for ordinary ones."""
+    if run.topic.startswith(b"$SYS/"):
+        return reasons.NOT_AUTHORIZED
+    if run.topic.startswith(b"$delayed/"):
+        sender = connection.session.client_id if connection.session is not None else ""
+        return delay_run(node, run, sender, connection.limits.topic_levels_max, now)
+    return -1
+
+
+def keep(node: NodeState, run: Run, now: int) -> bool:
+    """Retain the last message of a run, or with an empty payload forget what was retained; False when full."""
+    last = run.count - 1
+    if not run.payload(last):
+        node.retained.delete(run.topic)
+        return True
+    message = run.part(last, run.count).alone()
+    if node.retained.put(run.topic, message, now):
+        return True
+    node.stats.retained_refused += run.count
+    return run.qos == 0  # nobody could be told; the message still goes to those who are here
+
+
+# --- answers ---
+
+
+def acknowledge(connection: Connection, run: Run, code: int) -> None:
+    """PUBACK or PUBREC for every message of a run, in one piece."""
+    wire = run.wire
+    parts: list[bytes] = []
+    kind = 0x40 if run.qos == 1 else 0x50
+    if connection.version == 5 and code:
+        head = bytes((kind, 3))
+        tail = bytes((code,))
+        for at in run.pid_at:
+            parts.append(head)
+            parts.append(wire[at : at + 2])
+            parts.append(tail)
+    else:
+        head = bytes((kind, 2))
+        for at in run.pid_at:
+            parts.append(head)
+            parts.append(wire[at : at + 2])
+    connection.reply(b"".join(parts))
+
+
+def refuse_run(connection: Connection, run: Run, code: int) -> None:
+    """Tell an MQTT 5 publisher that its messages are not wanted; a 3.1.1 one can only be answered as if they were."""
+    if run.qos:
+        acknowledge(connection, run, code)
+
+
+# --- the slow way in ---
+
+
+def on_publish(node: NodeState, connection: Connection, first: int, body: bytes, now: int) -> None:
+    """A PUBLISH that needs decisions of its own (DUP, topic alias, expiry, payload format), or is wrong."""
+    qos = first >> 1 & 3
+    if qos == 3:  # [MQTT-3.3.1-4]
+        raise RemoteProtocolError(reasons.MALFORMED_PACKET, "PUBLISH has QoS 3")
+    if qos == 0 and first & 0x08:  # [MQTT-3.3.1-2]
+        raise RemoteProtocolError(reasons.MALFORMED_PACKET, "PUBLISH with QoS 0 has DUP set")
+    end = len(body)
+    topic = read_text(body, 0, end)
+    pos = 2 + len(topic)
+    packet_id = 0
+    if qos:
+        packet_id = read_u16(body, pos, end)
+        pos += 2
+        if packet_id == 0:  # [MQTT-2.2.1-3]
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "PUBLISH has packet id 0")
+    version = 4
+    properties = b""
+    expires_at = 0
+    text_payload = False
+    if connection.version == 5:
+        version = 5
+        start, pos = property_block(body, pos, end)
+        if pos > start:
+            found = scan_publish_properties(body, start, pos)
+            alias, expiry_s, properties = split_publish_properties(body, start, pos)
+            if found & HAS_ALIAS:
+                topic = resolve_alias(connection, topic, alias)
+            if expiry_s >= 0:
+                expires_at = now + expiry_s * 1000 if expiry_s else now + 1
+            text_payload = found & HAS_PAYLOAD_FORMAT != 0 and says_text(properties)
+    if not topic:
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "PUBLISH has neither a topic name nor a topic alias")
+    payload = body[pos:]
+    run = make_run(version, qos, first & 1 != 0, topic, payload, properties, expires_at, packet_id)
+    if text_payload and not valid_utf8_payload(payload):
+        if qos == 0:
+            raise RemoteProtocolError(reasons.PAYLOAD_FORMAT_INVALID, "The payload is said to be UTF-8 and is not")
+        acknowledge(connection, run, reasons.PAYLOAD_FORMAT_INVALID)
+        return
+    on_run(node, connection, run, now)
+
+
+def says_text(block: bytes) -> bool:
+    """Whether a checked property block, which has a payload format indicator, says that the payload is UTF-8."""
+    return decode_properties(block, 0, len(block), IN_PUBLISH).payload_format == 1
+
+
+def valid_utf8_payload(payload: bytes) -> bool:
+    """Whether a payload is UTF-8; unlike names, it may hold U+0000."""
+    try:
+        payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def resolve_alias(connection: Connection, topic: bytes, alias: int) -> bytes:
+    """The topic a PUBLISH with an alias means; a new alias is learnt. [MQTT-3.3.2-7..12]"""
+    limit = connection.limits.topic_aliases_max
+    if alias == 0 or alias > limit:
+        raise RemoteProtocolError(reasons.TOPIC_ALIAS_INVALID, f"Topic alias {alias} is not between 1 and {limit}")
+    aliases = connection.aliases_in
+    if aliases is None:
+        aliases = {}
+        connection.aliases_in = aliases
+    if topic:
+        check_topic_name(topic)
+        aliases[alias] = topic
+        return topic
+    known = aliases.get(alias)
+    if known is None:
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"Topic alias {alias} was never set on this connection")
+    return known
+
+
+def forwardable(properties: Properties) -> bytes:
+    """The properties that subscribers get unchanged, encoded without length."""
+    kept = Properties()
+    kept.payload_format = properties.payload_format
+    kept.content_type = properties.content_type
+    kept.response_topic = properties.response_topic
+    kept.correlation_data = properties.correlation_data
+    kept.user = properties.user
+    return encode_block(kept)
+
+
+def publish_message(node: NodeState, run: Run, now: int) -> bool:
+    """Publish on the node's own behalf (wills, delayed messages, the admin API); False when nobody wanted it."""
+    if run.retain:
+        keep(node, run, now)
+    return route(node, node.table.plan(run.topic), run, None, now)
+
+
+def publish_will(node: NodeState, session: Session, will: Will, now: int) -> None:
+    """Publish a will as if its client had."""
+    properties = b""
+    expires_at = 0
+    version = 4
+    if session.version == 5:
+        version = 5
+        properties = forwardable(will.properties)
+        if will.properties.message_expiry_s is not None:
+            expires_at = now + max(will.properties.message_expiry_s * 1000, 1)
+    node.stats.wills_published += 1
+    run = make_run(version, will.qos, will.retain, will.topic, will.payload, properties, expires_at)
+    node.events.note("will_published", {"client_id": session.client_id, "topic": will.topic})
+    publish_message(node, run, now)

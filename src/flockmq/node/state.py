@@ -1,0 +1,71 @@
+"""Everything the broker remembers, in one place. No decisions: those are in the modules beside this one.
+
+```
+ connecting   subscribing   publishing   acknowledging   congestion   delaying   sys_topics
+      \\            |             |              |             |            |           /
+       `--------- lifecycle (detach, end, wills) -------------------------------------'
+                                       |
+                                   NodeState
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.node.bans import BanList
+from flockmq.node.events import EventList
+from flockmq.node.stats import Stats
+from flockmq.routing.retained import RetainedStore
+from flockmq.routing.table import SubscriptionTable
+from flockmq.session.timers import TimerWheel
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.node.delaying import Delayed
+    from flockmq.node.ports import Gate
+    from flockmq.node.settings import BrokerSettings
+    from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
+
+# Kinds of timers.
+CONNECTION_TIMER: Final = 1
+"""Connect timeout, then keep alive."""
+AUTHORITY_TIMER: Final = 2
+"""What the client proved itself with (a token) runs out."""
+SESSION_TIMER: Final = 3
+WILL_TIMER: Final = 4
+DELAYED_TIMER: Final = 5
+SYS_TIMER: Final = 6
+SWEEP_TIMER: Final = 7
+CONGESTION_TIMER: Final = 8
+
+
+class NodeState:
+    """The node's memory; see the module."""
+
+    def __init__(self, settings: BrokerSettings, gate: Gate, rng: random.Random, now: int, wall_ms: int) -> None:
+        self.settings = settings
+        self.gate = gate
+        self.gate_is_open = False
+        self.rng = rng
+        self.started_at = now
+        self.wall_offset_ms = wall_ms - now
+        self.stopping = False
+        self.log_connections = True
+        self.connections: dict[int, Connection] = {}
+        self.next_connection = 0
+        self.dirty: list[Connection] = []
+        self.sessions: dict[str, Session] = {}
+        self.sessions_max = settings.sessions_max or 1 << 62
+        self.table = SubscriptionTable(settings.plan_cache_max, settings.shared_strategy, rng)
+        self.retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max)
+        self.timers = TimerWheel(now)
+        self.bans = BanList()
+        self.events = EventList()
+        self.stats = Stats()
+        self.delayed: dict[int, Delayed] = {}
+        self.delayed_bytes = 0
+        self.online = 0
+        """Sessions with a connection."""

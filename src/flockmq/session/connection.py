@@ -1,0 +1,149 @@
+"""One client connection: what is to be written, what was half read, and what the client said it can take.
+
+The broker puts bytes into ``out`` and the connection on the list of dirty ones; the driver writes once per loop turn.
+
+```
+ send()/reply() --> out --> driver's transport --> socket
+                     ^            |
+   bounded here      `-- blocked -'  the transport is full: bytes stay in ``out``, messages beyond the bound are dropped
+```
+Replies to a client that does not read them are bounded by no longer reading from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from flockmq.node.ports import AuthRequest, Identity
+    from flockmq.node.settings import Limits
+    from flockmq.session.session import Session
+    from flockmq.session.timers import Timer
+
+# Phases of a connection, in order.
+NEW: Final = 0
+"""Nothing but a CONNECT is welcome."""
+AUTHENTICATING: Final = 1
+"""CONNECT is read, the gate thinks or waits for AUTH packets."""
+CONNECTED: Final = 2
+CLOSED: Final = 3
+
+REPLY_BYTES_MAX: Final = 65_536
+"""Replies held for a client that does not read before the broker stops reading from it."""
+
+
+class Connection:
+    """State of one network connection; lives as long as the transport does."""
+
+    def __init__(
+        self, number: int, listener: str, limits: Limits, peer: str, now: int, dirty_connections: list[Connection]
+    ) -> None:
+        self.number = number
+        self.listener = listener
+        self.limits = limits
+        self.peer = peer
+        self.handle: object = None
+        self.certificate_name: str | None = None
+        self.refuse_code = 0
+        self.phase = NEW
+        self.version = 0
+        self.session: Session | None = None
+        self.identity: Identity | None = None
+        self.auth: AuthRequest | None = None
+        self.auth_method: str | None = None
+        self.awaits_auth = False
+        self.admission: object = None
+        self.expiry_asked = 0
+        # reading
+        self.rest: bytes = b""
+        self.chunks: list[bytes] | None = None
+        self.missing = 0
+        self.reading_paused = False
+        self.packet_max = limits.packet_bytes_max or 268_435_460
+        self.last_read_at = now
+        self.timer: Timer | None = None
+        self.authority_timer: Timer | None = None
+        self.keep_alive_ms = 0
+        self.keep_alive_s = 0
+        self.connected_at = now
+        self.tokens = 0
+        self.tokens_at = now
+        # writing
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self.reply_bytes = 0
+        self.out_max = limits.write_bytes_max or 1 << 62
+        self.blocked = False
+        self.closing = False
+        self.dirty = False
+        self.dirty_connections = dirty_connections
+        # what the client said in CONNECT (MQTT 5)
+        self.client_packet_max = 0
+        self.client_receive_max = 65_535
+        self.client_alias_max = 0
+        self.wants_problem_information = True
+        self.aliases_in: dict[int, bytes] | None = None
+        self.aliases_out: dict[bytes, int] | None = None
+        # what the gate allowed, by topic, while verdicts_version is current
+        self.verdicts: dict[bytes, bool] | None = None
+        self.verdicts_version = 0
+        # congestion: publishers that wait for this subscriber, and whether it used up its grace
+        self.waiting: list[Connection] | None = None
+        self.waits_for = 0
+        self.out_of_grace = False
+        # counters
+        self.messages_in = 0
+        self.messages_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.dropped = 0
+
+    def mark(self) -> None:
+        """Have the driver look at this connection in this loop turn."""
+        if not self.dirty:
+            self.dirty = True
+            self.dirty_connections.append(self)
+
+    def reply(self, data: bytes) -> None:
+        """Write an answer or other control packet; never dropped."""
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if self.blocked:
+            self.reply_bytes += len(data)
+            if self.reply_bytes > REPLY_BYTES_MAX:
+                self.reading_paused = True
+        if not self.dirty:
+            self.dirty = True
+            self.dirty_connections.append(self)
+
+    def send(self, data: bytes, count: int) -> bool:
+        """Write QoS 0 messages; False when the client reads so slowly that they are dropped instead."""
+        size = self.out_bytes + len(data)
+        if size > self.out_max:
+            self.dropped += count
+            return False
+        self.out.append(data)
+        self.out_bytes = size
+        self.messages_out += count
+        if not self.dirty:
+            self.dirty = True
+            self.dirty_connections.append(self)
+        return True
+
+    def take(self) -> list[bytes]:
+        """What to write now, in order: everything, or nothing while the transport is full."""
+        self.dirty = False
+        if self.blocked and not self.closing:
+            return []
+        taken = self.out
+        if taken:
+            self.out = []
+            self.bytes_out += self.out_bytes
+            self.out_bytes = 0
+        return taken
+
+    def start_reading_again(self) -> None:
+        """Lift the pause, unless publishers' congestion still asks for it."""
+        if self.waits_for == 0 and self.reply_bytes <= REPLY_BYTES_MAX and self.phase == CONNECTED:
+            self.reading_paused = False
+            self.mark()

@@ -1,0 +1,318 @@
+"""QoS 1 and 2 messages on their way to one client: those in flight, in order of packet ids, and those that wait.
+
+```
+ offer() --> queue (bounded) --pump()--> flights --PUBACK / PUBREC--> done
+                                  |                     `--> awaiting PUBCOMP (QoS 2)
+                                  `--> bytes with packet ids, for the connection
+```
+A flight is a piece of a run with consecutive packet ids, so a thousand messages in flight are one object, an
+acknowledgement in order is one addition, and only acknowledgements out of order cost an entry of a set. Packet ids are
+given in sequence; those between the oldest unfinished one and the newest are never given again before the oldest is done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.mqtt.run import Run
+from flockmq.mqtt.varint import encode_varint
+
+PACKET_IDS: Final = 65_535
+DELIVERY_OVERHEAD_BYTES: Final = 200
+
+
+class Delivery:
+    """Messages ``low`` to ``high`` of a run, for one client: waiting, or in flight from packet id ``first`` on."""
+
+    def __init__(
+        self, run: Run, low: int, high: int, qos: int, retain: bool, properties: bytes, group: object, first: int
+    ) -> None:
+        self.run = run
+        self.low = low
+        self.high = high
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        self.group = group
+        """The shared group that chose this client (a ShareGroup), which may choose again if its session ends."""
+        self.first = first
+        self.settled = 0
+        """How many from ``low`` on are acknowledged without a gap."""
+        self.holes: set[int] | None = None
+        """Places (from ``low``) acknowledged beyond the first gap."""
+        self.held = 0
+        """Bytes this delivery counts against the session's bound."""
+
+    def settle(self, place: int) -> bool:
+        """Note the acknowledgement of the message at ``place``; False if it had one before."""
+        if place == self.settled:
+            self.settled += 1
+            holes = self.holes
+            if holes:
+                while self.settled in holes:
+                    holes.discard(self.settled)
+                    self.settled += 1
+            return True
+        if place < self.settled:
+            return False
+        holes = self.holes
+        if holes is None:
+            holes = set()
+            self.holes = holes
+        if place in holes:
+            return False
+        holes.add(place)
+        return True
+
+    def unsettled(self) -> list[int]:
+        """Places that still wait for their acknowledgement."""
+        holes = self.holes
+        count = self.high - self.low
+        if not holes:
+            return list(range(self.settled, count))
+        return [place for place in range(self.settled, count) if place not in holes]
+
+
+class Outbound:
+    """The window and the queue of one session. Allocated with its first QoS 1 or 2 message."""
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self.messages_max = messages_max or 1 << 62
+        self.bytes_max = bytes_max or 1 << 62
+        self.flights: list[Delivery] = []
+        self.flights_head = 0
+        self.queue: list[Delivery] = []
+        self.queue_head = 0
+        self.queued = 0
+        """Messages that wait."""
+        self.held = 0
+        """Bytes of runs kept alive by queue and flights."""
+        self.inflight = 0
+        """Messages sent and not finished: PUBACK, PUBCOMP or a refusing PUBREC is still to come."""
+        self.next_pid = 1
+        self.releasing: dict[int, bool] = {}
+        """Packet ids between our PUBREL and the client's PUBCOMP, oldest first."""
+
+    # --- in ---
+
+    def offer(self, run: Run, qos: int, retain: bool, properties: bytes, group: object) -> int:
+        """Queue a run; how many of its messages had to be dropped because a bound was reached."""
+        count = run.count
+        high = count
+        if self.queued + count > self.messages_max:
+            high = self.messages_max - self.queued
+        cost = len(run.wire) + DELIVERY_OVERHEAD_BYTES
+        if self.held + cost > self.bytes_max:
+            self.shrink()
+            if self.held + cost > self.bytes_max:
+                high = 0
+        if high <= 0:
+            return count
+        delivery = Delivery(run, 0, high, qos, retain, properties, group, 0)
+        delivery.held = cost
+        self.held += cost
+        self.queue.append(delivery)
+        self.queued += high
+        return count - high
+
+    def shrink(self) -> None:
+        """Let go of the parts of runs that are acknowledged already: copy what is still needed out of them."""
+        for index in range(self.flights_head, len(self.flights)):
+            flight = self.flights[index]
+            if flight.settled or flight.high - flight.low < flight.run.count:
+                low = flight.low + flight.settled
+                flight.run = flight.run.part(low, flight.high)
+                flight.high -= low
+                flight.low = 0
+                flight.first += flight.settled
+                if flight.holes:
+                    flight.holes = {place - flight.settled for place in flight.holes}
+                flight.settled = 0
+                self.recount(flight)
+        if self.queue_head < len(self.queue):
+            waiting = self.queue[self.queue_head]
+            if waiting.high - waiting.low < waiting.run.count:
+                waiting.run = waiting.run.part(waiting.low, waiting.high)
+                waiting.high -= waiting.low
+                waiting.low = 0
+                self.recount(waiting)
+
+    def recount(self, delivery: Delivery) -> None:
+        """Count a delivery's bytes anew after its run became smaller."""
+        self.held -= delivery.held
+        delivery.held = len(delivery.run.wire) + DELIVERY_OVERHEAD_BYTES
+        self.held += delivery.held
+
+    # --- out ---
+
+    def room(self, window: int) -> int:
+        """How many messages may be sent now: the window, less what is in flight, and never an id that is in use."""
+        free = window - self.inflight
+        if free <= 0:
+            return 0
+        oldest = 0
+        if self.flights_head < len(self.flights):
+            flight = self.flights[self.flights_head]
+            oldest = flight.first + flight.settled
+        if self.releasing:
+            for pid in self.releasing:
+                if oldest == 0 or self.age(pid) > self.age(oldest):
+                    oldest = pid
+                break
+        if oldest:
+            ids = PACKET_IDS - self.age(oldest)
+            free = min(free, ids)
+        return free
+
+    def age(self, pid: int) -> int:
+        """How many ids have been given since ``pid``, itself included."""
+        return (self.next_pid - pid) % PACKET_IDS or PACKET_IDS
+
+    def launch(self, count_max: int) -> Delivery | None:
+        """Move up to ``count_max`` messages from the queue into flight; their packet ids are consecutive."""
+        if self.queue_head >= len(self.queue):
+            return None
+        waiting = self.queue[self.queue_head]
+        count = waiting.high - waiting.low
+        count = min(count, count_max)
+        count = min(count, PACKET_IDS + 1 - self.next_pid)
+        if count <= 0:
+            return None
+        first = self.next_pid
+        self.next_pid = first + count if first + count <= PACKET_IDS else 1
+        self.queued -= count
+        self.inflight += count
+        if waiting.low + count == waiting.high:
+            flight = waiting
+            flight.first = first
+            self.queue_head += 1
+            if self.queue_head == len(self.queue):
+                self.queue.clear()
+                self.queue_head = 0
+            elif self.queue_head > 256 and self.queue_head * 2 > len(self.queue):
+                del self.queue[: self.queue_head]
+                self.queue_head = 0
+        else:
+            high = waiting.low + count
+            flight = Delivery(
+                waiting.run, waiting.low, high, waiting.qos, waiting.retain, waiting.properties, waiting.group, first
+            )
+            flight.held = len(waiting.run.wire) + DELIVERY_OVERHEAD_BYTES
+            self.held += flight.held
+            waiting.low = high
+        self.flights.append(flight)
+        return flight
+
+    def forget_next(self) -> int:
+        """Drop the delivery at the head of the queue (it expired); how many messages it had."""
+        waiting = self.queue[self.queue_head]
+        self.queue_head += 1
+        self.held -= waiting.held
+        count = waiting.high - waiting.low
+        self.queued -= count
+        if self.queue_head == len(self.queue):
+            self.queue.clear()
+            self.queue_head = 0
+        return count
+
+    # --- acknowledgements ---
+
+    def settle(self, pid: int, qos: int) -> bool:
+        """The client has message ``pid`` (PUBACK or PUBREC): it needs no sending again. False: it was not in flight."""
+        flights = self.flights
+        head = self.flights_head
+        if head >= len(flights):
+            return False
+        flight = flights[head]
+        place = pid - flight.first
+        if place < 0 or place >= flight.high - flight.low:
+            found = self.find(pid)
+            if found < 0:
+                return False
+            flight = flights[found]
+            place = pid - flight.first
+        if flight.qos != qos or not flight.settle(place):
+            return False
+        while head < len(flights):
+            flight = flights[head]
+            if flight.settled < flight.high - flight.low:
+                break
+            self.held -= flight.held
+            head += 1
+        if head == len(flights):
+            flights.clear()
+            head = 0
+        elif head > 256 and head * 2 > len(flights):
+            del flights[:head]
+            head = 0
+        self.flights_head = head
+        return True
+
+    def find(self, pid: int) -> int:
+        """Index of the flight that holds ``pid``, by halving: flights stand in the order their ids were given."""
+        flights = self.flights
+        low = self.flights_head
+        high = len(flights)
+        age = self.age(pid)
+        while low < high:
+            middle = (low + high) // 2
+            flight = flights[middle]
+            first_age = self.age(flight.first)
+            if age > first_age:
+                high = middle
+            elif age <= first_age - (flight.high - flight.low):
+                low = middle + 1
+            else:
+                return middle
+        return -1
+
+    def finish(self, pid: int) -> bool:
+        """PUBCOMP, or a PUBREC that refuses: the id is free again."""
+        if self.releasing.pop(pid, False):
+            self.inflight -= 1
+            return True
+        return False
+
+    def waiting_runs(self) -> list[Delivery]:
+        """Everything not acknowledged, oldest first, for handing over to another member of a shared group."""
+        return self.flights[self.flights_head :] + self.queue[self.queue_head :]
+
+
+def encode_flight(flight: Delivery, version: int, now: int) -> bytes:
+    """The packets of a flight for a client of ``version``."""
+    run = flight.run
+    properties = flight.properties
+    if run.expires_at and version == 5:
+        properties = properties + expiry_property(run.expires_at, now)
+    return run.form(version, flight.qos, flight.retain, properties).stamped(flight.low, flight.high, flight.first)
+
+
+def encode_again(flight: Delivery, version: int, now: int, packet_max: int) -> list[tuple[int, bytes]]:
+    """(packet id, packet with DUP set) of each unacknowledged message of a flight, for a resumed session."""
+    run = flight.run
+    properties = flight.properties
+    if run.expires_at and version == 5:
+        properties = properties + expiry_property(run.expires_at, now)
+    form = run.form(version, flight.qos, flight.retain, properties)
+    again: list[tuple[int, bytes]] = []
+    for place in flight.unsettled():
+        index = flight.low + place
+        pid = flight.first + place
+        packet = form.stamped(index, index + 1, pid)
+        if not packet_max or len(packet) <= packet_max:
+            packet = bytes((packet[0] | 0x08,)) + packet[1:]
+        else:
+            packet = b""
+        again.append((pid, packet))
+    return again
+
+
+def expiry_property(expires_at: int, now: int) -> bytes:
+    """Message Expiry Interval with the time that is left, in whole seconds, at least one."""
+    left = (expires_at - now + 999) // 1000
+    return b"\x02" + max(left, 1).to_bytes(4, "big")
+
+
+def identifier_property(identifier: int) -> bytes:
+    """Subscription Identifier as it stands in a PUBLISH; nothing for 0."""
+    return b"\x0b" + encode_varint(identifier) if identifier else b""

@@ -1,0 +1,165 @@
+"""An MQTT session: subscriptions, messages on their way, QoS 2 ids received, will, expiry. It outlives connections.
+
+```
+            CONNECT                         transport gone, DISCONNECT
+  (none) ------------> connected <-----> detached ---- expiry ----> ended
+                           ^------ CONNECT, clean start off -------'
+```
+``deliver`` is where a routed run meets a subscriber. QoS 0 goes straight to the connection; QoS 1 and 2 pass through
+``Outbound`` with its window and bounded queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.mqtt.run import Run
+from flockmq.session.aliases import send_with_alias, with_alias
+from flockmq.session.connection import Connection
+from flockmq.session.outbound import Outbound, encode_again, encode_flight, expiry_property
+
+if TYPE_CHECKING:
+    from flockmq.mqtt.packets import Will
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.timers import Timer
+
+
+class Session:
+    """State kept for one client id."""
+
+    def __init__(self, client_id: str, version: int, now: int) -> None:
+        self.client_id = client_id
+        self.version = version
+        self.username: str | None = None
+        self.connection: Connection | None = None
+        self.created_at = now
+        self.detached_at = 0
+        self.expiry_s = 0
+        """Seconds the session outlives its connection; 0xFFFFFFFF: for ever."""
+        self.timer: Timer | None = None
+        self.will_timer: Timer | None = None
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.outbound: Outbound | None = None
+        self.received: set[int] | None = None
+        """Packet ids of QoS 2 messages taken and not yet released."""
+        self.will: Will | None = None
+        self.window = 1
+        """Most messages in flight towards the client."""
+        self.queue_messages_max = 0
+        self.queue_bytes_max = 0
+        self.dropped = 0
+
+    def deliver(self, run: Run, qos: int, retain: bool, properties: bytes, group: object, now: int) -> int:
+        """Give this client a run at (at most) ``qos``; how many messages were dropped."""
+        connection = self.connection
+        qos = min(qos, run.qos)
+        if qos == 0:
+            if connection is None:
+                return 0  # nothing is promised to a client that is away
+            return self.send_now(connection, run, retain, properties, now)
+        outbound = self.outbound
+        if outbound is None:
+            outbound = Outbound(self.queue_messages_max, self.queue_bytes_max)
+            self.outbound = outbound
+        dropped = outbound.offer(run, qos, retain, properties, group)
+        if connection is not None and outbound.inflight < self.window:
+            dropped += self.pump(now)
+        self.dropped += dropped
+        return dropped
+
+    def send_now(self, connection: Connection, run: Run, retain: bool, properties: bytes, now: int) -> int:
+        """QoS 0: encode as this connection needs it and write."""
+        version = connection.version
+        if run.expires_at:
+            if run.expires_at <= now:
+                return run.count
+            if version == 5:
+                properties = properties + expiry_property(run.expires_at, now)
+        if connection.client_alias_max:
+            return send_with_alias(connection, run, retain, properties)
+        if run.qos == 0 and version == run.version and retain == run.retain and not properties:
+            data = run.wire
+            if connection.client_packet_max:
+                return self.send_fitting(connection, run, retain, properties)
+        else:
+            if connection.client_packet_max:
+                return self.send_fitting(connection, run, retain, properties)
+            data = run.form(version, 0, retain, properties).data
+        return 0 if connection.send(data, run.count) else run.count
+
+    def send_fitting(self, connection: Connection, run: Run, retain: bool, properties: bytes) -> int:
+        """QoS 0 to a client with a maximum packet size: what is too large is as good as delivered. [MQTT-3.1.2-25]"""
+        form = run.form(connection.version, 0, retain, properties)
+        dropped = 0
+        start = 0
+        for index, end in enumerate(form.ends):
+            if end - start > connection.client_packet_max or not connection.send(form.piece(index, index + 1), 1):
+                dropped += 1
+            start = end
+        return dropped
+
+    def pump(self, now: int) -> int:
+        """Send from the queue while the window and the transport allow; how many messages expired or were too large."""
+        outbound = self.outbound
+        connection = self.connection
+        if outbound is None or connection is None:
+            return 0
+        dropped = 0
+        while outbound.queue_head < len(outbound.queue) and not connection.blocked:
+            waiting = outbound.queue[outbound.queue_head]
+            if waiting.run.expires_at and waiting.run.expires_at <= now:
+                dropped += outbound.forget_next()
+                continue
+            room = outbound.room(self.window)
+            if room == 0:
+                break
+            if connection.client_packet_max or connection.client_alias_max:
+                dropped += self.launch_one(outbound, connection, now)
+                continue
+            flight = outbound.launch(room)
+            if flight is None:
+                break
+            connection.reply(encode_flight(flight, connection.version, now))
+            connection.messages_out += flight.high - flight.low
+        return dropped
+
+    def launch_one(self, outbound: Outbound, connection: Connection, now: int) -> int:
+        """Send the next message to a client that limits packet sizes or takes topic aliases."""
+        flight = outbound.launch(1)
+        if flight is None:
+            return 0
+        data = encode_flight(flight, connection.version, now)
+        if connection.client_alias_max:
+            part = flight.run.part(flight.low, flight.high)
+            properties = flight.properties
+            if flight.run.expires_at:
+                properties = properties + expiry_property(flight.run.expires_at, now)
+            data = with_alias(connection, part, flight.qos, flight.retain, properties, flight.first)
+        if connection.client_packet_max and len(data) > connection.client_packet_max:
+            outbound.settle(flight.first, flight.qos)
+            outbound.inflight -= 1
+            return 1
+        connection.reply(data)
+        connection.messages_out += 1
+        return 0
+
+    def resume(self, now: int) -> None:
+        """Send again what the client has not acknowledged, in order, then go on with the queue. [MQTT-4.4.0-1]"""
+        outbound = self.outbound
+        connection = self.connection
+        if outbound is None or connection is None:
+            return
+        too_large: list[tuple[int, int]] = []
+        for flight in outbound.flights[outbound.flights_head :]:
+            for pid, packet in encode_again(flight, connection.version, now, connection.client_packet_max):
+                if packet:
+                    connection.reply(packet)
+                    connection.messages_out += 1
+                else:
+                    too_large.append((pid, flight.qos))
+        for pid, qos in too_large:
+            outbound.settle(pid, qos)
+            outbound.inflight -= 1
+        for pid in outbound.releasing:
+            connection.reply(bytes((0x62, 2, pid >> 8, pid & 0xFF)))
+        self.pump(now)
