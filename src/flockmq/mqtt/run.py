@@ -134,7 +134,7 @@ class Run:
             self.wire,
             self.count,
             self.pid_at,
-            self.ends,
+            self.ends or packet_ends(self.wire),
             self.expires_at,
         )
         run.keeps_forms = False
@@ -253,10 +253,7 @@ def make_run(
     pid_at = NO_POSITIONS
     if qos:
         body += bytes((packet_id >> 8, packet_id & 0xFF))
-    if version == 5:
-        block = encode_varint(len(properties)) + properties
-    else:
-        block = b""
+    block = encode_varint(len(properties)) + properties if version == 5 else b""
     length = encode_varint(len(body) + len(block) + len(payload))
     if qos:
         pid_at = [1 + len(length) + len(body) - 2]

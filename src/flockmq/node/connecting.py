@@ -50,7 +50,7 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     if node.stopping:
         refuse(node, connection, connect.client_id, reasons.SERVER_SHUTTING_DOWN, "", now)
         return
-    check_will(node, connection, connect)
+    check_will(connection, connect)
     assigned = not connect.client_id
     client_id = connect.client_id or assign_client_id(node)
     ban = node.bans.check(client_id, connect.username, connection.peer, now)
@@ -81,7 +81,7 @@ def assign_client_id(node: NodeState) -> str:
     return f"flockmq-{node.rng.getrandbits(80):020x}"
 
 
-def check_will(node: NodeState, connection: Connection, connect: Connect) -> None:
+def check_will(connection: Connection, connect: Connect) -> None:
     """A will must be something this client could publish."""
     will = connect.will
     if will is None:
@@ -117,7 +117,7 @@ def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now
     elif connection.phase == AUTHENTICATING:
         admit(node, connection, verdict, now)
     else:
-        renew(node, connection, request, verdict, now)
+        renew(node, connection, verdict, now)
     if connection.phase == AUTHENTICATING and connection.reading_paused:
         connection.reading_paused = False
         connection.mark()
@@ -186,7 +186,7 @@ def on_auth(node: NodeState, connection: Connection, auth: Auth, now: int) -> No
     settle(node, connection, node.gate.authenticate(request), now)
 
 
-def renew(node: NodeState, connection: Connection, request: AuthRequest, accept: Accept, now: int) -> None:
+def renew(node: NodeState, connection: Connection, accept: Accept, now: int) -> None:
     """A re-authentication succeeded: the identity must still be the same."""
     identity = connection.identity
     connection.auth = None
@@ -231,13 +231,11 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if old is None and len(node.sessions) >= node.sessions_max:
         refuse(node, connection, client_id, reasons.QUOTA_EXCEEDED, "The broker holds all sessions it may", now)
         return
-    if old is not None and old.username != identity.username:
-        if old.connection is None or not node.gate_is_open:
-            # A session belongs to who made it: another user must not inherit its messages, or end it.
-            refuse(
-                node, connection, client_id, reasons.CLIENT_IDENTIFIER_NOT_VALID, "The client id is another user's", now
-            )
-            return
+    if old is not None and old.username != identity.username and not node.gate_is_open:
+        # A session belongs to who made it: another user must not inherit its messages, or end it.
+        text = "The client id belongs to another user"
+        refuse(node, connection, client_id, reasons.CLIENT_IDENTIFIER_NOT_VALID, text, now)
+        return
     session, present = claim_session(node, connection, connect, client_id, now)
     connection.phase = CONNECTED
     connection.auth = None

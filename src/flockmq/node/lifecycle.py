@@ -6,8 +6,8 @@
  DISCONNECT from the client --------------------------------------'        |
                                                                            +--> session ends now, or when it expires
 ```
-A will is published once: when its delay has passed or its session ends, whichever is first, and not at all if the client
-took its leave with reason 0 or came back before that.
+A will is published once: when its delay has passed or its session ends, whichever is first, and not at all if the
+client took its leave with reason 0 or came back before that.
 """
 
 from __future__ import annotations

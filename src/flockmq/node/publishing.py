@@ -1,7 +1,7 @@
 """From a publisher to everyone who wants it.
 
 ```
- scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> retained --> plan --> targets, shared groups --> acknowledged
+ scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> retained --> plan --> targets, groups --> acknowledged
                          |
                          `-- $delayed/... waits for its time, $SYS/... is not for clients
 ```

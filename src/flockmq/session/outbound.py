@@ -7,7 +7,7 @@
 ```
 A flight is a piece of a run with consecutive packet ids, so a thousand messages in flight are one object, an
 acknowledgement in order is one addition, and only acknowledgements out of order cost an entry of a set. Packet ids are
-given in sequence; those between the oldest unfinished one and the newest are never given again before the oldest is done.
+given in sequence; none between the oldest unfinished one and the newest is given again before the oldest is done.
 """
 
 from __future__ import annotations
@@ -299,11 +299,8 @@ def encode_again(flight: Delivery, version: int, now: int, packet_max: int) -> l
         index = flight.low + place
         pid = flight.first + place
         packet = form.stamped(index, index + 1, pid)
-        if not packet_max or len(packet) <= packet_max:
-            packet = bytes((packet[0] | 0x08,)) + packet[1:]
-        else:
-            packet = b""
-        again.append((pid, packet))
+        too_large = packet_max and len(packet) > packet_max
+        again.append((pid, b"" if too_large else bytes((packet[0] | 0x08,)) + packet[1:]))
     return again
 
 
