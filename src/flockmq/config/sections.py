@@ -1,0 +1,147 @@
+"""The sections of a configuration as frozen values: what can be set, its default, and what it trades.
+
+``[mqtt]`` and ``[limits]`` are the broker's own ``BrokerSettings`` and ``Limits``, ``[security]`` is the gate's
+``SecuritySettings``; here stand the rest and ``Config``, which holds all of them, checked against each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from flockmq.node.settings import BrokerSettings, Limits
+from flockmq.security.settings import SecuritySettings
+
+if TYPE_CHECKING:
+    from flockmq.config.bind import Address
+
+LISTENER_KINDS: Final = ("tcp", "tls", "ws", "wss")
+TLS_KINDS: Final = ("tls", "wss")
+WEBSOCKET_KINDS: Final = ("ws", "wss")
+DEFAULT_BINDS: Final = {"tcp": ":1883", "tls": ":8883", "ws": ":8083", "wss": ":8084"}
+CLIENT_CERTIFICATES: Final = ("off", "optional", "required")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("auto", "console", "json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Who this node is and where it keeps its files."""
+
+    name: str = ""
+    """Name as ``name@host``, in logs, metrics and ``$SYS`` topics. Empty: ``flockmq@127.0.0.1``, with the MQTT port in
+    it when that is not 1883, so that several brokers on one machine differ without a flag."""
+    data_dir: str = ""
+    """Folder of this node alone; a second broker in it is refused. Empty: ``flockmq/NAME`` in the user's data folder
+    (``$XDG_DATA_HOME``, else ``~/.local/share``), which suits trying things out more than a server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """The certificate of all ``tls`` and ``wss`` listeners that bring none of their own."""
+
+    cert_file: str = ""
+    """Certificate chain in PEM. Once set, MQTTS on 8883 and WSS on 8084 are served too."""
+    key_file: str = ""
+    """Private key in PEM, of ``cert_file``. Only the broker's user should be able to read it."""
+    ca_file: str = ""
+    """Authorities that client certificates must come from, in PEM."""
+    client_certificates: str = field(default="off", metadata={"choices": CLIENT_CERTIFICATES})
+    """Whether clients prove themselves by certificate: ``off``, ``optional`` or ``required``. A verified common
+    name becomes the user name; ``required`` keeps strangers out before they can send a byte of MQTT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConfig:
+    """One listener, as ``[listeners.KIND.NAME]`` describes it; KIND is ``tcp``, ``tls``, ``ws`` or ``wss``."""
+
+    bind: tuple[str, ...] = ()
+    """Addresses as ``host:port``; ``*:1883`` is every address, ``localhost:1883`` this machine. Without a host
+    (``:1883``) it is every address when clients must authenticate and this machine when ``security.allow_anonymous``
+    is set. Port 0 takes any free port. The listeners called ``default`` have the well-known ports."""
+    enabled: bool = True
+    """Whether to listen at all; false switches a listener off without losing its settings."""
+    proxy_protocol: bool = False
+    """Expect a PROXY protocol header (v1 or v2) and believe the client address in it. Only behind a load balancer that
+    sends it: anybody who reaches the port directly could claim any address."""
+    path: str = "/mqtt"
+    """Path of WebSocket requests (``ws`` and ``wss``)."""
+    cert_file: str = ""
+    """Certificate chain in PEM; empty takes that of ``[tls]``."""
+    key_file: str = ""
+    """Private key in PEM; empty takes that of ``[tls]``."""
+    ca_file: str = ""
+    """Authorities that client certificates must come from; empty takes that of ``[tls]``."""
+    client_certificates: str = field(default="", metadata={"choices": ("", *CLIENT_CERTIFICATES)})
+    """``off``, ``optional`` or ``required``; empty takes that of ``[tls]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig:
+    """The admin API over HTTP: REST, metrics and health."""
+
+    enabled: bool = True
+    """Whether to serve it. Without it the command line can't reach this broker and nobody can scrape metrics."""
+    bind: tuple[str, ...] = ("localhost:18083",)
+    """Addresses as ``host:port``. It speaks plain HTTP with a token: give it a wider address only in a network that you
+    trust, or behind a proxy that does TLS."""
+    token_file: str = ""
+    """File whose first line is the token that API calls must bring. Empty: the broker mints one on its first start and
+    leaves it in the credentials file of the user that started it (mode 0600)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Structured logs on standard error, one line an event."""
+
+    level: str = field(default="info", metadata={"choices": LOG_LEVELS})
+    """Least level that is written: ``debug``, ``info``, ``warning`` or ``error``. ``debug`` has a line for every
+    connection, which costs CPU when thousands come and go."""
+    format: str = field(default="auto", metadata={"choices": LOG_FORMATS})
+    """``json`` for programs, ``console`` for people, ``auto``: console on a terminal, else JSON."""
+    queue_events_max: int = 10_000
+    """Most events waiting to be written. When standard error is read too slowly, further ones are dropped and counted:
+    the log may lose lines, the broker never waits for it."""
+    events_per_s_max: int = 1_000
+    """Most lines a second; beyond it lines below ``warning`` are dropped and counted. 0 means no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One listener, ready to be opened: addresses resolved, limits merged, files named."""
+
+    kind: str
+    name: str
+    addresses: tuple[Address, ...]
+    limits: Limits
+    proxy_protocol: bool
+    path: str
+    tls: TlsConfig | None
+    asked_for: bool
+    """Whether the user named it; a listener that nobody asked for gives way when its port is taken."""
+
+    @property
+    def key(self) -> str:
+        """Its name in logs, metrics and ACL context, like ``tcp:default``."""
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admin:
+    """The admin API, ready to be opened."""
+
+    addresses: tuple[Address, ...]
+    token_file: str
+    asked_for: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole configuration, checked; ``admin`` is None when the API is switched off."""
+
+    data_dir: str
+    broker: BrokerSettings
+    listeners: tuple[Listener, ...]
+    security: SecuritySettings
+    admin: Admin | None
+    log: LogConfig
