@@ -12,8 +12,6 @@ PAGE = Path(__file__).parents[3] / "docs/reference/configuration.md"
 
 def test_the_page_is_what_the_dataclasses_say() -> None:
     assert PAGE.read_text("utf-8") == reference(), "write it anew with python -m flockmq.config.reference"
-        "run python -m flockmq.config.reference > docs/reference/configuration.md"
-    )
 
 
 @pytest.mark.parametrize("path", SECTIONS, ids=".".join)
