@@ -69,10 +69,13 @@ class FilterEntry:
         return [self._only] if self._only is not None else []
 
     def targets(self) -> list[Target]:
-        """List the targets where only this filter matches: one list, shared by all such plans, never changed."""
+        """List the targets where only this filter matches. The list is shared by plans, and never changed."""
+        only = self._only
+        if only is not None:
+            return [only]
         targets = self._targets
         if targets is None:
-            targets = [subscription.target() for subscription in self.subscriptions()]
+            targets = list(self._many.values()) if self._many is not None else []
             self._targets = targets
         return targets
 

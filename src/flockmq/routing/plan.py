@@ -2,7 +2,7 @@
 
 ```
  subscriptions that match the name
-     |-- not shared, by session --> Target: one copy, highest QoS, all subscription identifiers
+     |-- not shared, by session --> Target: one copy. One subscription is its own target, several are merged
      `-- shared -----------------> ShareGroup: one member of it gets the message
 ```
 Targets and their lists are shared between plans; nobody changes them.
@@ -17,7 +17,7 @@ from flockmq.routing.names import Named
 
 if TYPE_CHECKING:
     from flockmq.routing.shared import ShareGroup
-    from flockmq.routing.subscription import Subscription
+    from flockmq.session.session import Session
 
 SUBSCRIPTION_IDENTIFIER: Final = b"\x0b"
 
@@ -31,33 +31,27 @@ def encode_identifiers(identifiers: tuple[int, ...]) -> bytes:
 
 
 class Target:
-    """What one session gets of a topic: its matching subscriptions, in order, merged into one copy. [MQTT-3.3.4-2]
+    """What one session gets of a topic."""
 
-    Identifiers repeat where subscriptions use the same one. [MQTT-3.3.4-4]
-    """
-
-    def __init__(self, subscriptions: list[Subscription]) -> None:
-        self.session = subscriptions[0].session
-        qos = 0
-        retain_as_published = False
-        identifiers: tuple[int, ...] = ()
-        others: list[Subscription] = []
-        for subscription in subscriptions:
-            qos = max(qos, subscription.qos)
-            if subscription.retain_as_published:
-                retain_as_published = True
-            if subscription.identifier:
-                identifiers += (subscription.identifier,)
-            if not subscription.no_local:
-                others.append(subscription)
+    def __init__(
+        self,
+        session: Session,
+        qos: int,
+        retain_as_published: bool,
+        identifiers: tuple[int, ...],
+        has_no_local: bool,
+        own: Target | None,
+    ) -> None:
+        self.session = session
         self.qos = qos
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
+        """Subscription identifiers in order of subscribing; one used twice stands here twice. [MQTT-3.3.4-4]"""
         self.identifier_properties = encode_identifiers(identifiers) if identifiers else b""
-        self.has_no_local = len(others) < len(subscriptions)
-        """Whether the session's own messages are to be treated by ``own`` instead."""
-        self.own: Target | None = Target(others) if others and len(others) < len(subscriptions) else None
-        """With ``has_no_local``: what the session gets of what it published itself; None: nothing."""
+        self.has_no_local = has_no_local
+        """Whether the session's own messages are treated as ``own`` says."""
+        self.own = own
+        """With ``has_no_local``: what the session gets of what it published itself; None: nothing. [MQTT-3.8.3-3]"""
 
 
 class RoutePlan(Named):
@@ -68,6 +62,6 @@ class RoutePlan(Named):
         self.targets = targets
         self.groups = groups
         self.slot = -1
-        """Where the table's cache keeps it."""
-        self.current = True
-        """False once the table has let go of it: whoever kept a reference must ask the table again."""
+        """Where the table keeps it."""
+        self.current = False
+        """True while the table keeps it, and so replaces it when subscriptions change. Else: use it once, ask again."""

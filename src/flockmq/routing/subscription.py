@@ -1,4 +1,7 @@
-"""One subscription of one session, as the router sees it. A value: to change it, add another in its place."""
+"""One subscription of one session, as the router sees it, and how several that match the same name become one copy.
+
+A subscription is a value: to change it, add another in its place.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
 
 
-class Subscription:
-    """What a session asked for with one filter. When shared, ``$share/<group>/`` is off it and ``group`` not empty."""
+class Subscription(Target):
+    """What a session asked for with one filter. When shared, ``$share/<group>/`` is off it and ``group`` not empty.
+
+    It is the target as well where no other subscription of its session matches.
+    """
 
     def __init__(
         self,
@@ -24,23 +30,31 @@ class Subscription:
         retain_handling: int,
         identifier: int,
     ) -> None:
-        self.session = session
+        super().__init__(session, qos, retain_as_published, (identifier,) if identifier else (), no_local, None)
         self.topic_filter = topic_filter
         self.group = group
-        self.qos = qos
         self.no_local = no_local
-        self.retain_as_published = retain_as_published
         self.retain_handling = retain_handling
         self.identifier = identifier
         """0 when it has none."""
         self.sequence = 0
         """Place in the order of subscribing, set by the table; a replacement keeps its predecessor's."""
-        self._target: Target | None = None
 
-    def target(self) -> Target:
-        """What the session gets where only this subscription matches. Built once and shared by all plans."""
-        target = self._target
-        if target is None:
-            target = Target([self])
-            self._target = target
-        return target
+
+def merge(subscriptions: list[Subscription]) -> Target:
+    """Make one target of a session's subscriptions, given in order of subscribing: one copy, at the highest QoS."""
+    if len(subscriptions) == 1:
+        return subscriptions[0]
+    qos = 0
+    retain_as_published = False
+    identifiers: tuple[int, ...] = ()
+    others: list[Subscription] = []
+    for subscription in subscriptions:
+        qos = max(qos, subscription.qos)
+        retain_as_published = retain_as_published or subscription.retain_as_published
+        identifiers += subscription.identifiers
+        if not subscription.no_local:
+            others.append(subscription)
+    has_no_local = len(others) < len(subscriptions)
+    own = merge(others) if others and has_no_local else None
+    return Target(subscriptions[0].session, qos, retain_as_published, identifiers, has_no_local, own)

@@ -1,15 +1,16 @@
 """Who subscribed to what, and from that, quickly, where a message on a topic name goes.
 
 ```
- add / remove --> entries: filter -> FilterEntry --(has a wildcard)--> trie
+ add / remove --> exact: name -> FilterEntry      wild: filter -> FilterEntry, with a trie over them
       |
-      `--> drops the cached plans of the names that the filter matches, found through a tree of those names
+      `--> drops the kept plans of the names that the filter matches, found through a tree of those names
 
- plan(topic) --> plans: name -> RoutePlan                               known name: one dict lookup
-      `-- miss --> entries[topic] + trie.match(topic) --> RoutePlan     never-seen name: evicts the oldest plan
+ plan(topic) --> plans: name -> RoutePlan                            known name: one dict lookup
+      `-- miss --> exact[topic] + trie.match(topic) --> RoutePlan    kept when the name has come before;
+                                                                     the oldest makes room
 ```
-A filter such as ``+/x/#`` may have to look at every cached name. What walks may cost is therefore bounded by what
-compiling plans has cost: when a storm of such subscriptions has used that up, all plans are forgotten at once, which
+A filter such as ``+/x/#`` may have to look at every kept name. What walks may cost is therefore bounded by what
+keeping plans has cost: when a storm of such subscriptions has used that up, all plans are forgotten at once, which
 is cheaper than to go on looking.
 """
 
@@ -21,17 +22,18 @@ from typing import TYPE_CHECKING, Final
 from flockmq.errors import ConfigError
 from flockmq.mqtt.topics import has_wildcard
 from flockmq.routing.entry import FilterEntry
+from flockmq.routing.familiar import FamiliarNames
 from flockmq.routing.names import NameTree
 from flockmq.routing.plan import RoutePlan, Target
 from flockmq.routing.shared import ShareGroup, strategy_number
+from flockmq.routing.subscription import Subscription, merge
 from flockmq.routing.trie import FilterTrie
 
 if TYPE_CHECKING:
-    from flockmq.routing.subscription import Subscription
     from flockmq.session.session import Session
 
 STEPS_PER_PLAN: Final = 64
-"""Steps of walks that one compiled plan pays for: they take about as long as compiling it took."""
+"""Steps of walks that one kept plan pays for: they take about as long as making and keeping it took."""
 
 NO_TARGETS: Final[list[Target]] = []
 NO_GROUPS: Final[list[ShareGroup]] = []
@@ -44,14 +46,16 @@ class SubscriptionTable:
         if plan_cache_max < 1:
             raise ConfigError("plan_cache_max must be at least 1: without kept plans every message is routed anew")
         self.plans: dict[bytes, RoutePlan] = {}
-        """Plans by topic name, to look into; only ``plan`` fills it."""
+        """Plans by topic name, to look into first; ``plan`` fills it."""
         self.count = 0
         """Subscriptions, shared ones included."""
         self.count_shared = 0
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
-        self._entries: dict[bytes, FilterEntry] = {}
+        self._exact: dict[bytes, FilterEntry] = {}
+        self._wild: dict[bytes, FilterEntry] = {}
         self._trie = FilterTrie()
+        self._familiar = FamiliarNames(4 * plan_cache_max)
         self._names: NameTree[RoutePlan] = NameTree()
         self._sequence = 0
         # Plans by age: a ring whose hand stands at the oldest, so that evicting costs no search.
@@ -63,21 +67,24 @@ class SubscriptionTable:
 
     def filters(self) -> list[bytes]:
         """List the distinct filters that anybody subscribed to."""
-        return list(self._entries)
+        return [*self._exact, *self._wild]
 
     def entry(self, topic_filter: bytes) -> FilterEntry | None:
         """Find who subscribed to exactly this filter."""
-        return self._entries.get(topic_filter)
+        entry = self._exact.get(topic_filter)
+        return entry if entry is not None else self._wild.get(topic_filter)
 
     def add(self, subscription: Subscription) -> bool:
         """Enter a subscription; True when new, False when it replaces the session's of the same group and filter."""
         topic_filter = subscription.topic_filter
-        entry = self._entries.get(topic_filter)
+        entry = self.entry(topic_filter)
         if entry is None:
             entry = FilterEntry(topic_filter)
-            self._entries[topic_filter] = entry
             if has_wildcard(topic_filter):
+                self._wild[topic_filter] = entry
                 self._trie.add(entry)
+            else:
+                self._exact[topic_filter] = entry
         old = entry.add(subscription, self._strategy, self._rng)
         self._forget(topic_filter)
         if old is not None:
@@ -92,13 +99,15 @@ class SubscriptionTable:
 
     def remove(self, session: Session, group: bytes, topic_filter: bytes) -> bool:
         """Take a subscription out; False when there is none."""
-        entry = self._entries.get(topic_filter)
+        entry = self.entry(topic_filter)
         if entry is None or not entry.remove(session, group):
             return False
         if entry.is_empty():
-            del self._entries[topic_filter]
             if has_wildcard(topic_filter):
+                del self._wild[topic_filter]
                 self._trie.remove(topic_filter)
+            else:
+                del self._exact[topic_filter]
         self._forget(topic_filter)
         self.count -= 1
         if group:
@@ -106,22 +115,19 @@ class SubscriptionTable:
         return True
 
     def plan(self, topic: bytes) -> RoutePlan:
-        """Say where messages on a topic name go."""
+        """Say where messages on a topic name go. Use the answer at once: only plans in ``plans`` are kept current."""
         plan = self.plans.get(topic)
         if plan is not None:
             return plan
         levels = topic.split(b"/")
         plan = self._compile(topic, levels)
-        self._keep(plan, levels)
+        if self._familiar.meet(topic):
+            self._keep(plan, levels)
         return plan
-
-    def compile(self, topic: bytes) -> RoutePlan:
-        """Make the plan of a topic name anew, without keeping it."""
-        return self._compile(topic, topic.split(b"/"))
 
     def _compile(self, topic: bytes, levels: list[bytes]) -> RoutePlan:
         entries = self._trie.match_levels(levels, topic.startswith(b"$"))
-        exact = self._entries.get(topic)
+        exact = self._exact.get(topic)
         if exact is not None:
             entries.append(exact)
         if not entries:
@@ -132,7 +138,7 @@ class SubscriptionTable:
                 groups = groups + list(entry.groups.values())
         if len(entries) == 1:
             return RoutePlan(topic, entries[0].targets(), groups)
-        return RoutePlan(topic, merge(entries), groups)
+        return RoutePlan(topic, targets_of(entries), groups)
 
     def _keep(self, plan: RoutePlan, levels: list[bytes]) -> None:
         if len(self._ring) < self._ring_max:
@@ -147,6 +153,7 @@ class SubscriptionTable:
             self._ring[hand] = plan
             hand += 1
             self._hand = hand if hand < self._ring_max else 0
+        plan.current = True
         self.plans[plan.topic] = plan
         self._names.set_levels(plan, levels)
         if self._steps_paid < self._steps_paid_max:
@@ -185,7 +192,7 @@ class SubscriptionTable:
         self._steps_paid = 0
 
 
-def merge(entries: list[FilterEntry]) -> list[Target]:
+def targets_of(entries: list[FilterEntry]) -> list[Target]:
     """List one target for each session, however many of the filters are its own."""
     by_session: dict[Session, list[Subscription]] = {}
     for entry in entries:
@@ -197,11 +204,9 @@ def merge(entries: list[FilterEntry]) -> list[Target]:
                 matching.append(subscription)
     targets: list[Target] = []
     for matching in by_session.values():
-        if len(matching) == 1:
-            targets.append(matching[0].target())
-        else:
+        if len(matching) > 1:
             matching.sort(key=sequence_of)
-            targets.append(Target(matching))
+        targets.append(merge(matching))
     return targets
 
 
