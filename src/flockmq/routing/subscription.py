@@ -40,6 +40,10 @@ class Subscription(Target):
         self.sequence = 0
         """Place in the order of subscribing, set by the table; a replacement keeps its predecessor's."""
 
+    def target(self) -> Target:
+        """What the session gets where only this subscription matches."""
+        return self
+
 
 def merge(subscriptions: list[Subscription]) -> Target:
     """Make one target of a session's subscriptions, given in order of subscribing: one copy, at the highest QoS."""

@@ -74,6 +74,10 @@ class SubscriptionTable:
         entry = self._exact.get(topic_filter)
         return entry if entry is not None else self._wild.get(topic_filter)
 
+    def matching(self, topic: bytes) -> list[FilterEntry]:
+        """Find who subscribed to any filter that matches a topic name."""
+        return self._matching(topic, topic.split(b"/"))
+
     def add(self, subscription: Subscription) -> bool:
         """Enter a subscription; True when new, False when it replaces the session's of the same group and filter."""
         topic_filter = subscription.topic_filter
@@ -125,11 +129,15 @@ class SubscriptionTable:
             self._keep(plan, levels)
         return plan
 
-    def _compile(self, topic: bytes, levels: list[bytes]) -> RoutePlan:
+    def _matching(self, topic: bytes, levels: list[bytes]) -> list[FilterEntry]:
         entries = self._trie.match_levels(levels, topic.startswith(b"$"))
         exact = self._exact.get(topic)
         if exact is not None:
             entries.append(exact)
+        return entries
+
+    def _compile(self, topic: bytes, levels: list[bytes]) -> RoutePlan:
+        entries = self._matching(topic, levels)
         if not entries:
             return RoutePlan(topic, NO_TARGETS, NO_GROUPS)
         groups = NO_GROUPS
