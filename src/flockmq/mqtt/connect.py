@@ -54,7 +54,7 @@ def decode_connect(body: bytes) -> Connect:
     client_id = read_text(body, pos, end)
     pos += 2 + len(client_id)
     clean_start = flags & 0x02 != 0
-    if not client_id and version != 5 and (version == 3 or not clean_start):  # [MQTT-3.1.3-7], [MQTT-3.1.3-8]
+    if not client_id and version != 5 and (version == 3 or not clean_start):  # 3.1.1: [MQTT-3.1.3-8]
         raise RemoteProtocolError(CLIENT_IDENTIFIER_NOT_VALID, "An empty client id needs a clean session")
     will: Will | None = None
     if flags & 0x04:

@@ -17,7 +17,7 @@ from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import packets as p
 from flockmq.mqtt import reasons
 from flockmq.mqtt.connect import decode_connect
-from flockmq.mqtt.fields import read_text, read_u16
+from flockmq.mqtt.fields import read_binary, read_text, read_u16
 from flockmq.mqtt.packets import Ack, Packet, Publish, Subscribe, SubscribeEntry, Unsubscribe
 from flockmq.mqtt.properties import (
     IN_ACK,
@@ -83,7 +83,7 @@ def decode_publish(version: int, first: int, body: bytes) -> Publish:
     if qos == 0 and first & 0x08:  # [MQTT-3.3.1-2]
         raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH with QoS 0 has DUP set")
     end = len(body)
-    topic = read_text(body, 0, end)  # [MQTT-3.3.2-1]
+    topic = read_binary(body, 0, end)
     pos = 2 + len(topic)
     packet_id = 0
     if qos:
@@ -95,7 +95,7 @@ def decode_publish(version: int, first: int, body: bytes) -> Publish:
         if pos > start:
             properties = decode_properties(body, start, pos, IN_PUBLISH)
     if topic:
-        check_topic_name(topic)  # [MQTT-3.3.2-2]
+        check_topic_name(topic)  # [MQTT-3.3.2-1], [MQTT-3.3.2-2]
     elif properties is None or properties.topic_alias is None:  # [MQTT-4.7.3-1]
         raise RemoteProtocolError(PROTOCOL_ERROR, "PUBLISH has neither a topic nor a topic alias")
     return Publish(topic, body[pos:], qos, first & 0x01 != 0, first & 0x08 != 0, packet_id, properties)

@@ -243,14 +243,13 @@ def decode_properties(buf: bytes, pos: int, end: int, allowed: int) -> Propertie
         if identifier == SUBSCRIPTION_IDENTIFIER:
             number, pos = decode_varint(buf, pos, end)
             _check_subscription_identifier(number)
-            # A client gives one with its SUBSCRIBE; a server may name several in a PUBLISH.
-            if seen >> identifier & 1 and allowed == IN_SUBSCRIBE:
-                raise _twice(identifier)
             properties.subscription_identifiers.append(number)
-        elif seen >> identifier & 1:
-            raise _twice(identifier)
+            if allowed == IN_PUBLISH:
+                continue  # a server names all subscriptions that match; a client gives one with its SUBSCRIBE
         else:
             pos = _decode_single(buf, pos, end, identifier, properties)
+        if seen >> identifier & 1:
+            raise _twice(identifier)
         seen |= 1 << identifier
     return properties
 

@@ -1,0 +1,27 @@
+"""What all tests share: how long Hypothesis searches.
+
+FLOCKMQ_HYPOTHESIS=long searches 100,000 cases a property (minutes); the default finds the gross mistakes in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+PROFILE = os.environ.get("FLOCKMQ_HYPOTHESIS", "short")
+
+# A shared machine stalls now and then: no deadlines, and slow generation is no failure.
+settings.register_profile("short", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", max_examples=100_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(PROFILE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The time limit that catches a hanging test must not end a long search."""
+    if PROFILE != "long":
+        return
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.timeout(0))
