@@ -1,0 +1,60 @@
+# Everything a newcomer needs: `make demo` and `make test`. Each target does all of its own set-up.
+# Needed on the machine: Python >= 3.11 with venv, and a C compiler (without one everything runs as plain Python).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node -name '*.py' 2>/dev/null)
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
+.PHONY: help setup demo test test-compiled test-pure test-long lint format bench docs clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+
+setup: $(VENV)/.compiled  ## the virtual environment, with the hot modules compiled
+
+$(VENV)/.installed: pyproject.toml
+	@echo "==> virtual environment (a minute or two, once)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'mypy[mypyc]>=2.4,<3'
+	FLOCKMQ_PURE=1 $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	touch $@
+
+$(VENV)/.compiled: $(VENV)/.installed setup.py $(HOT)
+	@echo "==> compiling the hot modules with mypyc (a minute, when they changed)"
+	find src -name '*.so' -delete
+	$(BIN)/python setup.py -q build_ext --inplace > $(VENV)/compile.log 2>&1 || (tail -40 $(VENV)/compile.log; exit 1)
+	touch $@
+
+demo: setup  ## a broker, a simulated fleet and live rates in this terminal
+	$(BIN)/flockmq demo
+
+test: lint test-compiled test-pure  ## what CI runs: lint, all tests compiled, the core again as plain Python
+
+test-compiled: setup
+	$(PYTEST) tests
+
+test-pure: setup
+	FLOCKMQ_PURE=1 $(PYTEST) tests/unit tests/properties tests/conformance
+
+test-long: setup  ## the property tests with 100,000 cases each
+	FLOCKMQ_HYPOTHESIS=long $(PYTEST) tests/properties --timeout 0
+
+lint: $(VENV)/.installed  ## ruff, mypy strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed  ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## side by side with mosquitto and NATS: a table with ratios, and JSON
+	$(BIN)/python -m benchmarks.run $(BENCH)
+
+clean:  ## everything that was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src -name '*.so' -delete
