@@ -134,10 +134,10 @@ class Node(Response, frozen=True):
 
 
 class Stats(Response, frozen=True):
-    """Gauges (what is there now) and counters (since the node started), by name."""
+    """The numbers of `/metrics` by name: gauges (what is there now) and counters (since the node started)."""
 
-    gauges: dict[str, int]
-    counters: dict[str, int]
+    gauges: Annotated[dict[str, int | float], Meta(examples=[{"clients": 3, "sessions": 5}])]
+    counters: Annotated[dict[str, int | float], Meta(examples=[{"messages_received_qos1": 42}])]
 
 
 # --- clients --------------------------------------------------------------------------------------------------------
@@ -156,6 +156,7 @@ class Connection(Response, frozen=True):
     subscriptions: int
     messages_in: int
     messages_out: int
+    messages_dropped: Annotated[int, Meta(description="QoS 0 messages dropped because the client reads too slowly")]
     bytes_in: int
     bytes_out: int
 
@@ -164,13 +165,19 @@ class Session(Response, frozen=True):
     """What the broker remembers of a client id, connected or not."""
 
     client_id: str
+    username: str | None
     connected: bool
     protocol_version: ProtocolVersion
-    expiry_s: Annotated[int, Meta(description="Life of the session after its client left; 0: ends with the connection")]
+    created_at: Moment
+    disconnected_at: Annotated[Moment | None, Meta(description="When its client left; null while it is connected")]
+    expiry_s: Annotated[
+        int, Meta(description="Life after its client left; 0: ends with the connection; 4294967295: no end")
+    ]
     subscriptions: int
     queued_messages: Annotated[int, Meta(description="QoS 1 and 2 messages that wait to be sent")]
     queued_bytes: int
     inflight_messages: Annotated[int, Meta(description="QoS 1 and 2 messages sent and not yet acknowledged")]
+    messages_dropped: Annotated[int, Meta(description="QoS 1 and 2 messages dropped because the queue was full")]
 
 
 class Subscription(Response, frozen=True):
@@ -200,7 +207,7 @@ class MessageProperties(Request, frozen=True):
     """MQTT 5 properties of a message."""
 
     payload_is_utf8: Annotated[bool, Meta(description="Payload Format Indicator")] = False
-    message_expiry_s: Annotated[int | None, Meta(ge=0, le=0xFFFF_FFFF)] = None
+    message_expiry_s: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)] | None = None
     content_type: str | None = None
     response_topic: str | None = None
     correlation_data_base64: str | None = None
@@ -239,7 +246,8 @@ class PublishRequest(Request, frozen=True):
 class PublishResult(Response, frozen=True):
     """What became of a publish."""
 
-    matched: Annotated[int, Meta(description="Subscribers of this node that the message was routed to")]
+    matched: Annotated[int, Meta(description="Receivers on this node: clients, and shared groups counted once")]
+    retained: Annotated[bool, Meta(description="Whether the message is now the retained one of its topic")]
 
 
 # --- operations -----------------------------------------------------------------------------------------------------
@@ -251,7 +259,8 @@ class BanRequest(Request, frozen=True):
     kind: BanKind
     value: Annotated[str, Meta(min_length=1, max_length=65_535, description="Client id, user name or IP address")]
     duration_s: Annotated[
-        int | None, Meta(ge=1, le=BAN_DURATION_S_MAX, description="How long it holds; null: until it is removed")
+        Annotated[int, Meta(ge=1, le=BAN_DURATION_S_MAX)] | None,
+        Meta(description="How long it holds; null: until it is removed"),
     ] = None
     reason: Annotated[str, Meta(max_length=1_024, description="For people; not sent to the client")] = ""
 
@@ -262,6 +271,7 @@ class Ban(Response, frozen=True):
     kind: BanKind
     value: str
     reason: str
+    created_at: Moment
     expires_at: Annotated[Moment | None, Meta(description="null: until it is removed")]
 
 

@@ -1,0 +1,152 @@
+"""The admin API of a node: REST, OpenAPI, metrics and health on HTTP, in the broker's own event loop.
+
+```
+ AdminApi(broker, ...) -- start(host, port) --> sockets --> web.py --> handlers.py --> broker
+        |-- mark_ready() once listeners serve      /health/ready: 503 -> 200
+        |-- mark_stopping() when the end begins    /health/ready: 200 -> 503, nothing can be changed any more
+        `-- stop()                                 sockets closed, requests under way finish
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flockmq.admin.desk import Desk, LogEvent, NodeInfo, Ports
+from flockmq.admin.docs_page import page_headers, render_page
+from flockmq.admin.guard import AttemptThrottle, Guard, host_name
+from flockmq.admin.lag import LoopLag
+from flockmq.admin.openapi import build_openapi
+from flockmq.admin.operations import Router
+from flockmq.admin.paging import Pager
+from flockmq.admin.routes import OPERATIONS
+from flockmq.admin.web import WebLimits, WebServer
+from flockmq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from flockmq.admin.model import Listener
+    from flockmq.node.broker import Broker
+
+STOP_TIMEOUT_S = 2.0
+
+
+class AdminApi:
+    """See the module. ``verify_token`` compares in constant time; ``clock`` is the broker's ``now``."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        node_info: NodeInfo,
+        verify_token: Callable[[str], bool],
+        clock: Callable[[], int],
+        *,
+        flush: Callable[[], None],
+        listeners: Callable[[], Sequence[Listener]] = tuple,
+        config: Callable[[], Mapping[str, object]] | None = None,
+        reload: Callable[[], Awaitable[Sequence[str]]] | None = None,
+        log: LogEvent | None = None,
+        wall_clock: Callable[[], int] | None = None,
+        limits: WebLimits | None = None,
+        allowed_hosts: Iterable[str] = (),
+        throttle: AttemptThrottle | None = None,
+        pager: Pager | None = None,
+    ) -> None:
+        ports = Ports(flush=flush, listeners=listeners, config=config, reload=reload, log=log or _no_log)
+        self._lag = LoopLag()
+        self._limits = limits or WebLimits()
+        self._allowed_hosts = frozenset(host_name(host) for host in allowed_hosts)
+        self._desk = Desk(
+            broker,
+            node_info,
+            ports,
+            pager or Pager(lambda: secrets.token_urlsafe(9)),
+            Guard(
+                verify_token,
+                throttle or AttemptThrottle(),
+                lambda peer: ports.log("warning", "admin_wrong_token", peer=peer),
+            ),
+            self._lag.window,
+            clock,
+            wall_clock or _wall_ms,
+        )
+        openapi = build_openapi(OPERATIONS, node_info.version)
+        self._desk.openapi = msgspec.json.encode(openapi)
+        self._desk.docs_page = render_page(openapi).encode()
+        self._desk.docs_headers = page_headers()
+        self._web: WebServer | None = None
+        self._servers: list[asyncio.Server] = []
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``ready`` or ``stopping``."""
+        return self._desk.state
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of every socket, as bound."""
+        return [socket.getsockname()[:2] for server in self._servers for socket in server.sockets]
+
+    @property
+    def port(self) -> int:
+        """The port of the first socket; 0 before ``start``."""
+        addresses = self.addresses
+        return addresses[0][1] if addresses else 0
+
+    async def start(
+        self, host: str = "127.0.0.1", port: int = 18083, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        """Listen on one more address; port 0 takes any free one."""
+        loop = asyncio.get_running_loop()
+        if self._web is None:
+            self._web = WebServer(self._desk, Router(OPERATIONS), self._limits, self._allowed_hosts)
+        try:
+            server = await loop.create_server(self._web, host, port, ssl=ssl_context, backlog=128)
+        except OSError as error:
+            raise ConfigError(
+                f"the admin API can't listen on {host}:{port} ({error.strerror or error}); "
+                "choose another port with --api-port, or stop what uses this one"
+            ) from error
+        self._servers.append(server)
+        self._lag.start()
+
+    def mark_ready(self) -> None:
+        """All listeners serve: probes may send clients here."""
+        if self._desk.state == "starting":
+            self._desk.state = "ready"
+
+    def mark_stopping(self) -> None:
+        """The node is about to stop: probes send clients elsewhere, changes are refused."""
+        self._desk.state = "stopping"
+
+    async def stop(self) -> None:
+        """Close the sockets; requests under way get a moment to finish."""
+        self.mark_stopping()
+        self._lag.stop()
+        for server in self._servers:
+            server.close()
+        if self._web is not None:
+            self._web.pre_shutdown()
+            await self._web.shutdown(STOP_TIMEOUT_S)
+            self._web = None
+        for server in self._servers:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await server.wait_closed()
+        self._servers.clear()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _no_log(level: str, event: str, **fields: object) -> None:
+    """Drop the event: nobody asked for a log."""

@@ -1,0 +1,133 @@
+"""What the operations work with: the broker, the clocks, and the few things that the composition gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from flockmq.admin.errors import UNAVAILABLE, ApiError
+from flockmq.admin.metrics import Exposition
+from flockmq.admin.moments import Moments
+
+if TYPE_CHECKING:
+    from flockmq.admin.guard import Guard
+    from flockmq.admin.lag import LagWindow
+    from flockmq.admin.metrics import Number
+    from flockmq.admin.model import Build, Listener
+    from flockmq.admin.paging import Pager
+    from flockmq.node.broker import Broker
+    from flockmq.node.stats import Stats
+
+State = Literal["starting", "ready", "stopping"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInfo:
+    """What does not change while the node runs."""
+
+    name: str
+    version: str
+    build: Build
+
+
+class LogEvent(Protocol):
+    """Writes one structured line; ``level`` is debug, info, warning or error."""
+
+    def __call__(self, level: str, event: str, **fields: object) -> None:
+        """Never blocks, never raises; escapes what callers sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What the composition gives the API beside the broker."""
+
+    flush: Callable[[], None]
+    """Lets the drivers write what a call left in ``broker.dirty``."""
+    listeners: Callable[[], Sequence[Listener]]
+    config: Callable[[], Mapping[str, object]] | None
+    """The configuration in effect, secrets already blacked out."""
+    reload: Callable[[], Awaitable[Sequence[str]]] | None
+    """Reads passwords, ACL and certificates again; raises FlockError and changes nothing when one can't be used."""
+    log: LogEvent
+
+
+class Desk:
+    """Everything at hand for one AdminApi. Also the ``Source`` of the metrics."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        node: NodeInfo,
+        ports: Ports,
+        pager: Pager,
+        guard: Guard,
+        lag: LagWindow,
+        clock: Callable[[], int],
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self.broker = broker
+        self.node = node
+        self.ports = ports
+        self.pager = pager
+        self.guard = guard
+        self.lag = lag
+        self.clock = clock
+        self.moments = Moments(clock, wall_clock)
+        self.state: State = "starting"
+        self.started_at_ms = broker.node.started_at
+        self.openapi = b""
+        self.docs_page = b""
+        self.docs_headers: dict[str, str] = {}
+        self.exposition = Exposition(self)
+
+    @property
+    def uptime_s(self) -> float:
+        """How long this node runs."""
+        return (self.clock() - self.started_at_ms) / 1000
+
+    def check_running(self) -> None:
+        """Refuse to change anything while the node stops."""
+        if self.state == "stopping":
+            raise ApiError(UNAVAILABLE, "the broker is stopping; ask another node, or this one once it is back")
+
+    # --- Source of the metrics ---
+
+    @property
+    def stats(self) -> Stats:
+        """The broker's counters."""
+        return self.broker.stats
+
+    def gauges(self) -> dict[str, Number]:
+        """What is there now, by name."""
+        broker = self.broker
+        return {
+            "uptime_seconds": self.uptime_s,
+            "ready": int(self.state == "ready"),
+            "event_loop_lag_seconds": self.lag.last_s,
+            "event_loop_lag_max_seconds": self.lag.max_s,
+            "connections": len(broker.connections),
+            "clients": broker.node.online,
+            "sessions": len(broker.sessions),
+            "subscriptions": broker.subscriptions.count,
+            "shared_subscriptions": broker.subscriptions.count_shared,
+            "retained_messages": broker.retained.count,
+            "retained_bytes": broker.retained.bytes,
+            "delayed_messages": len(broker.node.delayed),
+            "delayed_bytes": broker.node.delayed_bytes,
+            "bans": len(broker.bans.bans),
+            "admin_token_failures_total": self.guard.failures,
+        }
+
+    def labels(self) -> dict[str, str]:
+        """Version, build and name of the node."""
+        return {"node": self.node.name, "version": self.node.version, "build": self.node.build}
+
+    def listeners(self) -> Iterable[tuple[str, str, int]]:
+        """Name, protocol and open connections of the listeners that count them."""
+        counts: dict[tuple[str, str], int] = {}
+        for listener in self.ports.listeners():
+            if listener.connections is not None:
+                key = (listener.name, listener.protocol)
+                counts[key] = counts.get(key, 0) + listener.connections
+        return [(name, protocol, count) for (name, protocol), count in counts.items()]

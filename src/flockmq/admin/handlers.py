@@ -1,0 +1,300 @@
+"""What each operation does: a small function from a checked call to a model value.
+
+They read the broker's structures directly, in its own event loop: between two awaits nothing changes. Each is bounded
+in what it touches; the one that has to look at every client (a ban by user name or address) does so in slices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from flockmq.admin import listings, metrics, model, publishing, views
+from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
+from flockmq.admin.operations import JSON, Call, NoQuery, Raw
+from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
+from flockmq.session.connection import CONNECTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flockmq.admin.desk import Desk
+    from flockmq.admin.paging import Entries
+
+CLIENTS_PER_SLICE: Final = 2_000
+"""How many clients a ban looks at before it lets others have the loop."""
+
+T = TypeVar("T")
+Plain = Call[NoQuery, None]
+
+
+# --- node ---
+
+
+def get_node(desk: Desk, _call: Plain) -> model.Node:
+    """Who answers."""
+    return model.Node(
+        name=desk.node.name,
+        version=desk.node.version,
+        build=desk.node.build,
+        state=desk.state,
+        started_at=desk.moments.date(desk.started_at_ms),
+        uptime_s=round(desk.uptime_s, 3),
+        listeners=list(desk.ports.listeners()),
+    )
+
+
+def get_stats(desk: Desk, _call: Plain) -> model.Stats:
+    """The numbers of the metrics."""
+    return model.Stats(gauges=metrics.flat(desk, "gauge"), counters=metrics.flat(desk, "counter"))
+
+
+def get_config(desk: Desk, _call: Plain) -> dict[str, Any]:
+    """The configuration in effect."""
+    if desk.ports.config is None:
+        raise ApiError(UNAVAILABLE, "this node was started without a configuration to show")
+    return dict(desk.ports.config())
+
+
+async def reload(desk: Desk, _call: Plain) -> model.ReloadResult:
+    """Read passwords, ACL and certificates again."""
+    if desk.ports.reload is None:
+        raise ApiError(UNAVAILABLE, "this node was started without files that could be read again")
+    try:
+        reloaded = await desk.ports.reload()
+    except FlockError as error:
+        raise ApiError(REFUSED, f"{error}; nothing was changed, the broker goes on with what it had") from None
+    return model.ReloadResult(reloaded=list(reloaded))
+
+
+# --- clients ---
+
+
+def list_connections(desk: Desk, call: Call[model.ConnectionQuery, None]) -> model.Page[model.Connection]:
+    """A page of connected clients."""
+    return _page(desk, "connections", call, lambda: listings.connections(desk.broker, call.query, desk.moments))
+
+
+def get_connection(desk: Desk, call: Plain) -> model.Connection:
+    """One connected client."""
+    session = desk.broker.sessions.get(call.path["client_id"])
+    if session is None or session.connection is None:
+        raise _not_connected(call.path["client_id"])
+    return views.connection(session.connection, session, desk.moments)
+
+
+def kick(desk: Desk, call: Plain) -> None:
+    """Disconnect a client."""
+    if not desk.broker.kick(call.path["client_id"], desk.clock()):
+        raise _not_connected(call.path["client_id"])
+    desk.ports.flush()
+
+
+def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.Page[model.Session]:
+    """A page of sessions."""
+    return _page(desk, "sessions", call, lambda: listings.sessions(desk.broker, call.query, desk.moments))
+
+
+def get_session(desk: Desk, call: Plain) -> model.Session:
+    """One session."""
+    session = desk.broker.sessions.get(call.path["client_id"])
+    if session is None:
+        raise _no_session(call.path["client_id"])
+    return views.session(session, desk.moments)
+
+
+def delete_session(desk: Desk, call: Plain) -> None:
+    """Disconnect a client and forget its session."""
+    if not desk.broker.end_session(call.path["client_id"], desk.clock()):
+        raise _no_session(call.path["client_id"])
+    desk.ports.flush()
+
+
+def list_session_subscriptions(desk: Desk, call: Call[model.PageQuery, None]) -> model.Page[model.Subscription]:
+    """A page of one session's subscriptions."""
+    client_id = call.path["client_id"]
+    if client_id not in desk.broker.sessions:
+        raise _no_session(client_id)
+    query = model.SubscriptionQuery(client_id=client_id)
+    return _page(desk, ("session", client_id), call, lambda: listings.subscriptions(desk.broker, query))
+
+
+def list_subscriptions(desk: Desk, call: Call[model.SubscriptionQuery, None]) -> model.Page[model.Subscription]:
+    """A page of subscriptions."""
+    query = call.query
+    if query.filter is not None:
+        _check("filter", query.filter, lambda text: check_topic_filter(split_shared(text)[1]))
+    if query.match is not None:
+        _check("match", query.match, check_topic_name)
+    return _page(desk, "subscriptions", call, lambda: listings.subscriptions(desk.broker, query))
+
+
+# --- bans ---
+
+
+def list_bans(desk: Desk, call: Call[model.BanQuery, None]) -> model.Page[model.Ban]:
+    """A page of bans."""
+    return _page(desk, "bans", call, lambda: listings.bans(desk.broker, call.query, desk.moments))
+
+
+async def add_ban(desk: Desk, call: Call[NoQuery, model.BanRequest]) -> model.BanResult:
+    """Ban, then disconnect whom it hits: in this order nobody slips in between."""
+    request = call.body
+    value = _ban_value(request.kind, request.value, INVALID_BODY)
+    now = desk.clock()
+    until = 0 if request.duration_s is None else now + request.duration_s * 1000
+    if not desk.broker.bans.add(request.kind, value, until, request.reason, now):
+        raise ApiError(REFUSED, "the list of bans is full; remove some, or block the addresses in a firewall")
+    moments = desk.moments
+    ban = desk.broker.bans.bans[(request.kind, value)]
+    kicked = await _kick_banned(desk, request.kind, value)
+    return model.BanResult(ban=views.ban(ban, moments), kicked=kicked)
+
+
+async def _kick_banned(desk: Desk, kind: str, value: str) -> int:
+    if kind == "client":
+        kicked = int(desk.broker.kick(value, desk.clock()))
+        desk.ports.flush()
+        return kicked
+    kicked = 0
+    for count, number in enumerate(list(desk.broker.connections), start=1):
+        connection = desk.broker.connections.get(number)
+        if connection is not None and connection.phase == CONNECTED and connection.session is not None:
+            found = connection.peer if kind == "address" else connection.session.username
+            if found == value:
+                kicked += desk.broker.kick(connection.session.client_id, desk.clock())
+        if count % CLIENTS_PER_SLICE == 0:
+            desk.ports.flush()
+            await asyncio.sleep(0)
+    desk.ports.flush()
+    return kicked
+
+
+def remove_ban(desk: Desk, call: Plain) -> None:
+    """Let them in again."""
+    kind = call.path["kind"]
+    if kind not in {"client", "username", "address"}:
+        raise ApiError(INVALID_PARAMETER, f"there are no bans of kind {kind!r}; kinds are client, username and address")
+    if not desk.broker.bans.remove(kind, _ban_value(kind, call.path["value"], INVALID_PARAMETER)):
+        raise ApiError(
+            NOT_FOUND, f"there is no ban of {kind} {call.path['value']!r}; GET /api/v1/bans lists those there are"
+        )
+
+
+def _ban_value(kind: str, value: str, error_kind: Any) -> str:
+    if kind != "address":
+        return value
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        raise ApiError(
+            error_kind, f"{value!r} is not an IP address; give one address, networks are a firewall's business"
+        ) from None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+# --- messages ---
+
+
+def publish(desk: Desk, call: Call[NoQuery, model.PublishRequest]) -> model.PublishResult:
+    """Publish a message."""
+    result = publishing.publish(desk.broker, call.body, desk.clock())
+    desk.ports.flush()
+    return result
+
+
+def list_retained(desk: Desk, call: Call[model.RetainedQuery, None]) -> model.Page[model.Retained]:
+    """A page of retained messages."""
+    if call.query.filter is not None:
+        _check("filter", call.query.filter, check_topic_filter)
+    return _page(desk, "retained", call, lambda: listings.retained(desk.broker, call.query, desk.moments))
+
+
+def get_retained(desk: Desk, call: Plain) -> model.RetainedMessage:
+    """One retained message with its payload."""
+    moments = desk.moments
+    message = desk.broker.retained.get(call.path["topic"].encode(), moments.now_ms)
+    if message is None:
+        raise _no_retained(call.path["topic"])
+    return views.retained_message(message, moments)
+
+
+def delete_retained(desk: Desk, call: Plain) -> None:
+    """Forget a retained message; subscribers are not told."""
+    topic = call.path["topic"].encode()
+    message = desk.broker.retained.get(topic, desk.clock())
+    if message is None:
+        raise _no_retained(call.path["topic"])
+    if message.is_system:
+        raise ApiError(REFUSED, "messages under $SYS/ are the broker's own and come back by themselves")
+    desk.broker.retained.delete(topic)
+
+
+# --- description, metrics, health ---
+
+
+def get_openapi(desk: Desk, _call: Plain) -> Raw:
+    """The OpenAPI description."""
+    return Raw(desk.openapi, JSON)
+
+
+def get_docs(desk: Desk, _call: Plain) -> Raw:
+    """The same for people."""
+    return Raw(desk.docs_page, "text/html", headers=desk.docs_headers)
+
+
+def get_metrics(desk: Desk, call: Plain) -> Raw:
+    """The scrape."""
+    text, content_type = desk.exposition.text(call.accept)
+    return Raw(text, content_type)
+
+
+def get_live(_desk: Desk, _call: Plain) -> model.Health:
+    """The loop runs, or nobody would answer."""
+    return model.Health(status="live")
+
+
+def get_ready(desk: Desk, _call: Plain) -> model.Health:
+    """Whether clients are taken."""
+    if desk.state != "ready":
+        raise ApiError(
+            UNAVAILABLE, f"the broker is {desk.state} and takes no clients now; ask again, or ask another node"
+        )
+    return model.Health(status="ready")
+
+
+# --- helpers ---
+
+
+def _page(desk: Desk, listing: object, call: Call[Any, None], start: Callable[[], Entries[T]]) -> model.Page[T]:
+    query: model.PageQuery = call.query
+    filters = msgspec.structs.replace(query, after=None, limit=1)
+    return desk.pager.page((listing, filters), start, query.after, query.limit, desk.clock())
+
+
+def _check(name: str, text: str, check: Callable[[bytes], None]) -> None:
+    try:
+        check(text.encode())
+    except RemoteProtocolError as error:
+        raise ApiError(INVALID_PARAMETER, f"parameter {name!r} can't be used: {error}") from None
+
+
+def _not_connected(client_id: str) -> ApiError:
+    return ApiError(
+        NOT_FOUND, f"client {client_id!r} is not connected here; GET /api/v1/connections lists those that are"
+    )
+
+
+def _no_session(client_id: str) -> ApiError:
+    return ApiError(
+        NOT_FOUND, f"there is no session of client {client_id!r}; GET /api/v1/sessions lists those there are"
+    )
+
+
+def _no_retained(topic: str) -> ApiError:
+    return ApiError(NOT_FOUND, f"topic {topic!r} has no retained message; GET /api/v1/retained lists those that have")

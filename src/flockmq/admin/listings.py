@@ -1,0 +1,142 @@
+"""Walks over the broker's structures, for ``paging``: each yields an entry, or None for one the filters keep out.
+
+A walk copies keys when it begins and looks each one up when its turn comes, so what went away in between is skipped
+and nothing is read from a structure while it changes. Nested walks (subscriptions of sessions) copy one inner list at
+a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from flockmq.admin import model, views
+from flockmq.mqtt.topics import matches, split_shared
+from flockmq.session.connection import CONNECTED
+
+if TYPE_CHECKING:
+    from flockmq.admin.moments import Moments
+    from flockmq.admin.paging import Entries
+    from flockmq.node.broker import Broker
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.session import Session
+
+RETAINED_STEPS_MAX = 10_000
+"""How far a filter may be looked up in the tree of retained names before the walk looks at every name instead."""
+
+
+def connections(broker: Broker, query: model.ConnectionQuery, moments: Moments) -> Entries[model.Connection]:
+    """Connected clients that pass the filters."""
+    for number in list(broker.connections):
+        connection = broker.connections.get(number)
+        session = connection.session if connection is not None and connection.phase == CONNECTED else None
+        if connection is None or session is None or not _wanted(connection.peer, session, query):
+            yield None
+        else:
+            yield views.connection(connection, session, moments)
+
+
+def _wanted(peer: str, session: Session, query: model.ConnectionQuery) -> bool:
+    return (
+        session.client_id.startswith(query.client_id or "")
+        and query.username in (None, session.username)
+        and query.peer in (None, peer)
+    )
+
+
+def sessions(broker: Broker, query: model.SessionQuery, moments: Moments) -> Entries[model.Session]:
+    """Sessions that pass the filters."""
+    prefix = query.client_id or ""
+    for client_id in list(broker.sessions):
+        session = broker.sessions.get(client_id)
+        if (
+            session is None
+            or not client_id.startswith(prefix)
+            or query.connected not in (None, session.connection is not None)
+        ):
+            yield None
+        else:
+            yield views.session(session, moments)
+
+
+def subscriptions(broker: Broker, query: model.SubscriptionQuery) -> Entries[model.Subscription]:
+    """Subscriptions that pass the filters, found the shortest way that the filters leave."""
+    wanted_filter = None if query.filter is None else query.filter.encode()
+    wanted_topic = None if query.match is None else query.match.encode()
+    for candidate in _candidates(broker, query.client_id, wanted_filter, wanted_topic):
+        # Since the walk noted it, it may have ended, or another with other options stands in its place.
+        found = None if candidate is None else candidate.session.subscriptions.get(views.full_filter(candidate))
+        if (
+            found is None
+            or query.client_id not in (None, found.session.client_id)
+            or wanted_filter not in (None, views.full_filter(found))
+            or (wanted_topic is not None and not matches(found.topic_filter, wanted_topic))
+        ):
+            yield None
+        else:
+            yield views.subscription(found)
+
+
+def _candidates(
+    broker: Broker, client_id: str | None, wanted_filter: bytes | None, wanted_topic: bytes | None
+) -> Iterator[Subscription | None]:
+    if client_id is not None:
+        yield from _of_sessions(broker, [client_id])
+    elif wanted_filter is not None:
+        yield from _of_filters(broker, [split_shared(wanted_filter)[1]])
+    elif wanted_topic is not None:
+        yield from _of_filters(broker, [entry.topic_filter for entry in broker.subscriptions.matching(wanted_topic)])
+    else:
+        yield from _of_sessions(broker, list(broker.sessions))
+
+
+def _of_sessions(broker: Broker, client_ids: Iterable[str]) -> Iterator[Subscription | None]:
+    for client_id in client_ids:
+        session = broker.sessions.get(client_id)
+        yield None  # a session without subscriptions costs a step, too
+        if session is not None:
+            for key in list(session.subscriptions):
+                yield session.subscriptions.get(key)
+
+
+def _of_filters(broker: Broker, topic_filters: Iterable[bytes]) -> Iterator[Subscription | None]:
+    for topic_filter in topic_filters:
+        entry = broker.subscriptions.entry(topic_filter)
+        yield None
+        if entry is None:
+            continue
+        yield from entry.subscriptions()
+        for group in list(entry.groups.values()) if entry.groups is not None else ():
+            yield from list(group.members)
+
+
+def retained(broker: Broker, query: model.RetainedQuery, moments: Moments) -> Entries[model.Retained]:
+    """Retained messages whose topics the filter matches; the broker's own under ``$SYS`` are not listed."""
+    store = broker.retained
+    wanted = None if query.filter is None else query.filter.encode()
+    for topic in _retained_topics(broker, wanted):
+        message = store.get(topic, moments.now_ms)
+        if message is None or message.is_system or (wanted is not None and not matches(wanted, topic)):
+            yield None
+        else:
+            yield views.retained(message, moments)
+
+
+def _retained_topics(broker: Broker, wanted: bytes | None) -> list[bytes]:
+    """Names to look at: those that the tree finds quickly, or all when the filter is a wide one."""
+    store = broker.retained
+    if wanted is not None:
+        found = store._names.match_within(wanted, RETAINED_STEPS_MAX)
+        if found is not None:
+            return [message.topic for message in found]
+    return list(store._messages)
+
+
+def bans(broker: Broker, query: model.BanQuery, moments: Moments) -> Entries[model.Ban]:
+    """Bans in force."""
+    for key in list(broker.bans.bans):
+        ban = broker.bans.current(*key, moments.now_ms)
+        if ban is None or (query.kind is not None and ban.kind != query.kind):
+            yield None
+        else:
+            yield views.ban(ban, moments)

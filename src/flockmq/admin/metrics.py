@@ -1,0 +1,256 @@
+"""Metrics for Prometheus, read from the broker at the moment of the scrape: nothing is counted twice or kept here.
+
+```
+ scrape --> BrokerCollector.collect() --> for each METRIC: read(source) --> samples --> text
+```
+``METRICS`` is the one table: the scrape, ``GET /api/v1/stats`` and the reference page are made from it. Reading costs
+the same however many clients there are.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric as PrometheusMetric
+
+    from flockmq.node.stats import Stats
+
+Number = int | float
+Sample = tuple[tuple[str, ...], Number]
+
+
+class Source(Protocol):
+    """Where the numbers come from."""
+
+    @property
+    def stats(self) -> Stats:
+        """The broker's counters."""
+
+    def gauges(self) -> dict[str, Number]:
+        """What is there now, by name."""
+
+    def labels(self) -> dict[str, str]:
+        """Version, build and name of the node."""
+
+    def listeners(self) -> Iterable[tuple[str, str, int]]:
+        """Name, protocol and open connections of the listeners that count them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family: its name as scraped, what it says, and how to read it."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    text: str
+    labels: tuple[str, ...]
+    read: Callable[[Source], list[Sample]]
+
+
+def _counter(name: str, text: str, read: Callable[[Stats], Number]) -> Metric:
+    return Metric(name, "counter", text, (), lambda source: [((), read(source.stats))])
+
+
+def _counters(name: str, text: str, labels: tuple[str, ...], read: Callable[[Stats], list[Sample]]) -> Metric:
+    return Metric(name, "counter", text, labels, lambda source: read(source.stats))
+
+
+def _gauge(name: str, text: str) -> Metric:
+    key = name.removeprefix("flockmq_")
+    return Metric(name, "gauge", text, (), lambda source: [((), source.gauges()[key])])
+
+
+def _process_cpu(_source: Source) -> list[Sample]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return [((), usage.ru_utime + usage.ru_stime)]
+
+
+def _process_memory(_source: Source) -> list[Sample]:
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    except (OSError, IndexError, ValueError):
+        return []  # not Linux
+    return [((), pages * resource.getpagesize())]
+
+
+METRICS: Final = (
+    Metric(
+        "flockmq_build_info",
+        "gauge",
+        "Always 1; the labels say which node and software this is",
+        ("node", "version", "build"),
+        lambda source: [(tuple(source.labels()[name] for name in ("node", "version", "build")), 1)],
+    ),
+    _gauge("flockmq_uptime_seconds", "Time since the node started"),
+    _gauge("flockmq_ready", "1 while listeners take clients, 0 while the node starts or stops"),
+    _gauge("flockmq_event_loop_lag_seconds", "How late the event loop was at the last look"),
+    _gauge("flockmq_event_loop_lag_max_seconds", "How late the event loop was at most in about the last minute"),
+    _gauge("flockmq_connections", "Network connections, those still before CONNECT included"),
+    _gauge("flockmq_clients", "Clients that are connected"),
+    Metric(
+        "flockmq_listener_connections",
+        "gauge",
+        "Network connections by listener",
+        ("listener", "protocol"),
+        lambda source: [((name, protocol), count) for name, protocol, count in source.listeners()],
+    ),
+    _gauge("flockmq_sessions", "Sessions, connected or not"),
+    _gauge("flockmq_subscriptions", "Subscriptions, shared ones included"),
+    _gauge("flockmq_shared_subscriptions", "Shared subscriptions, each member counted"),
+    _gauge("flockmq_retained_messages", "Retained messages, without those under $SYS"),
+    _gauge("flockmq_retained_bytes", "Memory taken by retained messages, about"),
+    _gauge("flockmq_delayed_messages", "Messages under $delayed that wait for their time"),
+    _gauge("flockmq_delayed_bytes", "Size of the messages that wait for their time"),
+    _gauge("flockmq_bans", "Bans, those that ran out and are not yet forgotten included"),
+    _counter("flockmq_connections_opened_total", "Network connections opened", lambda stats: stats.connections_opened),
+    _counter("flockmq_connections_closed_total", "Network connections closed", lambda stats: stats.connections_closed),
+    _counters(
+        "flockmq_connects_total",
+        "CONNECT packets by outcome",
+        ("outcome",),
+        lambda stats: [(("accepted",), stats.connects_accepted), (("refused",), stats.connects_refused)],
+    ),
+    _counter(
+        "flockmq_authentication_failures_total",
+        "CONNECT and AUTH exchanges refused for what the client brought to prove itself",
+        lambda stats: stats.authentication_failures,
+    ),
+    _counter(
+        "flockmq_takeovers_total",
+        "Connections closed by a newer one of the same client id",
+        lambda stats: stats.takeovers,
+    ),
+    _counter(
+        "flockmq_protocol_errors_total",
+        "Connections closed because the client broke MQTT",
+        lambda stats: stats.protocol_errors,
+    ),
+    _counters(
+        "flockmq_timeouts_total",
+        "Connections closed because the client was silent too long",
+        ("reason",),
+        lambda stats: [(("keep_alive",), stats.keep_alive_timeouts), (("connect",), stats.connect_timeouts)],
+    ),
+    _counter("flockmq_received_bytes_total", "Bytes received from clients", lambda stats: stats.bytes_in),
+    _counter("flockmq_sent_bytes_total", "Bytes sent to clients", lambda stats: stats.bytes_out),
+    _counters(
+        "flockmq_messages_received_total",
+        "PUBLISH packets received, by QoS",
+        ("qos",),
+        lambda stats: [
+            (("0",), stats.publishes_in_qos0),
+            (("1",), stats.publishes_in_qos1),
+            (("2",), stats.publishes_in_qos2),
+        ],
+    ),
+    _counters(
+        "flockmq_messages_sent_total",
+        "PUBLISH packets sent, by QoS",
+        ("qos",),
+        lambda stats: [
+            (("0",), stats.publishes_out_qos0),
+            (("1",), stats.publishes_out_qos1),
+            (("2",), stats.publishes_out_qos2),
+        ],
+    ),
+    _counters(
+        "flockmq_messages_dropped_total",
+        "Messages that did not reach a subscriber: `slow_client` QoS 0 to a client that reads too slowly or takes no "
+        "packet so large; `queue` QoS 1 and 2 for a session whose queue is full, or expired there",
+        ("reason",),
+        lambda stats: [(("slow_client",), stats.dropped_slow), (("queue",), stats.dropped_queue)],
+    ),
+    _counter(
+        "flockmq_messages_unmatched_total",
+        "Messages that no subscription wanted",
+        lambda stats: stats.publishes_unmatched,
+    ),
+    _counter("flockmq_messages_denied_total", "Messages refused by the ACL", lambda stats: stats.publishes_denied),
+    _counter(
+        "flockmq_retained_refused_total",
+        "Retained messages refused because a limit was reached",
+        lambda stats: stats.retained_refused,
+    ),
+    _counter("flockmq_wills_published_total", "Wills published", lambda stats: stats.wills_published),
+    _counters(
+        "flockmq_delayed_total",
+        "Messages under $delayed by what happened to them",
+        ("event",),
+        lambda stats: [(("accepted",), stats.delayed_accepted), (("published",), stats.delayed_published)],
+    ),
+    _counter(
+        "flockmq_sessions_expired_total",
+        "Sessions that ended because their client stayed away",
+        lambda stats: stats.sessions_expired,
+    ),
+    _counter("flockmq_subscribes_total", "Filters subscribed", lambda stats: stats.subscribes),
+    _counter("flockmq_unsubscribes_total", "Filters unsubscribed", lambda stats: stats.unsubscribes),
+    Metric(
+        "flockmq_admin_token_failures_total",
+        "counter",
+        "Requests to the admin API with a wrong token",
+        (),
+        lambda source: [((), source.gauges()["admin_token_failures_total"])],
+    ),
+    Metric("process_cpu_seconds_total", "counter", "CPU time of the process", (), _process_cpu),
+    Metric("process_resident_memory_bytes", "gauge", "Memory of the process (Linux)", (), _process_memory),
+)
+"""All families, in the order in which they are scraped and documented."""
+
+
+class BrokerCollector(Collector):
+    """Gives ``METRICS`` to prometheus_client."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        """Read everything now."""
+        for metric in METRICS:
+            family = (
+                CounterMetricFamily(metric.name.removesuffix("_total"), metric.text, labels=metric.labels)
+                if metric.kind == "counter"
+                else GaugeMetricFamily(metric.name, metric.text, labels=metric.labels)
+            )
+            for labels, value in metric.read(self._source):
+                family.add_metric(labels, value)
+            yield family
+
+
+class Exposition:
+    """The scrape: text in the format that the scraper prefers, and its content type."""
+
+    def __init__(self, source: Source) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(BrokerCollector(source))
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """All metrics now."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+def flat(source: Source, kind: Literal["counter", "gauge"]) -> dict[str, Number]:
+    """The same numbers by name, for the REST API: ``messages_sent_total{qos="1"}`` is ``messages_sent_qos1``."""
+    numbers: dict[str, Number] = {}
+    for metric in METRICS:
+        if metric.kind != kind or metric.name in _NOT_NUMBERS:
+            continue
+        name = metric.name.removeprefix("flockmq_").removesuffix("_total")
+        for labels, value in metric.read(source):
+            pairs = zip(metric.labels, labels, strict=True)
+            numbers[name + "".join(f"_qos{text}" if label == "qos" else f"_{text}" for label, text in pairs)] = value
+    return numbers
+
+
+_NOT_NUMBERS: Final = frozenset({"flockmq_build_info", "flockmq_listener_connections"})

@@ -1,0 +1,266 @@
+"""HTTP around the operations: what a request passes before its handler runs, and what every answer carries.
+
+```
+ bytes --> aiohttp parser --> Host (421) --> path and method (404, 405) --> token (401, 429) --> body (408, 413, 415)
+                |                                                                                     |
+          400, same shape                                                      query and JSON (400) <-'
+                                                                                      |
+ answer <-- headers, one error shape <-- anything unforeseen: 500, logged <-- handler +'
+```
+Bounded everywhere: connections, header sizes, body size, time for headers, for the body, for the whole request and for
+reading the answer. There is no CORS: a browser page of another origin gets nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from aiohttp import hdrs, web
+from aiohttp.web_protocol import RequestHandler
+
+from flockmq.admin.decode import decode_body, decode_query
+from flockmq.admin.errors import (
+    BAD_REQUEST,
+    BODY_TOO_LARGE,
+    INTERNAL,
+    TIMEOUT,
+    TOOK_TOO_LONG,
+    UNSUPPORTED_MEDIA_TYPE,
+    ApiError,
+)
+from flockmq.admin.guard import check_host
+from flockmq.admin.operations import JSON, Call, Operation, Raw, Router
+
+if TYPE_CHECKING:
+    from flockmq.admin.desk import Desk
+
+SECURITY_HEADERS: Final = {
+    "Server": "flockmq",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+LINGER_S: Final = 1.0
+"""How long the rest of an unwanted body is still read, so that the caller sees the answer and not a reset."""
+_AUDITED: Final = ("kind", "value", "topic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebLimits:
+    """What callers of the admin API may cost."""
+
+    connections_max: int = 128
+    """Most connections at once; further ones are closed at once."""
+    body_bytes_max: int = 2_097_152
+    """Longest request body. A published payload has to fit into it, as base64."""
+    body_timeout_s: float = 10.0
+    """How long a body may take to arrive."""
+    request_timeout_s: float = 30.0
+    """How long a request may take from its headers to its answer."""
+    answer_timeout_s: float = 30.0
+    """How long a caller may take to read the answer."""
+    idle_timeout_s: float = 30.0
+    """How long a connection may take to send a request's headers, the first as well as further ones."""
+
+
+class _Handler(RequestHandler):
+    """aiohttp's protocol, with our error shape where it answers by itself, and a bound on connections."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: WebServer, **options: Any) -> None:
+        super().__init__(owner, **options)
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or none too many."""
+        if self._owner.is_full():
+            transport.abort()  # type: ignore[attr-defined]
+            return
+        super().connection_made(transport)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - may quote the request
+    ) -> web.StreamResponse:
+        """What aiohttp could not parse, or what escaped: in the one shape. Never logged with what the caller sent."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the caller is gone, or was cut off
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer is already on its way")
+        if status == 400:
+            error = ApiError(BAD_REQUEST, "the request is not valid HTTP; check the client that sent it")
+        else:
+            error = self._owner.internal_error(exc)
+        response = error_response(error)
+        response.force_close()
+        return response
+
+
+class WebServer(web.Server):
+    """Serves operations; one for all sockets of an AdminApi."""
+
+    def __init__(self, desk: Desk, router: Router, limits: WebLimits, allowed_hosts: frozenset[str]) -> None:
+        super().__init__(self._serve)
+        self._desk = desk
+        self._router = router
+        self._limits = limits
+        self._allowed_hosts = allowed_hosts
+
+    def __call__(self) -> RequestHandler:
+        """Make the protocol of a new connection."""
+        return _Handler(
+            self,
+            loop=self._loop,
+            keepalive_timeout=self._limits.idle_timeout_s,
+            access_log=None,
+            lingering_time=LINGER_S,
+            # A body that unpacks into a thousand times its size would pass the limit by.
+            auto_decompress=False,
+        )
+
+    def is_full(self) -> bool:
+        """Whether no more connections are taken."""
+        return len(self._connections) >= self._limits.connections_max
+
+    def internal_error(self, error: BaseException | None) -> ApiError:
+        """Log what must not happen; the caller learns no more than that it did."""
+        frames = [] if error is None else traceback.extract_tb(error.__traceback__)[-5:]
+        self._desk.ports.log(
+            "error",
+            "admin_error",
+            error=repr(error),
+            at=[f"{frame.filename}:{frame.lineno}:{frame.name}" for frame in frames],
+        )
+        return ApiError(INTERNAL, "the broker made a mistake while it answered; its log says more. Please report it")
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = await self._answer(request)
+        try:
+            # Written here and not by aiohttp after us, so that a caller who does not read it is cut off.
+            async with asyncio.timeout(self._limits.answer_timeout_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the caller does not read the answer") from None
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            async with asyncio.timeout(self._limits.request_timeout_s):
+                return await self._operate(request)
+        except ApiError as error:
+            return error_response(error)
+        except TimeoutError:
+            return error_response(
+                ApiError(
+                    TOOK_TOO_LONG,
+                    f"the operation did not finish within {self._limits.request_timeout_s:g} s and was given up; "
+                    "look at what it changed before trying again",
+                )
+            )
+        except ConnectionError:
+            raise
+        except Exception as error:  # the last line of defence: one broken handler must not look like a broken server
+            return error_response(self.internal_error(error))
+
+    async def _operate(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw_path, _, raw_query = request.raw_path.partition("?")
+        self._check_target(request, raw_path)
+        operation, path = self._router.find(request.method, raw_path)
+        peer = _address(request, "peername")
+        if operation.secured:
+            self._desk.guard.check(peer, request.headers.get(hdrs.AUTHORIZATION), self._desk.clock())
+        body = await self._read_body(request)
+        call = Call(
+            path,
+            decode_query(raw_query, operation.query),
+            self._decode_body(request, body, operation),
+            peer,
+            request.headers.get(hdrs.ACCEPT, ""),
+        )
+        if operation.method != "GET":
+            self._desk.check_running()
+        answer = operation.handler(self._desk, call)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if operation.method != "GET":
+            named = {name: getattr(call.body, name) for name in _AUDITED if hasattr(call.body, name)}
+            self._desk.ports.log("info", "admin_action", operation=operation.name, peer=peer, **path, **named)
+        return success_response(operation, answer)
+
+    def _check_target(self, request: web.BaseRequest, raw_path: str) -> None:
+        hosts = request.headers.getall(hdrs.HOST, [])
+        if len(hosts) > 1 or not raw_path.startswith("/"):
+            raise ApiError(BAD_REQUEST, "the request must name a path and one Host; check the client that sent it")
+        check_host(hosts[0] if hosts else None, _address(request, "sockname"), self._allowed_hosts)
+
+    async def _read_body(self, request: web.BaseRequest) -> bytes:
+        if not request.body_exists:
+            return b""
+        bytes_max = self._limits.body_bytes_max
+        too_large = ApiError(BODY_TOO_LARGE, f"the body is longer than {bytes_max} bytes; send less at once")
+        if (request.content_length or 0) > bytes_max:
+            raise too_large
+        if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        parts: list[bytes] = []
+        total = 0
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_s):
+                while part := await request.content.readany():
+                    total += len(part)
+                    if total > bytes_max:
+                        raise too_large
+                    parts.append(part)
+        except TimeoutError:
+            raise ApiError(
+                TIMEOUT, f"the body did not arrive within {self._limits.body_timeout_s:g} s; check the network"
+            ) from None
+        return b"".join(parts)
+
+    def _decode_body(self, request: web.BaseRequest, body: bytes, operation: Operation) -> msgspec.Struct | None:
+        if operation.body is None:
+            return None
+        if hdrs.CONTENT_ENCODING in request.headers or request.content_type != JSON:
+            raise ApiError(
+                UNSUPPORTED_MEDIA_TYPE,
+                f"the body must be plain JSON; send it with `Content-Type: {JSON}`, not compressed",
+            )
+        return decode_body(body, operation.body)
+
+
+def success_response(operation: Operation, answer: object) -> web.Response:
+    """The answer of a handler as HTTP."""
+    if isinstance(answer, Raw):
+        headers = {**SECURITY_HEADERS, **answer.headers, hdrs.CONTENT_TYPE: answer.content_type}
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
+    if operation.answer is None:
+        return web.Response(status=204, headers=SECURITY_HEADERS)
+    headers = {**SECURITY_HEADERS, hdrs.CONTENT_TYPE: JSON}
+    return web.Response(status=operation.status, body=msgspec.json.encode(answer), headers=headers)
+
+
+def error_response(error: ApiError) -> web.Response:
+    """A refusal as HTTP, in the one shape."""
+    headers = {**SECURITY_HEADERS, **error.headers, hdrs.CONTENT_TYPE: JSON}
+    return web.Response(status=error.kind.status, body=error.body(), headers=headers)
+
+
+def _address(request: web.BaseRequest, end: str) -> str:
+    transport = request.transport
+    name = transport.get_extra_info(end) if transport is not None else None
+    return str(name[0]) if isinstance(name, tuple) and name else ""
