@@ -20,11 +20,11 @@ from flockmq.config.sections import (
     Config,
     Listener,
     LogConfig,
-    TlsConfig,
 )
 from flockmq.errors import ConfigError
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
+from flockmq.security.tls import TlsSettings
 
 if TYPE_CHECKING:
     from flockmq.config.values import Values
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*@[A-Za-z0-9_.:\[\]-]+")
 _LISTENER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _MUST_HOLD_A_PACKET: Final = ("queue_bytes_max", "write_bytes_max")
-_TLS_KEYS: Final = ("cert_file", "key_file", "ca_file", "client_certificates")
+_KEY_PAIR: Final = ("cert_file", "key_file", "key_password_file")
+_TLS_KEYS: Final = (*_KEY_PAIR, "ca_file", "client_certificates")
+_WEBSOCKET_KEYS: Final = ("path", "origins")
 
 
 def build(values: Values) -> Config:
@@ -113,8 +115,11 @@ def _listeners(values: Values, *, anonymous: bool) -> list[Listener]:
             raise ConfigError(f'{dotted} has no address; set {dotted}.bind, for example "*:1884".')
         if kind in WEBSOCKET_KINDS and not own["path"].startswith("/"):
             raise ConfigError(f"{dotted}.path can't be {own['path']!r}; it begins with a slash, like /mqtt.")
-        if kind not in WEBSOCKET_KINDS and (*path, "path") in values.given:
-            raise ConfigError(f"{dotted}.path is for WebSocket listeners (ws, wss); remove it, or use another kind.")
+        for key in _WEBSOCKET_KEYS:
+            if kind not in WEBSOCKET_KINDS and (*path, key) in values.given:
+                raise ConfigError(
+                    f"{dotted}.{key} is for WebSocket listeners (ws, wss); remove it, or use another kind."
+                )
         try:
             where = addresses(own["bind"], anonymous=anonymous)
         except ConfigError as error:
@@ -127,6 +132,7 @@ def _listeners(values: Values, *, anonymous: bool) -> list[Listener]:
                 limits=_limits(values, ("limits",), (*path, "limits")),
                 proxy_protocol=own["proxy_protocol"],
                 path=own["path"],
+                origins=own["origins"],
                 tls=tls,
                 asked_for=asked_for or kind == "tcp",
             )
@@ -134,7 +140,7 @@ def _listeners(values: Values, *, anonymous: bool) -> list[Listener]:
     return found
 
 
-def _tls(values: Values, kind: str, dotted: str, own: dict[str, Any]) -> TlsConfig | None:
+def _tls(values: Values, kind: str, dotted: str, own: dict[str, Any]) -> TlsSettings | None:
     """What a listener's TLS is made of; None without a certificate."""
     if kind not in TLS_KINDS:
         for key in _TLS_KEYS:
@@ -143,8 +149,8 @@ def _tls(values: Values, kind: str, dotted: str, own: dict[str, Any]) -> TlsConf
         return None
     shared = values.section(("tls",))
     if own["cert_file"]:  # a certificate and its key come from the same place
-        shared |= {"cert_file": "", "key_file": ""}
-    merged = TlsConfig(**{key: own[key] or shared[key] for key in _TLS_KEYS})
+        shared |= dict.fromkeys(_KEY_PAIR, "")
+    merged = TlsSettings(**shared | {key: own[key] or shared[key] for key in _TLS_KEYS})
     if bool(merged.cert_file) != bool(merged.key_file):
         has, lacks = ("cert_file", "key_file") if merged.cert_file else ("key_file", "cert_file")
         raise ConfigError(f"{dotted} has a {has} and no {lacks}; set both, there or in [tls].")
@@ -170,7 +176,8 @@ def _admin(values: Values) -> Admin | None:
         where = addresses(own["bind"], anonymous=True)  # without a host: this machine only, whoever may use MQTT
     except ConfigError as error:
         raise ConfigError(f"admin.bind: {error}.") from None
-    return Admin(addresses=where, token_file=own["token_file"], asked_for=("admin",) in values.asked_for)
+    asked_for = ("admin",) in values.asked_for
+    return Admin(addresses=where, allowed_hosts=own["allowed_hosts"], token_file=own["token_file"], asked_for=asked_for)
 
 
 def _check_addresses(listeners: tuple[Listener, ...], admin: Admin | None) -> None:

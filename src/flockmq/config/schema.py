@@ -6,7 +6,8 @@ A key's path is as in the TOML file. ``*`` stands for the kind and the name of a
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Final, get_type_hints
 
 from flockmq.config.sections import AdminConfig, ListenerConfig, LogConfig, NodeConfig, TlsConfig
@@ -50,6 +51,8 @@ class Key:
     type: object
     default: object
     choices: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other spellings of choices."""
 
     @property
     def unit(self) -> str:
@@ -78,6 +81,8 @@ class Key:
             return _to_texts(value)
         if self.type == (str | None) and value == "":
             return None
+        if self.aliases and str(value).lower() in self.aliases:
+            return self.aliases[str(value).lower()]
         if not isinstance(value, str):
             raise ValueError("expected text")  # noqa: TRY004  (all that is wrong with a value is a ValueError here)
         return value
@@ -122,7 +127,7 @@ def section_keys(path: tuple[str, ...]) -> list[Key]:
             continue
         default = item.default_factory() if item.default_factory is not MISSING else item.default
         choices = item.metadata.get("choices") or _CHOICES.get(key_path, ())
-        keys.append(Key(key_path, hints[item.name], default, choices))
+        keys.append(Key(key_path, hints[item.name], default, choices, item.metadata.get("aliases", {})))
     return keys
 
 

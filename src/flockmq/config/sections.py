@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
+from flockmq.security.tls import CIPHERS, TlsSettings
 
 if TYPE_CHECKING:
     from flockmq.config.bind import Address
@@ -20,6 +21,8 @@ TLS_KINDS: Final = ("tls", "wss")
 WEBSOCKET_KINDS: Final = ("ws", "wss")
 DEFAULT_BINDS: Final = {"tcp": ":1883", "tls": ":8883", "ws": ":8083", "wss": ":8084"}
 CLIENT_CERTIFICATES: Final = ("off", "optional", "required")
+PROXY_VERSIONS: Final = ("off", "v1", "v2", "any")
+TLS_VERSIONS: Final = ("1.2", "1.3")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "console", "json")
 
@@ -44,11 +47,17 @@ class TlsConfig:
     """Certificate chain in PEM. Once set, MQTTS on 8883 and WSS on 8084 are served too."""
     key_file: str = ""
     """Private key in PEM, of ``cert_file``. Only the broker's user should be able to read it."""
+    key_password_file: str = ""
+    """File with the password of an encrypted private key."""
     ca_file: str = ""
     """Authorities that client certificates must come from, in PEM."""
     client_certificates: str = field(default="off", metadata={"choices": CLIENT_CERTIFICATES})
     """Whether clients prove themselves by certificate: ``off``, ``optional`` or ``required``. A verified common
     name becomes the user name; ``required`` keeps strangers out before they can send a byte of MQTT."""
+    version_min: str = field(default="1.2", metadata={"choices": TLS_VERSIONS})
+    """Oldest TLS version spoken. ``1.3`` is safer and shuts out older devices."""
+    ciphers: str = CIPHERS
+    """TLS 1.2 cipher suites in OpenSSL's notation; the default has forward secrecy only. TLS 1.3 has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +70,22 @@ class ListenerConfig:
     is set. Port 0 takes any free port. The listeners called ``default`` have the well-known ports."""
     enabled: bool = True
     """Whether to listen at all; false switches a listener off without losing its settings."""
-    proxy_protocol: bool = False
-    """Expect a PROXY protocol header (v1 or v2) and believe the client address in it. Only behind a load balancer that
-    sends it: anybody who reaches the port directly could claim any address."""
+    proxy_protocol: str = field(
+        default="off", metadata={"choices": PROXY_VERSIONS, "aliases": {"true": "any", "false": "off"}}
+    )
+    """Which PROXY protocol header every connection must begin with: ``off``, ``v1``, ``v2`` or ``any``. The client
+    address in it is believed, so it is only for listeners that nobody but the load balancer can reach."""
     path: str = "/mqtt"
     """Path of WebSocket requests (``ws`` and ``wss``)."""
+    origins: tuple[str, ...] = ()
+    """Origins whose web pages may connect (``ws`` and ``wss``), like ``https://shop.example``; none lets all of them.
+    Set it where browsers hold credentials, so that a foreign page can't use them."""
     cert_file: str = ""
     """Certificate chain in PEM; empty takes that of ``[tls]``."""
     key_file: str = ""
     """Private key in PEM; empty takes that of ``[tls]``."""
+    key_password_file: str = ""
+    """File with the password of ``key_file``, if that is encrypted."""
     ca_file: str = ""
     """Authorities that client certificates must come from; empty takes that of ``[tls]``."""
     client_certificates: str = field(default="", metadata={"choices": ("", *CLIENT_CERTIFICATES)})
@@ -85,6 +101,9 @@ class AdminConfig:
     bind: tuple[str, ...] = ("localhost:18083",)
     """Addresses as ``host:port``. It speaks plain HTTP with a token: give it a wider address only in a network that you
     trust, or behind a proxy that does TLS."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that requests may call the API by, besides addresses and ``localhost``. On loopback a foreign name gets in
+    only if it stands here: it is how a web page would reach for the API through a browser on this machine."""
     token_file: str = ""
     """File whose first line is the token that API calls must bring. Empty: the broker mints one on its first start and
     leaves it in the credentials file of the user that started it (mode 0600)."""
@@ -114,9 +133,10 @@ class Listener:
     name: str
     addresses: tuple[Address, ...]
     limits: Limits
-    proxy_protocol: bool
+    proxy_protocol: str
     path: str
-    tls: TlsConfig | None
+    origins: tuple[str, ...]
+    tls: TlsSettings | None
     asked_for: bool
     """Whether the user named it; a listener that nobody asked for gives way when its port is taken."""
 
@@ -131,6 +151,7 @@ class Admin:
     """The admin API, ready to be opened."""
 
     addresses: tuple[Address, ...]
+    allowed_hosts: tuple[str, ...]
     token_file: str
     asked_for: bool
 

@@ -27,7 +27,9 @@ NOT_SETTINGS: Final = frozenset(
         "FLOCKMQ_CONFIG",  # path of the file itself
         "FLOCKMQ_COOKIE",
         "FLOCKMQ_CREDENTIALS",
+        "FLOCKMQ_DEBUG",
         "FLOCKMQ_HYPOTHESIS",
+        "FLOCKMQ_PASSWORD",
         "FLOCKMQ_PURE",
         "FLOCKMQ_SERVER",
         "FLOCKMQ_TOKEN",

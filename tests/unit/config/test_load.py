@@ -74,7 +74,7 @@ def test_a_whole_listener_from_the_environment() -> None:
             "FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": "127.0.0.1:1882",
             "FLOCKMQ_LISTENERS__WS__DEFAULT__ENABLED": "false",
             "FLOCKMQ_LISTENERS__TCP__FLEET__BIND": "127.0.0.1:1,[::1]:2",
-            "FLOCKMQ_LISTENERS__TCP__FLEET__PROXY_PROTOCOL": "yes",
+            "FLOCKMQ_LISTENERS__TCP__FLEET__PROXY_PROTOCOL": "true",
             "FLOCKMQ_LISTENERS__TCP__FLEET__LIMITS__PACKET_BYTES_MAX": "1KB",
         },
     ).config
@@ -82,8 +82,8 @@ def test_a_whole_listener_from_the_environment() -> None:
     default, fleet = config.listeners
     assert [str(address) for address in default.addresses] == ["127.0.0.1:1882"]
     assert [str(address) for address in fleet.addresses] == ["127.0.0.1:1", "[::1]:2"]
-    assert fleet.proxy_protocol
-    assert not default.proxy_protocol
+    assert fleet.proxy_protocol == "any"
+    assert default.proxy_protocol == "off"
     assert fleet.limits.packet_bytes_max == 1000
     assert default.limits.packet_bytes_max == 1_048_576
 

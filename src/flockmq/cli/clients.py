@@ -1,0 +1,125 @@
+"""``flockmq client``: who is connected, and keeping somebody out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
+from flockmq.errors import FlockError
+
+ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
+Kind = Annotated[
+    Literal["client", "username", "address"], typer.Option("--kind", help="What VALUE is: client id, user name, IP.")
+]
+ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="Client id, user name or IP address.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Connected clients, and bans.", no_args_is_help=False)
+    group.command("list")(list_clients)
+    group.command("show")(show_client)
+    group.command("kick")(kick)
+    group.command("ban")(ban)
+    group.command("unban")(unban)
+    group.command("bans")(bans)
+    app.add_typer(group, name="client")
+
+
+def list_clients(
+    *,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="Only client ids that begin with this.")] = None,
+    username: Annotated[str | None, typer.Option("--username", help="Only this user name.")] = None,
+    peer: Annotated[str | None, typer.Option("--peer", help="Only this IP address.")] = None,
+    limit: LimitOption = LIMIT_DEFAULT,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """List the clients that are connected now."""
+    found = admin_client(server).connections(client_id_prefix=prefix, username=username, peer=peer)
+    columns = {
+        "CLIENT": "client_id",
+        "USER": "username",
+        "ADDRESS": "peer",
+        "LISTENER": "listener",
+        "MQTT": "protocol_version",
+        "SUBSCRIPTIONS": "subscriptions",
+        "MESSAGES IN": "messages_in",
+        "MESSAGES OUT": "messages_out",
+        "SINCE": "connected_at",
+    }
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="No client is connected.")
+
+
+def show_client(
+    client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Show one connected client."""
+    import msgspec
+
+    found = msgspec.to_builtins(admin_client(server).connection(client_id))
+    if as_json:
+        print_json(found)
+    else:
+        print_fields(found.items())
+
+
+def kick(client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+    """Disconnect a client. It may connect again; to keep it out, use ban."""
+    admin_client(server).kick(client_id)
+    if as_json:
+        print_json({"kicked": client_id})
+    else:
+        print(f"{client_id!r} was disconnected.")
+
+
+def ban(
+    value: ValueArgument,
+    *,
+    kind: Kind = "client",
+    duration: Annotated[str, typer.Option("--for", help="How long, like 30s, 10m or 7d; without it, for good.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever lists the bans.")] = "",
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep a client id, a user name or an address out, and disconnect whom it hits."""
+    result = admin_client(server).ban(kind, value, duration_s=_seconds(duration), reason=reason)
+    if as_json:
+        print_json(result)
+        return
+    until = f"until {result.ban.expires_at}" if result.ban.expires_at else "until it is lifted with unban"
+    print(f"{kind} {value!r} is banned {until}; {result.kicked} connected clients were disconnected.")
+
+
+def unban(
+    value: ValueArgument, *, kind: Kind = "client", server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Let a client id, a user name or an address in again."""
+    admin_client(server).unban(kind, value)
+    if as_json:
+        print_json({"kind": kind, "unbanned": value})
+    else:
+        print(f"{kind} {value!r} may connect again.")
+
+
+def bans(
+    *, limit: LimitOption = LIMIT_DEFAULT, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """List who is banned."""
+    columns = {"KIND": "kind", "VALUE": "value", "UNTIL": "expires_at", "REASON": "reason"}
+    found = admin_client(server).bans()
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="Nobody is banned.")
+
+
+def _seconds(duration: str) -> int | None:
+    from flockmq.config.units import parse_number
+
+    if not duration:
+        return None
+    try:
+        return parse_number(duration, "s")
+    except ValueError as error:
+        raise FlockError(f"--for can't be {duration!r}: {error}.") from None

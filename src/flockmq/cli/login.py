@@ -1,0 +1,37 @@
+"""``flockmq login``: keep the token of a broker on another machine, or of another user."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption
+from flockmq.cli.output import JsonOption, print_json
+from flockmq.errors import FlockError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("login")(login)
+
+
+def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+    """Check a token with a broker and keep it in this user's credentials file (only the user can read it)."""
+    from flockmq.client.admin import AdminClient
+    from flockmq.security import credentials
+
+    if sys.stdin.isatty():
+        import getpass
+
+        token = getpass.getpass(f"Token for {server}: ").strip()
+    else:
+        token = sys.stdin.readline().strip()
+    if not token:
+        raise FlockError("No token was given; it is in the credentials file of the user that started the broker.")
+    node = AdminClient(server, token).node()
+    path = credentials.save(server, token)
+    if as_json:
+        print_json({"server": server, "node": node.name, "credentials": str(path)})
+    else:
+        print(f"Logged in to {node.name} at {server}; the token is in {path}.")

@@ -1,0 +1,182 @@
+"""``flockmq pub``: publish messages from an argument, a file or standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flockmq.cli import mqtt_options as o
+from flockmq.cli.output import JsonOption, print_json
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from flockmq.mqtt.properties import Properties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """What to publish."""
+
+    topic: str
+    payload: bytes | None
+    """None reads standard input, one message a line."""
+    qos: int
+    retain: bool
+    count: int
+    properties: Properties | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("pub")(pub)
+
+
+def pub(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")],
+    payload: Annotated[
+        str | None, typer.Argument(metavar="[PAYLOAD]", help="The message; - reads standard input.")
+    ] = None,
+    *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Publish the content of this file.")] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", "-l", help="Publish each line of standard input as it comes.")
+    ] = False,
+    empty: Annotated[bool, typer.Option("--empty", "-n", help="Publish an empty message.")] = False,
+    qos: o.QosOption = 0,
+    retain: Annotated[
+        bool, typer.Option("--retain", "-r", help="Have the broker keep it for new subscribers.")
+    ] = False,
+    count: Annotated[int, typer.Option("--count", "-c", min=1, help="Publish it this many times.")] = 1,
+    content_type: Annotated[str | None, typer.Option("--content-type", help="Content type (MQTT 5).")] = None,
+    response_topic: Annotated[str | None, typer.Option("--response-topic", help="Where to answer (MQTT 5).")] = None,
+    correlation_data: Annotated[
+        str | None, typer.Option("--correlation-data", help="What an answer should bring back (MQTT 5).")
+    ] = None,
+    expiry: Annotated[
+        str | None, typer.Option("--expiry", help="How long the message is of use, like 30s (MQTT 5).")
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Mark the payload as UTF-8 text (MQTT 5).")] = False,
+    user_property: o.UserPropertyOption = None,
+    host: o.HostOption = "127.0.0.1",
+    port: o.PortOption = None,
+    version: o.VersionOption = "5",
+    client_id: o.ClientIdOption = "",
+    username: o.UsernameOption = None,
+    password_file: o.PasswordFileOption = None,
+    tls: o.TlsOption = False,
+    ca_file: o.CaOption = None,
+    cert_file: o.CertOption = None,
+    key_file: o.KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish a message over MQTT, and say how it went."""
+    sources = [payload is not None, file is not None, lines, empty]
+    if sum(sources) > 1:
+        raise typer.BadParameter("give one of PAYLOAD, --file, --lines and --empty, not several", param_hint="PAYLOAD")
+    target = o.Target(
+        host=host,
+        port=port,
+        version=version,
+        client_id=client_id,
+        username=username,
+        password_file=password_file,
+        tls=tls,
+        ca_file=ca_file,
+        cert_file=cert_file,
+        key_file=key_file,
+    )
+    properties = _properties(
+        content_type=content_type,
+        response_topic=response_topic,
+        correlation_data=correlation_data,
+        expiry=expiry,
+        text=text,
+        user=o.pairs(user_property, "--user-property"),
+    )
+    if properties is not None and version != "5":
+        raise typer.BadParameter(
+            "properties exist in MQTT 5 only; leave them out, or use --mqtt 5", param_hint="--mqtt"
+        )
+    content = None if lines else _payload(payload, file, empty=empty)
+    job = Publish(topic=topic, payload=content, qos=qos, retain=retain, count=count, properties=properties)
+    published, unmatched = asyncio.run(publish(target, job))
+    if as_json:
+        print_json({"topic": topic, "published": published, "without_subscribers": unmatched})
+    elif unmatched:
+        print(f"The broker took {published} messages; it knew of no subscriber for {unmatched}.", file=sys.stderr)
+
+
+def _payload(payload: str | None, file: Path | None, *, empty: bool) -> bytes:
+    if empty:
+        return b""
+    if file is not None:
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise FlockError(f"{file} can't be read ({error.strerror}); check its name.") from None
+    if payload is None or payload == "-":
+        if sys.stdin.isatty():
+            raise typer.BadParameter("is missing; give it, or --file, --lines or --empty", param_hint="PAYLOAD")
+        return sys.stdin.buffer.read()
+    return payload.encode("utf-8", "surrogateescape")
+
+
+def _properties(
+    *,
+    content_type: str | None,
+    response_topic: str | None,
+    correlation_data: str | None,
+    expiry: str | None,
+    text: bool,
+    user: list[tuple[str, str]],
+) -> Properties | None:
+    if not (content_type or response_topic or correlation_data or expiry or text or user):
+        return None
+    from flockmq.config.units import parse_number
+    from flockmq.mqtt.properties import Properties
+
+    properties = Properties()
+    properties.content_type = content_type
+    properties.response_topic = response_topic.encode() if response_topic else None
+    properties.correlation_data = correlation_data.encode() if correlation_data else None
+    properties.payload_format = 1 if text else None
+    properties.user = user
+    if expiry:
+        try:
+            properties.message_expiry_s = parse_number(expiry, "s")
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--expiry") from None
+    return properties
+
+
+async def publish(target: o.Target, job: Publish) -> tuple[int, int]:
+    """Publish all of it; how many messages the broker took, and how many of these had no subscriber."""
+    from flockmq.client.mqtt import MqttClient
+    from flockmq.mqtt import reasons
+
+    published = unmatched = 0
+    async with await MqttClient.connect(target.options()) as client:
+        async for payload in _payloads(job):
+            reason = await client.publish(job.topic, payload, qos=job.qos, retain=job.retain, properties=job.properties)
+            if reason >= 0x80:
+                raise FlockError(f"The broker refused a message to {job.topic!r}: {reasons.name(reason)}.")
+            published += 1
+            unmatched += reason == reasons.NO_MATCHING_SUBSCRIBERS
+    return published, unmatched
+
+
+async def _payloads(job: Publish) -> AsyncIterator[bytes]:
+    if job.payload is not None:
+        for _ in range(job.count):
+            yield job.payload
+        return
+    while line := await asyncio.to_thread(sys.stdin.buffer.readline):
+        for _ in range(job.count):
+            yield line.rstrip(b"\r\n")

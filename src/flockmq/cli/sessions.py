@@ -1,0 +1,73 @@
+"""``flockmq session``: what the broker remembers of clients, connected or not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
+
+ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Sessions, connected or not.")
+    group.command("list")(list_sessions)
+    group.command("show")(show_session)
+    group.command("delete")(delete_session)
+    app.add_typer(group, name="session")
+
+
+def list_sessions(
+    *,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="Only client ids that begin with this.")] = None,
+    connected: Annotated[
+        bool | None, typer.Option("--connected/--disconnected", help="Only those whose client is (not) connected.")
+    ] = None,
+    limit: LimitOption = LIMIT_DEFAULT,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """List sessions."""
+    columns = {
+        "CLIENT": "client_id",
+        "CONNECTED": "connected",
+        "MQTT": "protocol_version",
+        "EXPIRY S": "expiry_s",
+        "SUBSCRIPTIONS": "subscriptions",
+        "QUEUED": "queued_messages",
+        "QUEUED BYTES": "queued_bytes",
+        "IN FLIGHT": "inflight_messages",
+    }
+    found = admin_client(server).sessions(client_id_prefix=prefix, connected=connected)
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no sessions.")
+
+
+def show_session(
+    client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Show one session with its subscriptions."""
+    import msgspec
+
+    client = admin_client(server)
+    found = msgspec.to_builtins(client.session(client_id))
+    subscriptions = msgspec.to_builtins(list(client.session_subscriptions(client_id)))
+    if as_json:
+        print_json(found | {"subscriptions": subscriptions})
+        return
+    print_fields(found.items())
+    print_fields((f"  {one['filter']}", f"QoS {one['qos']}") for one in subscriptions)
+
+
+def delete_session(
+    client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Disconnect a client, if it is connected, and forget its subscriptions and the messages that wait for it."""
+    admin_client(server).delete_session(client_id)
+    if as_json:
+        print_json({"deleted": client_id})
+    else:
+        print(f"The session of {client_id!r} is gone.")

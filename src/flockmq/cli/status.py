@@ -1,0 +1,40 @@
+"""``flockmq status``: is a broker there, is it well, and what does it do."""
+
+from __future__ import annotations
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.output import JsonOption, print_fields, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("status")(status)
+
+
+def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+    """Say who answers, since when, where it listens and how much it has to do."""
+    client = admin_client(server)
+    node = client.node()
+    stats = client.stats()
+    if as_json:
+        import msgspec
+
+        print_json({"node": msgspec.to_builtins(node), "stats": msgspec.to_builtins(stats)})
+        return
+    print_fields([("node", node.name), ("state", node.state), ("version", f"{node.version} ({node.build})")])
+    print_fields([("up", _duration(node.uptime_s))])
+    print_fields(
+        (f"{one.protocol} {one.name}", f"{one.host} port {one.port}, {one.connections or 0} connections")
+        for one in node.listeners
+    )
+    print_fields((name.replace("_", " "), value) for name, value in {**stats.gauges, **stats.counters}.items() if value)
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (whole % 60, "s")]
+    shown = [f"{number}{unit}" for number, unit in parts if number]
+    return " ".join(shown[:2]) or "0s"

@@ -1,0 +1,191 @@
+"""``flockmq sub``: print messages as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from flockmq.cli import mqtt_options as o
+from flockmq.cli.output import JsonOption
+from flockmq.errors import FlockError
+from flockmq.server.escape import printable
+
+if TYPE_CHECKING:
+    from flockmq.client.mqtt import Message, MqttClient
+    from flockmq.mqtt.properties import Properties
+
+Format = Literal["line", "payload", "hex", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What to subscribe to and how to print it."""
+
+    filters: tuple[str, ...]
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    count: int
+    timeout_s: float | None
+    format: Format
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sub")(sub)
+
+
+def sub(
+    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filters, like plant/+/temp.")],
+    *,
+    qos: o.QosOption = 0,
+    count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after this many messages.")] = 0,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", "-W", min=0, help="End after this many seconds; failed if --count is set."),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("--format", "-F", help="line: topic and payload; payload: its bytes alone; hex; json.")
+    ] = "line",
+    no_local: Annotated[
+        bool, typer.Option("--no-local", help="Leave out what this client publishes (MQTT 5).")
+    ] = False,
+    retain_as_published: Annotated[
+        bool, typer.Option("--retain-as-published", help="Keep the retain flag as it was (MQTT 5).")
+    ] = False,
+    retain_handling: Annotated[
+        int,
+        typer.Option("--retain-handling", min=0, max=2, help="Retained messages: 0 send, 1 if new, 2 none (MQTT 5)."),
+    ] = 0,
+    keep_session: Annotated[
+        str | None,
+        typer.Option("--keep-session", metavar="TIME", help="Resume the session; keep it this long, like 1h."),
+    ] = None,
+    host: o.HostOption = "127.0.0.1",
+    port: o.PortOption = None,
+    version: o.VersionOption = "5",
+    client_id: o.ClientIdOption = "",
+    username: o.UsernameOption = None,
+    password_file: o.PasswordFileOption = None,
+    tls: o.TlsOption = False,
+    ca_file: o.CaOption = None,
+    cert_file: o.CertOption = None,
+    key_file: o.KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Subscribe over MQTT and print messages as they come, until Ctrl-C, --count or --timeout."""
+    target = o.Target(
+        host=host,
+        port=port,
+        version=version,
+        client_id=client_id,
+        username=username,
+        password_file=password_file,
+        tls=tls,
+        ca_file=ca_file,
+        cert_file=cert_file,
+        key_file=key_file,
+    )
+    if keep_session is not None and not client_id:
+        raise typer.BadParameter("needs --client-id: a session belongs to a client id", param_hint="--keep-session")
+    job = Subscription(
+        filters=tuple(filters),
+        qos=qos,
+        no_local=no_local,
+        retain_as_published=retain_as_published,
+        retain_handling=retain_handling,
+        count=count,
+        timeout_s=timeout,
+        format="json" if as_json else output,
+    )
+    printed = asyncio.run(subscribe(target, job, keep_session))
+    if count and printed < count:
+        raise FlockError(f"Only {printed} of {count} messages came within {timeout:g} s.")
+
+
+async def subscribe(target: o.Target, job: Subscription, keep_session: str | None = None) -> int:
+    """Print messages until there were enough or the time is over; how many."""
+    from flockmq.client.mqtt import MqttClient
+
+    options = target.options(clean_start=keep_session is None, properties=_session_properties(keep_session))
+    printed = 0
+    async with await MqttClient.connect(options) as client:
+        try:
+            async with asyncio.timeout(job.timeout_s):
+                await _subscribe(client, job)
+                async for message in client.messages():
+                    _print(message, job.format)
+                    printed += 1
+                    if printed == job.count:
+                        break
+        except TimeoutError:
+            pass
+    return printed
+
+
+def _session_properties(keep_session: str | None) -> Properties | None:
+    if keep_session is None:
+        return None
+    from flockmq.config.units import parse_number
+    from flockmq.mqtt.properties import Properties
+
+    properties = Properties()
+    try:
+        properties.session_expiry_s = parse_number(keep_session, "s")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--keep-session") from None
+    return properties
+
+
+async def _subscribe(client: MqttClient, job: Subscription) -> None:
+    from flockmq.mqtt import reasons
+    from flockmq.mqtt.packets import SubscribeEntry
+
+    entries = [
+        SubscribeEntry(one.encode(), job.qos, job.no_local, job.retain_as_published, job.retain_handling)
+        for one in job.filters
+    ]
+    for one, reason in zip(job.filters, await client.subscribe(*entries), strict=True):
+        if reason >= 0x80:
+            raise FlockError(f"The broker refused the subscription to {one!r}: {reasons.name(reason)}.")
+
+
+def _print(message: Message, output: Format) -> None:
+    if output == "payload":
+        sys.stdout.buffer.write(message.payload + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    print(_line(message, output), flush=True)
+
+
+def _line(message: Message, output: Format) -> str:
+    if output == "json":
+        return json.dumps(as_dict(message))
+    shown = message.payload.hex(" ") if output == "hex" else message.payload.decode("utf-8", "backslashreplace")
+    return f"{printable(message.topic)} {printable(shown)}"
+
+
+def as_dict(message: Message) -> dict[str, object]:
+    """A message for programs: the payload as text where it is UTF-8, else as base64."""
+    fields: dict[str, object] = {"topic": message.topic}
+    try:
+        fields["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(message.payload).decode()
+    fields |= {"qos": message.qos, "retain": message.retain, "duplicate": message.duplicate}
+    if message.properties is not None:
+        fields["properties"] = {name: _plain(value) for name, value in message.properties.present().items()}
+    return fields
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return [list(item) if isinstance(item, tuple) else item for item in value] if isinstance(value, list) else value

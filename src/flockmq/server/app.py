@@ -1,0 +1,306 @@
+"""One running node: gate, broker, drivers, listeners and admin API put together, started and stopped in order.
+
+```
+ start   lock data folder --> read passwords, ACL, certificates --> broker, runner --> listeners --> admin API --> ready
+ stop    not ready --> listeners close --> wills, DISCONNECT 0x8B, goodbyes --> admin API closes --> folder unlocked
+ reload  passwords, ACL, certificates: all of them, or none and the reason why
+```
+A listener that was asked for must get its port or the start fails; one that nobody asked for gives way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from flockmq import __version__
+from flockmq.drivers.clock import now_ms
+from flockmq.drivers.listeners import Bind, Listener, ListenerSettings
+from flockmq.drivers.runner import Runner
+from flockmq.errors import FlockError
+from flockmq.node.broker import Broker
+from flockmq.node.ports import OpenGate
+from flockmq.security.gate import BrokerGate
+from flockmq.security.tls import ServerTls
+from flockmq.server.build import build_kind
+from flockmq.server.data_dir import DataDir, open_data_dir
+from flockmq.server.events import log_events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+
+    from flockmq.admin import model
+    from flockmq.admin.api import AdminApi
+    from flockmq.config.bind import Address
+    from flockmq.config.sections import Admin, Config
+    from flockmq.config.sections import Listener as ListenerPlan
+    from flockmq.node.ports import AuthRequest, Gate, Verdict
+    from flockmq.server.log import Log
+
+STOP_S_MAX: Final = 8.0
+"""Longest stop; goodbyes to clients that don't read take two seconds of it."""
+
+
+class Server:
+    """A node. ``show_config`` gives the effective configuration, secrets blacked out, for the admin API."""
+
+    def __init__(self, config: Config, log: Log, show_config: Callable[[], Mapping[str, object]] | None = None) -> None:
+        self.config = config
+        self.log = log
+        self.listeners: list[Listener] = []
+        self.admin: AdminApi | None = None
+        self._show_config = show_config
+        self._plans: dict[Listener, ListenerPlan] = {}
+        self._certificates: list[ServerTls] = []
+        self._data_dir: DataDir | None = None
+        self._gate: BrokerGate | None = None
+        self._runner: Runner | None = None
+        self._broker: Broker | None = None
+
+    async def start(self) -> None:
+        """Serve; FlockError, and nothing is left running, when something is in the way."""
+        began = time.monotonic()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        assert self._data_dir is not None
+        self._data_dir.write_ports(self.ports())
+        if self.admin is not None:
+            self.admin.mark_ready()
+        self._warn()
+        self.log.event(
+            "info",
+            "ready",
+            node=self.config.broker.node_name,
+            node_id=f"{self._data_dir.node_id:016x}",
+            version=__version__,
+            build=build_kind(),
+            data_dir=str(self._data_dir.path),
+            start_ms=round((time.monotonic() - began) * 1000),
+        )
+
+    async def _start(self) -> None:
+        config = self.config
+        self._data_dir = open_data_dir(Path(config.data_dir))
+        gate = self._open_gate()
+        rng = random.Random(int.from_bytes(os.urandom(32)))  # noqa: S311  (spreads load; secrets don't come from it)
+        self._broker = Broker(config.broker, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
+        self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
+        self._runner.start()
+        for plan in config.listeners:
+            await self._listen(plan)
+        if config.admin is not None:
+            await self._start_admin(config.admin)
+
+    def _open_gate(self) -> Gate:
+        security = self.config.security
+        certificates = any(one.tls and one.tls.client_certificates != "off" for one in self.config.listeners)
+        if security.allow_anonymous and not certificates and not _has_files(self.config):
+            return OpenGate()
+        loop = asyncio.get_running_loop()
+        self._gate = BrokerGate(
+            security,
+            deliver=self._verdict,
+            call_soon=loop.call_soon_threadsafe,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        return self._gate
+
+    def _verdict(self, request: AuthRequest, verdict: Verdict) -> None:
+        broker, runner = self._broker, self._runner
+        assert broker is not None
+        assert runner is not None
+        runner.guard("auth_result", lambda: broker.auth_result(request, verdict, now_ms()))
+        runner.flush_soon()
+
+    async def _listen(self, plan: ListenerPlan) -> None:
+        assert self._runner is not None
+        certificate = ServerTls(plan.tls) if plan.tls is not None else None
+        settings = ListenerSettings(
+            name=plan.key,
+            kind=plan.kind,
+            binds=tuple(Bind(one.host, one.port, one.optional) for one in plan.addresses),
+            limits=plan.limits,
+            tls=certificate.context if certificate is not None else None,
+            proxy_protocol=plan.proxy_protocol,
+            path=plan.path,
+            origins=plan.origins,
+        )
+        listener = Listener(settings, self._runner)
+        try:
+            await listener.start()
+        except FlockError as error:
+            if plan.asked_for:
+                raise
+            self.log.event("warning", "listener_left_out", listener=plan.key, message=str(error))
+            return
+        self.listeners.append(listener)
+        self._plans[listener] = plan
+        if certificate is not None:
+            self._certificates.append(certificate)
+        self.log.event("info", "listening", listener=plan.key, addresses=_shown(listener.addresses))
+
+    async def _start_admin(self, plan: Admin) -> None:
+        # It takes longer to load than all the rest; MQTT is served meanwhile.
+        api = await asyncio.to_thread(_load_admin_api)
+        assert self._broker is not None
+        assert self._data_dir is not None
+        assert self._runner is not None
+        known_hash = ""
+
+        def verify(token: str) -> bool:
+            from flockmq.security import credentials
+
+            return bool(known_hash) and credentials.verify(token, known_hash)
+
+        node_info = api.NodeInfo(name=self.config.broker.node_name, version=__version__, build=build_kind())
+        admin: AdminApi = api.AdminApi(
+            self._broker,
+            node_info,
+            verify,
+            now_ms,
+            flush=self._runner.flush_soon,
+            listeners=self.listener_models,
+            config=self._show_config,
+            reload=self.reload,
+            log=self.log.event,
+            allowed_hosts=plan.allowed_hosts,
+        )
+        self.admin = admin
+        try:
+            await _bind_admin(admin, plan.addresses)
+        except FlockError as error:
+            await admin.stop()
+            self.admin = None
+            if plan.asked_for:
+                raise
+            self.log.event("warning", "admin_left_out", message=str(error))
+            return
+        from flockmq.server.token import token_hash
+
+        known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, self.log)
+        self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
+
+    @property
+    def admin_url(self) -> str:
+        """Address of the admin API for programs on this machine."""
+        assert self.admin is not None
+        hosts = dict(self.admin.addresses)
+        for wanted, local in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")):  # noqa: S104
+            if wanted in hosts:
+                return f"http://{local}:{hosts[wanted]}"
+        host, port = self.admin.addresses[0]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def listener_models(self) -> list[model.Listener]:
+        """Where this node listens, as the admin API tells it. Connections are counted with the first address."""
+        from flockmq.admin import model
+
+        return [
+            model.Listener(
+                name=one.name,
+                protocol=one.settings.kind,
+                host=host,
+                port=port,
+                connections=one.admission.live if index == 0 else None,
+            )
+            for one in self.listeners
+            for index, (host, port) in enumerate(one.addresses)
+        ]
+
+    def ports(self) -> dict[str, object]:
+        """Where this node listens, as ``ports.json`` tells it."""
+        listeners = [
+            {"name": one.name, "kind": one.settings.kind, "host": host, "port": port}
+            for one in self.listeners
+            for host, port in one.addresses
+        ]
+        admin = [{"host": host, "port": port} for host, port in self.admin.addresses] if self.admin else []
+        return {"pid": os.getpid(), "node": self.config.broker.node_name, "listeners": listeners, "admin": admin}
+
+    async def reload(self) -> Sequence[str]:
+        """Read passwords, ACL and certificates again; FlockError, and all stays as it was, when one can't be used."""
+        for certificate in self._certificates:
+            type(certificate)(certificate.settings)  # all of them are tried before one is changed
+        reloaded = self._gate.reload() if self._gate is not None else []
+        for certificate in self._certificates:
+            certificate.reload()
+        if self._certificates:
+            reloaded.append("certificates")
+        return reloaded
+
+    async def stop(self) -> None:
+        """Take leave of everybody and close everything; fine to call after a start that failed."""
+        if self.admin is not None:
+            self.admin.mark_stopping()
+        try:
+            async with asyncio.timeout(STOP_S_MAX):
+                if self._runner is not None:
+                    await self._runner.stop()
+                if self.admin is not None:
+                    await self.admin.stop()
+        except TimeoutError:
+            self.log.event("warning", "stop_timed_out", seconds=STOP_S_MAX)
+        if self._gate is not None:
+            self._gate.close()
+        if self._data_dir is not None:
+            self._data_dir.close()
+            self._data_dir = None
+
+    def _warn(self) -> None:
+        """Say what is probably not meant."""
+        security = self.config.security
+        open_to = [address for one in self.listeners for address in one.addresses if not _is_loopback(address[0])]
+        if security.allow_anonymous and open_to:
+            self.log.event(
+                "warning",
+                "anonymous_from_everywhere",
+                addresses=_shown(open_to),
+                message="anybody who reaches these addresses may publish and subscribe; bind to 127.0.0.1, or set "
+                "security.password_file instead of security.allow_anonymous",
+            )
+        certificates = any(plan.tls and plan.tls.client_certificates != "off" for plan in self._plans.values())
+        if not (security.allow_anonymous or security.password_file or security.has_jwt or certificates):
+            self.log.event(
+                "warning",
+                "nobody_can_log_in",
+                message="no way to log in is set up, so every client will be refused; set security.password_file (see "
+                "flockmq passwd), or use --allow-anonymous on a machine of your own",
+            )
+
+
+def _has_files(config: Config) -> bool:
+    security = config.security
+    return bool(security.password_file or security.acl_file or security.has_jwt)
+
+
+def _load_admin_api() -> ModuleType:
+    import flockmq.admin.api
+
+    return flockmq.admin.api
+
+
+async def _bind_admin(admin: AdminApi, addresses: Sequence[Address]) -> None:
+    port = 0
+    for address in addresses:
+        try:
+            await admin.start(address.host, address.port or port)
+        except FlockError:
+            if not address.optional or not admin.addresses:
+                raise
+        port = admin.port
+
+
+def _shown(addresses: Sequence[tuple[str, int]]) -> list[str]:
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "::1" or host.startswith("127.")
