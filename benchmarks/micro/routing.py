@@ -96,8 +96,8 @@ def measure(filters: int, names: int) -> dict[str, float]:
     gc.freeze()
     result = {"known": min(lookup(table, known) for _ in range(REPEATS))}
     batch = min(4096, names)  # small, as names come: just cut out of a read buffer, not from far memory
+    result["never seen"] = result["again"] = result["unmatched"] = 1.0
     for row, leaf in (("never seen", "state"), ("unmatched", "other")):
-        result[row] = result["again"] = 1.0
         for _ in range(REPEATS):
             some = unseen(batch, leaf)
             result[row] = min(result[row], lookup(table, some))
