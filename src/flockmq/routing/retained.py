@@ -109,12 +109,15 @@ class RetainedStore:
 
     def sweep(self, now: int, budget: int) -> int:
         """Look at up to ``budget`` names that expire, in turn, and remove those that have: how many."""
-        if not self._to_sweep:
-            self._to_sweep = list(self._expiring)
-        names = self._to_sweep
+        left = min(budget, len(self._to_sweep) + len(self._expiring))  # the rest of a round, then at most one more
         removed = 0
-        for _ in range(min(budget, len(names))):
-            message = self._messages.get(names.pop())
+        while left > 0:
+            if not self._to_sweep:
+                self._to_sweep = list(self._expiring)
+                left = min(left, len(self._to_sweep))
+                continue
+            left -= 1
+            message = self._messages.get(self._to_sweep.pop())
             if message is not None and message.is_expired(now):
                 self.delete(message.topic)
                 removed += 1
