@@ -44,13 +44,15 @@ class Clients:
         count = 0
         last = time.monotonic()
         more = True
-        while more or under_way:
+        while True:
             while more and len(under_way) < UNDER_WAY_MAX:
                 link = next(links, None)
                 if link is None:
                     more = False
                     break
                 under_way.add(self._dial(link))
+            if not under_way:
+                return count
             for descriptor, events in self.poller.wait(0.2):
                 link = self.links[descriptor]
                 self._serve(descriptor, link, events)
@@ -63,7 +65,6 @@ class Clients:
             if time.monotonic() - last > SETUP_IDLE_S:
                 stage = STAGES[self.links[next(iter(under_way))].stage]
                 raise FlockError(f"The broker went silent during {stage}: {len(under_way)} connections wait for it")
-        return count
 
     def watch(self, descriptor: int, link: Link) -> None:
         """Make the poller watch for what the link wants now."""
@@ -93,8 +94,11 @@ class Clients:
         self._dialled += 1
         try:
             link.dial(self._address, self._family, source)
-        except OSError as error:
-            raise FlockError(f"No connection to {self.target.host}:{self.target.port}: {error.strerror}") from error
+        except BaseException as error:
+            link.close()
+            if isinstance(error, OSError):
+                raise FlockError(f"No connection to {self.target.host}:{self.target.port}: {error.strerror}") from error
+            raise
         descriptor = link.sock.fileno()
         events = READ | WRITE if link.wants_write else READ
         self.links[descriptor] = link

@@ -45,6 +45,8 @@ class Progress:
     all_sent: bool = True
     """Every publisher is through with its messages and all their bytes are written."""
     started_ns: int = 0
+    arrived_ns: int = 0
+    """When the first one arrived; 0 before."""
     moved_ns: int = 0
     """When the last message or acknowledgement arrived."""
     acknowledged_ns: int = 0
@@ -117,9 +119,10 @@ class Engine:
         now = time.monotonic_ns()
         if came:
             self.progress.moved_ns = now
+            self.progress.arrived_ns = self.progress.arrived_ns or now
         if self._load.timed:
             self._publish_due(now)
-        done = True
+        done = bool(self._publishers)
         for link in self._publishers.values():
             if not link.wants_write:
                 link.flush()

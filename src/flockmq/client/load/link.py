@@ -11,7 +11,6 @@ repeated is repeated with the same bytes.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import socket
@@ -25,6 +24,7 @@ from flockmq.client.load.ring import NOTHING, Ring
 from flockmq.errors import FlockError
 from flockmq.mqtt.count import Tally
 from flockmq.mqtt.reasons import NAMES
+from flockmq.wire.upgrade import check_client_response, client_request
 from flockmq.wire.websocket import FrameDecoder, encode_client_frame
 
 DIALLING: Final = 0
@@ -39,7 +39,8 @@ READ_BYTES: Final = 262_144
 BUFFER: Final = memoryview(bytearray(READ_BYTES))
 """All links read into this one, one after the other: cheaper than a new large object for every read."""
 WRITE_BYTES: Final = 131_072
-HEAD_BYTES_MAX: Final = 16_384
+UPGRADE_KEY: Final = b"flockmq load gen"
+"""Sixteen bytes the broker must answer to; a secret is of no use here."""
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -236,7 +237,8 @@ class Link:
         """Say the first thing above TCP or TLS."""
         if self._decoder is not None:
             self.stage = UPGRADING
-            self.send(_upgrade_request(self._target))
+            host = f"{self._target.host}:{self._target.port}"
+            self.send(client_request(host, self._target.path, UPGRADE_KEY))
         else:
             self.stage = GREETING
             self.send(self._connect)
@@ -245,14 +247,9 @@ class Link:
     def _upgraded(self, data: bytes) -> bytes:
         """Collect the head of the HTTP answer; what follows it is already frames."""
         self._head += data
-        head, end, rest = self._head.partition(b"\r\n\r\n")
-        if not end:
-            if len(self._head) > HEAD_BYTES_MAX:
-                raise FlockError("The answer to the WebSocket handshake does not end; is this a WebSocket listener?")
+        rest = check_client_response(self._head, UPGRADE_KEY)
+        if rest is None:
             return b""
-        status = head.partition(b"\r\n")[0]
-        if b" 101" not in status:
-            raise FlockError(f"The WebSocket handshake was refused: {status.decode('latin-1')!r}; check port and path")
         self._head = b""
         self.stage = GREETING
         self.send(self._connect)
@@ -304,12 +301,3 @@ class Link:
         why = f" ({error.strerror or error})" if error is not None else ""
         during = STAGES[self.stage]
         return FlockError(f"The broker at {where} closed the connection of {self.client_id} during {during}{why}")
-
-
-def _upgrade_request(target: Target) -> bytes:
-    key = base64.b64encode(b"flockmq load gen").decode()
-    return (
-        f"GET {target.path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\nUpgrade: websocket\r\n"
-        f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Protocol: mqtt\r\n\r\n"
-    ).encode()
