@@ -112,7 +112,7 @@ class AdminApi:
             server = await loop.create_server(self._web, host, port, ssl=ssl_context, backlog=128)
         except OSError as error:
             raise ConfigError(
-                f"the admin API can't listen on {host}:{port} ({error.strerror or error}); "
+                f"The admin API can't listen on {host}:{port} ({error.strerror or error}); "
                 "choose another port with --api-port, or stop what uses this one"
             ) from error
         self._servers.append(server)

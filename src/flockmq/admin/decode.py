@@ -39,23 +39,23 @@ def decode_query(raw: str, shape: type[S]) -> S:
     readers = _readers(shape)
     parts = raw.split("&") if raw else []
     if len(parts) > PARAMETERS_MAX:
-        raise ApiError(INVALID_PARAMETER, f"the query has more than {PARAMETERS_MAX} parameters; leave out some")
+        raise ApiError(INVALID_PARAMETER, f"The query has more than {PARAMETERS_MAX} parameters; leave out some")
     for part in parts:
         if not part:
             continue
         escaped_name, _, escaped_value = part.partition("=")
-        name = decode_text(escaped_name.replace("+", " "), "a parameter's name")
+        name = decode_text(escaped_name.replace("+", " "), "A parameter's name")
         if name not in readers:
             known = ", ".join(readers) or "none"
-            raise ApiError(INVALID_PARAMETER, f"there is no parameter {name!r} here; this path takes: {known}")
+            raise ApiError(INVALID_PARAMETER, f"There is no parameter {name!r} here; this path takes: {known}")
         if name in values:
-            raise ApiError(INVALID_PARAMETER, f"parameter {name!r} is given twice; give it once")
-        text = decode_text(escaped_value.replace("+", " "), f"parameter {name!r}")
+            raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} is given twice; give it once")
+        text = decode_text(escaped_value.replace("+", " "), f"Parameter {name!r}")
         values[name] = _read(readers[name], name, text)
     try:
         return msgspec.convert(values, shape)
     except msgspec.ValidationError as error:
-        raise ApiError(INVALID_PARAMETER, _sentence("the query", error)) from None
+        raise ApiError(INVALID_PARAMETER, _sentence("The query", error)) from None
 
 
 def decode_body(raw: bytes, shape: type[S]) -> S:
@@ -63,9 +63,9 @@ def decode_body(raw: bytes, shape: type[S]) -> S:
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.ValidationError as error:
-        raise ApiError(INVALID_BODY, _sentence("the body", error)) from None
+        raise ApiError(INVALID_BODY, _sentence("The body", error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(INVALID_BODY, f"the body is not valid JSON ({error}); send a JSON object") from None
+        raise ApiError(INVALID_BODY, f"The body is not valid JSON ({error}); send a JSON object") from None
 
 
 def _sentence(what: str, error: msgspec.ValidationError) -> str:
@@ -98,10 +98,10 @@ def _reader(declared: inspect.Type) -> type:
 def _read(reader: type, name: str, text: str) -> Any:
     if reader is int:
         if not _INTEGER.fullmatch(text):
-            raise ApiError(INVALID_PARAMETER, f"parameter {name!r} takes a whole number, not {text!r}")
+            raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} takes a whole number, not {text!r}")
         return int(text)
     if reader is bool:
         if text not in _BOOLEANS:
-            raise ApiError(INVALID_PARAMETER, f"parameter {name!r} takes true or false, not {text!r}")
+            raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} takes true or false, not {text!r}")
         return _BOOLEANS[text]
     return text

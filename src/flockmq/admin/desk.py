@@ -89,7 +89,7 @@ class Desk:
     def check_running(self) -> None:
         """Refuse to change anything while the node stops."""
         if self.state == "stopping":
-            raise ApiError(UNAVAILABLE, "the broker is stopping; ask another node, or this one once it is back")
+            raise ApiError(UNAVAILABLE, "The broker is stopping; ask another node, or this one once it is back")
 
     # --- Source of the metrics ---
 

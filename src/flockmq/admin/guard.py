@@ -75,7 +75,7 @@ class Guard:
         token = _bearer(authorization)
         if token is None:
             raise _unauthorized(
-                "this path wants a token in the header `Authorization: Bearer TOKEN`; "
+                "This path wants a token in the header `Authorization: Bearer TOKEN`; "
                 "run `flockmq login` or set FLOCKMQ_TOKEN"
             )
         wait_ms = self._throttle.wait_ms(address, now_ms)
@@ -83,7 +83,7 @@ class Guard:
             seconds = (wait_ms + 999) // 1000
             raise ApiError(
                 TOO_MANY_ATTEMPTS,
-                f"too many wrong tokens came from {address}; wait {seconds} s and check the token before trying again",
+                f"Too many wrong tokens came from {address}; wait {seconds} s and check the token before trying again",
                 {"Retry-After": str(seconds)},
             )
         if len(token) > TOKEN_BYTES_MAX or not self._verify_token(token):
@@ -91,7 +91,7 @@ class Guard:
             self.failures += 1
             self._on_failure(address)
             raise _unauthorized(
-                "the token is not this broker's; run `flockmq login` or set FLOCKMQ_TOKEN to the token "
+                "The token is not this broker's; run `flockmq login` or set FLOCKMQ_TOKEN to the token "
                 "in the credentials file of the user who started the broker"
             )
 
@@ -109,7 +109,7 @@ def check_host(host: str | None, local_address: str, allowed_hosts: frozenset[st
         return
     raise ApiError(
         WRONG_HOST,
-        f"the Host header names {host!r}, which this API does not go by; call it by its address or by localhost, "
+        f"The Host header names {host!r}, which this API does not go by; call it by its address or by localhost, "
         "or add the name to the allowed hosts of the admin API",
     )
 

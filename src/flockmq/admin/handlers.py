@@ -56,14 +56,14 @@ def get_stats(desk: Desk, _call: Plain) -> model.Stats:
 def get_config(desk: Desk, _call: Plain) -> dict[str, Any]:
     """The configuration in effect."""
     if desk.ports.config is None:
-        raise ApiError(UNAVAILABLE, "this node was started without a configuration to show")
+        raise ApiError(UNAVAILABLE, "This node was started without a configuration to show")
     return dict(desk.ports.config())
 
 
 async def reload(desk: Desk, _call: Plain) -> model.ReloadResult:
     """Read passwords, ACL and certificates again."""
     if desk.ports.reload is None:
-        raise ApiError(UNAVAILABLE, "this node was started without files that could be read again")
+        raise ApiError(UNAVAILABLE, "This node was started without files that could be read again")
     try:
         reloaded = await desk.ports.reload()
     except FlockError as error:
@@ -148,7 +148,7 @@ async def add_ban(desk: Desk, call: Call[NoQuery, model.BanRequest]) -> model.Ba
     now = desk.clock()
     until = 0 if request.duration_s is None else now + request.duration_s * 1000
     if not desk.broker.bans.add(request.kind, value, until, request.reason, now):
-        raise ApiError(REFUSED, "the list of bans is full; remove some, or block the addresses in a firewall")
+        raise ApiError(REFUSED, "The list of bans is full; remove some, or block the addresses in a firewall")
     moments = desk.moments
     ban = desk.broker.bans.bans[(request.kind, value)]
     kicked = await _kick_banned(desk, request.kind, value)
@@ -178,10 +178,10 @@ def remove_ban(desk: Desk, call: Plain) -> None:
     """Let them in again."""
     kind = call.path["kind"]
     if kind not in {"client", "username", "address"}:
-        raise ApiError(INVALID_PARAMETER, f"there are no bans of kind {kind!r}; kinds are client, username and address")
+        raise ApiError(INVALID_PARAMETER, f"There are no bans of kind {kind!r}; kinds are client, username and address")
     if not desk.broker.bans.remove(kind, _ban_value(kind, call.path["value"], INVALID_PARAMETER)):
         raise ApiError(
-            NOT_FOUND, f"there is no ban of {kind} {call.path['value']!r}; GET /api/v1/bans lists those there are"
+            NOT_FOUND, f"There is no ban of {kind} {call.path['value']!r}; GET /api/v1/bans lists those there are"
         )
 
 
@@ -231,7 +231,7 @@ def delete_retained(desk: Desk, call: Plain) -> None:
     if message is None:
         raise _no_retained(call.path["topic"])
     if message.is_system:
-        raise ApiError(REFUSED, "messages under $SYS/ are the broker's own and come back by themselves")
+        raise ApiError(REFUSED, "Messages under $SYS/ are the broker's own and come back by themselves")
     desk.broker.retained.delete(topic)
 
 
@@ -245,7 +245,7 @@ def get_openapi(desk: Desk, _call: Plain) -> Raw:
 
 def get_docs(desk: Desk, _call: Plain) -> Raw:
     """The same for people."""
-    return Raw(desk.docs_page, "text/html", headers=desk.docs_headers)
+    return Raw(desk.docs_page, "text/html; charset=utf-8", headers=desk.docs_headers)
 
 
 def get_metrics(desk: Desk, call: Plain) -> Raw:
@@ -263,7 +263,7 @@ def get_ready(desk: Desk, _call: Plain) -> model.Health:
     """Whether clients are taken."""
     if desk.state != "ready":
         raise ApiError(
-            UNAVAILABLE, f"the broker is {desk.state} and takes no clients now; ask again, or ask another node"
+            UNAVAILABLE, f"The broker is {desk.state} and takes no clients now; ask again, or ask another node"
         )
     return model.Health(status="ready")
 
@@ -281,20 +281,20 @@ def _check(name: str, text: str, check: Callable[[bytes], None]) -> None:
     try:
         check(text.encode())
     except RemoteProtocolError as error:
-        raise ApiError(INVALID_PARAMETER, f"parameter {name!r} can't be used: {error}") from None
+        raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} can't be used: {error}") from None
 
 
 def _not_connected(client_id: str) -> ApiError:
     return ApiError(
-        NOT_FOUND, f"client {client_id!r} is not connected here; GET /api/v1/connections lists those that are"
+        NOT_FOUND, f"Client {client_id!r} is not connected here; GET /api/v1/connections lists those that are"
     )
 
 
 def _no_session(client_id: str) -> ApiError:
     return ApiError(
-        NOT_FOUND, f"there is no session of client {client_id!r}; GET /api/v1/sessions lists those there are"
+        NOT_FOUND, f"There is no session of client {client_id!r}; GET /api/v1/sessions lists those there are"
     )
 
 
 def _no_retained(topic: str) -> ApiError:
-    return ApiError(NOT_FOUND, f"topic {topic!r} has no retained message; GET /api/v1/retained lists those that have")
+    return ApiError(NOT_FOUND, f"Topic {topic!r} has no retained message; GET /api/v1/retained lists those that have")

@@ -189,10 +189,8 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """A query parameter is there or not; it has no way to be null."""
-    choices = schema.get("anyOf")
-    if choices is None:
-        # A Literal with None: msgspec lists null among the values.
-        if "enum" in schema:
-            return {"type": "string", "enum": [value for value in schema["enum"] if value is not None]}
-        return schema
-    return next(dict(choice) for choice in choices if choice.get("type") != "null")
+    choices = schema.get("anyOf", [schema])
+    [kept] = [dict(choice) for choice in choices if choice.get("type") != "null"]
+    if "enum" in kept:
+        return {"type": "string", "enum": [value for value in kept["enum"] if value is not None]}
+    return kept

@@ -99,7 +99,7 @@ class Router:
         """The operation and its path parameters, unescaped; ApiError 404 or 405 with the methods that would do."""
         parts = raw_path.split("/")[1:]
         if len(parts) > PATH_SEGMENTS_MAX:
-            raise ApiError(NO_SUCH_PATH, f"the path has more than {PATH_SEGMENTS_MAX} parts; see /api/v1/docs")
+            raise ApiError(NO_SUCH_PATH, f"The path has more than {PATH_SEGMENTS_MAX} parts; see /api/v1/docs")
         found = [
             (operation, values)
             for operation in self._by_length.get(len(parts), ())
@@ -113,7 +113,7 @@ class Router:
                 and parts[: len(operation.segments) - 1] == list(operation.segments[:-1])
             ]
         if not found:
-            raise ApiError(NO_SUCH_PATH, "there is no such path in this API; see /api/v1/docs for those there are")
+            raise ApiError(NO_SUCH_PATH, "There is no such path in this API; see /api/v1/docs for those there are")
         for operation, values in found:
             if operation.method == method or (method == "HEAD" and operation.method == "GET"):
                 return operation, {name: decode_text(value, f"{name} in the path") for name, value in values.items()}
@@ -122,7 +122,7 @@ class Router:
             allowed.insert(allowed.index("GET") + 1, "HEAD")
         raise ApiError(
             METHOD_NOT_ALLOWED,
-            f"this path does not take {method[:32]}; it takes {', '.join(allowed)}",
+            f"This path does not take {method[:32]}; it takes {', '.join(allowed)}",
             {"Allow": ", ".join(allowed)},
         )
 

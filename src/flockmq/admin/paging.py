@@ -124,7 +124,7 @@ class Pager:
             return identity, walk, walk.last
         raise ApiError(
             CURSOR_EXPIRED,
-            f"this listing is no longer kept (it rested over {self._idle_ms_max // 1000} s, gave way to newer ones, or "
+            f"This listing is no longer kept (it rested over {self._idle_ms_max // 1000} s, gave way to newer ones, or "
             "was read further already); start again without `after`",
         )
 

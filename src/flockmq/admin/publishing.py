@@ -25,12 +25,12 @@ def publish(broker: Broker, request: model.PublishRequest, now_ms: int) -> model
     topic = utf8(request.topic, "topic", FIELD_BYTES_MAX)
     if topic.startswith(_RESERVED):
         raise ApiError(
-            REFUSED, "topics under $SYS/, $delayed/ and $share/ have a meaning of their own; use another one"
+            REFUSED, "Topics under $SYS/, $delayed/ and $share/ have a meaning of their own; use another one"
         )
     payload = _payload(request)
     packet_max = broker.settings.limits.packet_bytes_max
     if packet_max and len(payload) > packet_max:
-        raise ApiError(REFUSED, f"the payload has {len(payload)} bytes; this broker takes packets of {packet_max}")
+        raise ApiError(REFUSED, f"The payload has {len(payload)} bytes; this broker takes packets of {packet_max}")
     properties = None if request.properties is None else _properties(request.properties, payload)
     refused_before = broker.stats.retained_refused
     try:
@@ -91,7 +91,7 @@ def _properties(asked: model.MessageProperties, payload: bytes) -> Properties:
     if asked.correlation_data_base64 is not None:
         data = _binary(asked.correlation_data_base64, "properties.correlation_data_base64")
         if len(data) > FIELD_BYTES_MAX:
-            raise ApiError(INVALID_BODY, f"the correlation data has {len(data)} bytes; MQTT allows {FIELD_BYTES_MAX}")
+            raise ApiError(INVALID_BODY, f"The correlation data has {len(data)} bytes; MQTT allows {FIELD_BYTES_MAX}")
         properties.correlation_data = data
     for pair in asked.user_properties:
         name = utf8(pair.name, "properties.user_properties.name", FIELD_BYTES_MAX).decode()

@@ -100,7 +100,7 @@ class _Handler(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer is already on its way")
         if status == 400:
-            error = ApiError(BAD_REQUEST, "the request is not valid HTTP; check the client that sent it")
+            error = ApiError(BAD_REQUEST, "The request is not valid HTTP; check the client that sent it")
         else:
             error = self._owner.internal_error(exc)
         response = error_response(error)
@@ -143,7 +143,7 @@ class WebServer(web.Server):
             error=repr(error),
             at=[f"{frame.filename}:{frame.lineno}:{frame.name}" for frame in frames],
         )
-        return ApiError(INTERNAL, "the broker made a mistake while it answered; its log says more. Please report it")
+        return ApiError(INTERNAL, "The broker made a mistake while it answered; its log says more. Please report it")
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         response = await self._answer(request)
@@ -168,7 +168,7 @@ class WebServer(web.Server):
             return error_response(
                 ApiError(
                     TOOK_TOO_LONG,
-                    f"the operation did not finish within {self._limits.request_timeout_s:g} s and was given up; "
+                    f"The operation did not finish within {self._limits.request_timeout_s:g} s and was given up; "
                     "look at what it changed before trying again",
                 )
             )
@@ -205,14 +205,14 @@ class WebServer(web.Server):
     def _check_target(self, request: web.BaseRequest, raw_path: str) -> None:
         hosts = request.headers.getall(hdrs.HOST, [])
         if len(hosts) > 1 or not raw_path.startswith("/"):
-            raise ApiError(BAD_REQUEST, "the request must name a path and one Host; check the client that sent it")
+            raise ApiError(BAD_REQUEST, "The request must name a path and one Host; check the client that sent it")
         check_host(hosts[0] if hosts else None, _address(request, "sockname"), self._allowed_hosts)
 
     async def _read_body(self, request: web.BaseRequest) -> bytes:
         if not request.body_exists:
             return b""
         bytes_max = self._limits.body_bytes_max
-        too_large = ApiError(BODY_TOO_LARGE, f"the body is longer than {bytes_max} bytes; send less at once")
+        too_large = ApiError(BODY_TOO_LARGE, f"The body is longer than {bytes_max} bytes; send less at once")
         if (request.content_length or 0) > bytes_max:
             raise too_large
         if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.transport is not None:
@@ -228,7 +228,7 @@ class WebServer(web.Server):
                     parts.append(part)
         except TimeoutError:
             raise ApiError(
-                TIMEOUT, f"the body did not arrive within {self._limits.body_timeout_s:g} s; check the network"
+                TIMEOUT, f"The body did not arrive within {self._limits.body_timeout_s:g} s; check the network"
             ) from None
         return b"".join(parts)
 
@@ -238,7 +238,7 @@ class WebServer(web.Server):
         if hdrs.CONTENT_ENCODING in request.headers or request.content_type != JSON:
             raise ApiError(
                 UNSUPPORTED_MEDIA_TYPE,
-                f"the body must be plain JSON; send it with `Content-Type: {JSON}`, not compressed",
+                f"The body must be plain JSON; send it with `Content-Type: {JSON}`, not compressed",
             )
         return decode_body(body, operation.body)
 

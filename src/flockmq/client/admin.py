@@ -61,7 +61,7 @@ class AdminClient:
         self.server_url = server_url.rstrip("/")
         self._scheme, self._host, self._port, self._prefix = _split_url(self.server_url)
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise FlockError("the admin token holds characters that no token has; copy it again")
+            raise FlockError("The admin token holds characters that no token has; copy it again")
         self._token = token
         self._timeout_s = timeout_s
         self._ssl_context = ssl_context
@@ -255,7 +255,7 @@ class AdminClient:
         for kind, sentence in _CAUSES:
             if isinstance(error, kind):
                 return sentence(self.server_url, self._timeout_s, error)
-        return f"no broker answers at {self.server_url} ({error}); is it running? Start one with `flockmq start`"
+        return f"No broker answers at {self.server_url} ({error}); is it running? Start one with `flockmq start`"
 
     def _error(self, status: int, answer: bytes) -> FlockError:
         try:
@@ -272,11 +272,11 @@ _Sentence = Callable[[str, float, Exception], str]
 
 
 def _unknown_host(url: str, _timeout_s: float, _error: Exception) -> str:
-    return f"the host of {url} has no address; check the spelling of --server or FLOCKMQ_SERVER"
+    return f"The host of {url} has no address; check the spelling of --server or FLOCKMQ_SERVER"
 
 
 def _bad_certificate(url: str, _timeout_s: float, error: Exception) -> str:
-    return f"the certificate of {url} is not trusted ({error}); check the address, or name the CA that signed it"
+    return f"The certificate of {url} is not trusted ({error}); check the address, or name the CA that signed it"
 
 
 def _bad_tls(url: str, _timeout_s: float, error: Exception) -> str:
@@ -284,11 +284,11 @@ def _bad_tls(url: str, _timeout_s: float, error: Exception) -> str:
 
 
 def _too_slow(url: str, timeout_s: float, _error: Exception) -> str:
-    return f"the broker at {url} did not answer within {timeout_s:g} s; it may be overloaded or the network is cut"
+    return f"The broker at {url} did not answer within {timeout_s:g} s; it may be overloaded or the network is cut"
 
 
 def _not_http(url: str, _timeout_s: float, _error: Exception) -> str:
-    return f"what answers at {url} does not speak HTTP as expected; is that the admin port (18083 by default)?"
+    return f"What answers at {url} does not speak HTTP as expected; is that the admin port (18083 by default)?"
 
 
 _CAUSES: Final[tuple[tuple[type[Exception], _Sentence], ...]] = (
@@ -310,7 +310,7 @@ def _split_url(url: str) -> tuple[str, str, int, str]:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise FlockError(f"{url!r} is not a server address; write it like {DEFAULT_SERVER_URL}")
     if parts.username is not None:
-        raise FlockError("a server address holds no user name or token; set FLOCKMQ_TOKEN or run `flockmq login`")
+        raise FlockError("A server address holds no user name or token; set FLOCKMQ_TOKEN or run `flockmq login`")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), parts.path
 
 

@@ -1,0 +1,50 @@
+"""A desk on a broker without sockets or clock, for tests of what the API does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from flockmq.admin.desk import Desk, NodeInfo, Ports
+from flockmq.admin.guard import AttemptThrottle, Guard
+from flockmq.admin.lag import LagWindow
+from flockmq.admin.model import Listener
+from flockmq.admin.operations import Call, NoQuery
+from flockmq.admin.paging import Pager
+from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
+
+NODE = NodeInfo(name="n1@host", version="1.2.3", build="pure")
+
+
+def make_desk(
+    harness: BrokerHarness,
+    *,
+    listeners: Sequence[Listener] = (),
+    config: Callable[[], Mapping[str, object]] | None = None,
+    reload: Callable[[], Awaitable[Sequence[str]]] | None = None,
+    scan_max: int = 10_000,
+) -> Desk:
+    numbers = count()
+    log: list[tuple[str, str, dict[str, object]]] = []
+
+    def note(level: str, event: str, **fields: object) -> None:
+        log.append((level, event, fields))
+
+    ports = Ports(flush=harness.flush, listeners=lambda: listeners, config=config, reload=reload, log=note)
+    return Desk(
+        harness.broker,
+        NODE,
+        ports,
+        Pager(lambda: f"walk{next(numbers)}", scan_max=scan_max),
+        Guard(lambda token: token == "right", AttemptThrottle(), lambda peer: None),
+        LagWindow(),
+        lambda: harness.now,
+        lambda: WALL_MS + harness.now - START_MS,
+    )
+
+
+def call(query: msgspec.Struct | None = None, body: Any = None, accept: str = "", **path: str) -> Call[Any, Any]:
+    return Call(path, query if query is not None else NoQuery(), body, "127.0.0.1", accept)

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from flockmq.admin import handlers, model
+from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
+from flockmq.errors import ConfigError
+from flockmq.mqtt import reasons
+from flockmq.mqtt.packets import Disconnect
+from flockmq.node.bans import BANS_MAX
+from flockmq.testing.harness import BrokerHarness
+from unit.admin.desks import call, make_desk
+
+
+def test_the_node_tells_who_it_is() -> None:
+    harness = BrokerHarness()
+    listener = model.Listener(name="tcp:default", protocol="tcp", host="127.0.0.1", port=1883, connections=0)
+    desk = make_desk(harness, listeners=[listener])
+    harness.advance(1_500)
+    node = handlers.get_node(desk, call())
+    assert (node.name, node.version, node.build, node.state) == ("n1@host", "1.2.3", "pure", "starting")
+    assert (node.uptime_s, node.started_at) == (1.5, "2023-11-14T22:13:20.000Z")
+    assert node.listeners == [listener]
+
+
+def test_a_kicked_client_hears_why_and_may_come_back() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    client = harness.client("c")
+    handlers.kick(desk, call(client_id="c"))
+    assert client.closed
+    assert client.expect(Disconnect).reason == reasons.ADMINISTRATIVE_ACTION
+    harness.client("c")
+
+
+def test_a_kicked_311_client_is_closed_without_a_word() -> None:
+    harness = BrokerHarness()
+    client = harness.client("c", version=4)
+    handlers.kick(make_desk(harness), call(client_id="c"))
+    assert client.closed
+    client.expect_nothing()
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        handlers.kick,
+        handlers.get_connection,
+        handlers.get_session,
+        handlers.delete_session,
+    ],
+)
+def test_a_stranger_is_not_found(handler: object) -> None:
+    assert callable(handler)
+    with pytest.raises(ApiError) as refused:
+        handler(make_desk(BrokerHarness()), call(client_id="nobody"))
+    assert refused.value.kind is NOT_FOUND
+    assert "'nobody'" in str(refused.value)
+
+
+def test_who_is_away_has_a_session_and_no_connection() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    harness.client("c", session_expiry_s=60).drop()
+    assert handlers.get_session(desk, call(client_id="c")).connected is False
+    for handler in (handlers.get_connection, handlers.kick):
+        with pytest.raises(ApiError) as refused:
+            handler(desk, call(client_id="c"))
+        assert refused.value.kind is NOT_FOUND
+
+
+def test_a_deleted_session_is_forgotten_with_its_subscriptions_and_its_client_disconnected() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    client = harness.client("c", session_expiry_s=60)
+    client.subscribe(b"a", qos=1)
+    handlers.delete_session(desk, call(client_id="c"))
+    assert client.closed
+    assert harness.broker.subscriptions.count == 0
+    assert harness.client("c", clean_start=False, session_expiry_s=60).connack.session_present is False
+
+
+def test_subscriptions_of_a_session_come_in_pages() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    client = harness.client("c")
+    for number in range(5):
+        client.subscribe(b"t/%d" % number)
+    first = handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=3), client_id="c"))
+    second = handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=3, after=first.next), client_id="c"))
+    assert [one.filter for one in first.items + second.items] == [f"t/{number}" for number in range(5)]
+    assert second.next is None
+
+
+def test_a_cursor_of_one_session_is_none_of_another() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    for client_id in ("one", "two"):
+        client = harness.client(client_id)
+        for number in range(3):
+            client.subscribe(b"t/%d" % number)
+    first = handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=1), client_id="one"))
+    with pytest.raises(ApiError) as refused:
+        handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=1, after=first.next), client_id="two"))
+    assert refused.value.kind is INVALID_PARAMETER
+
+
+@pytest.mark.parametrize(
+    "query", [{"filter": "a/#/b"}, {"filter": "$share/g"}, {"filter": ""}, {"match": "a/+"}, {"match": ""}]
+)
+def test_filters_that_mean_nothing_are_refused(query: dict[str, str]) -> None:
+    with pytest.raises(ApiError) as refused:
+        handlers.list_subscriptions(make_desk(BrokerHarness()), call(query))
+    assert refused.value.kind is INVALID_PARAMETER
+
+
+async def test_a_ban_by_client_id_disconnects_and_keeps_out() -> None:
+    harness = BrokerHarness()
+    client = harness.client("c")
+    request = model.BanRequest(kind="client", value="c", duration_s=60, reason="noise")
+    result = await handlers.add_ban(make_desk(harness), call(body=request))
+    assert client.closed
+    assert client.expect(Disconnect).reason == reasons.ADMINISTRATIVE_ACTION
+    assert (result.kicked, result.ban.reason) == (1, "noise")
+    assert result.ban.expires_at == "2023-11-14T22:14:20.000Z"
+    with pytest.raises(AssertionError):
+        harness.client("c")
+    harness.advance(60_000)
+    harness.client("c")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("username", "ada"), ("address", "192.0.2.1"), ("address", "::ffff:192.0.2.1")]
+)
+async def test_a_ban_hits_everybody_it_names_and_nobody_else(
+    kind: model.BanKind, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "CLIENTS_PER_SLICE", 2)
+    harness = BrokerHarness()
+    hit = [harness.client(f"hit{number}", username="ada", peer="192.0.2.1") for number in range(5)]
+    spared = [harness.client(f"spared{number}", username="bob", peer="192.0.2.2") for number in range(5)]
+    result = await handlers.add_ban(make_desk(harness), call(body=model.BanRequest(kind=kind, value=value)))
+    assert result.kicked == 5
+    assert result.ban.expires_at is None
+    assert all(client.closed for client in hit)
+    assert not any(client.closed for client in spared)
+
+
+async def test_an_address_is_one_address() -> None:
+    desk = make_desk(BrokerHarness())
+    for value in ("192.0.2.0/24", "host.example", "300.1.1.1"):
+        with pytest.raises(ApiError) as refused:
+            await handlers.add_ban(desk, call(body=model.BanRequest(kind="address", value=value)))
+        assert refused.value.kind is INVALID_BODY
+
+
+async def test_a_full_list_is_told() -> None:
+    harness = BrokerHarness()
+    for number in range(BANS_MAX):
+        harness.broker.bans.add("client", str(number), 0, "", harness.now)
+    with pytest.raises(ApiError) as refused:
+        await handlers.add_ban(make_desk(harness), call(body=model.BanRequest(kind="client", value="c")))
+    assert refused.value.kind is REFUSED
+
+
+async def test_a_removed_ban_lets_in_again() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    await handlers.add_ban(desk, call(body=model.BanRequest(kind="address", value="2001:DB8::0:1")))
+    handlers.remove_ban(desk, call(kind="address", value="2001:db8::1"))
+    assert handlers.list_bans(desk, call(model.BanQuery())).items == []
+    with pytest.raises(ApiError) as refused:
+        handlers.remove_ban(desk, call(kind="address", value="2001:db8::1"))
+    assert refused.value.kind is NOT_FOUND
+
+
+def test_bans_have_three_kinds() -> None:
+    with pytest.raises(ApiError) as refused:
+        handlers.remove_ban(make_desk(BrokerHarness()), call(kind="topic", value="a"))
+    assert refused.value.kind is INVALID_PARAMETER
+
+
+def test_a_retained_message_is_deleted_quietly() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    client = harness.client("c")
+    client.publish(b"a/b", b"x", retain=True)
+    client.subscribe(b"a/b")
+    client.received()
+    handlers.delete_retained(desk, call(topic="a/b"))
+    client.expect_nothing()
+    for handler in (handlers.get_retained, handlers.delete_retained):
+        with pytest.raises(ApiError) as refused:
+            handler(desk, call(topic="a/b"))
+        assert refused.value.kind is NOT_FOUND
+
+
+def test_the_brokers_own_messages_can_be_read_and_not_deleted() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness)
+    harness.broker.publish_sys(harness.now)
+    topic = harness.broker.retained.match(b"$SYS/#", harness.now)[0].topic.decode()
+    assert handlers.get_retained(desk, call(topic=topic)).topic == topic
+    with pytest.raises(ApiError) as refused:
+        handlers.delete_retained(desk, call(topic=topic))
+    assert refused.value.kind is REFUSED
+
+
+async def test_reload_tells_what_it_read() -> None:
+    async def reload() -> Sequence[str]:
+        return ["acl"]
+
+    result = await handlers.reload(make_desk(BrokerHarness(), reload=reload), call())
+    assert result == model.ReloadResult(reloaded=["acl"])
+
+
+async def test_a_reload_that_fails_says_why_and_that_nothing_changed() -> None:
+    async def reload() -> Sequence[str]:
+        raise ConfigError("line 3 of the ACL is wrong")
+
+    with pytest.raises(ApiError) as refused:
+        await handlers.reload(make_desk(BrokerHarness(), reload=reload), call())
+    assert refused.value.kind is REFUSED
+    assert str(refused.value).startswith("line 3 of the ACL is wrong; nothing was changed")
+
+
+async def test_what_the_node_has_not_is_unavailable() -> None:
+    desk = make_desk(BrokerHarness())
+    with pytest.raises(ApiError) as refused:
+        await handlers.reload(desk, call())
+    assert refused.value.kind is UNAVAILABLE
+    with pytest.raises(ApiError) as refused:
+        handlers.get_config(desk, call())
+    assert refused.value.kind is UNAVAILABLE
+
+
+def test_the_configuration_is_given_as_it_is() -> None:
+    desk = make_desk(BrokerHarness(), config=lambda: {"mqtt": {"sessions_max": 5}})
+    assert handlers.get_config(desk, call()) == {"mqtt": {"sessions_max": 5}}
+
+
+def test_readiness_follows_the_state() -> None:
+    desk = make_desk(BrokerHarness())
+    assert handlers.get_live(desk, call()).status == "live"
+    with pytest.raises(ApiError) as refused:
+        handlers.get_ready(desk, call())
+    assert refused.value.kind is UNAVAILABLE
+    desk.state = "ready"
+    assert handlers.get_ready(desk, call()).status == "ready"
+    desk.state = "stopping"
+    with pytest.raises(ApiError):
+        handlers.get_ready(desk, call())
+
+
+def test_stats_are_numbers_by_name() -> None:
+    harness = BrokerHarness()
+    harness.client("c")
+    stats = handlers.get_stats(make_desk(harness), call())
+    assert (stats.gauges["clients"], stats.counters["connects_accepted"]) == (1, 1)
+
+
+def test_a_million_sessions_are_not_copied_for_a_page_of_one_client() -> None:
+    """Only the keys are copied once; a page looks at no more than the scan bound, whatever the filter."""
+    harness = BrokerHarness()
+    for number in range(50):
+        harness.client(f"c{number}")
+    desk = make_desk(harness, scan_max=10)
+    after: str | None = None
+    sizes = []
+    while True:
+        page = handlers.list_sessions(desk, call(model.SessionQuery(client_id="c49", after=after)))
+        sizes.append(len(page.items))
+        after = page.next
+        if after is None:
+            break
+    assert sizes == [0, 0, 0, 0, 1, 0]
