@@ -108,9 +108,16 @@ def test_a_cursor_of_one_session_is_none_of_another() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [{"filter": "a/#/b"}, {"filter": "$share/g"}, {"filter": ""}, {"match": "a/+"}, {"match": ""}]
+    "query",
+    [
+        model.SubscriptionQuery(filter="a/#/b"),
+        model.SubscriptionQuery(filter="$share/g"),
+        model.SubscriptionQuery(filter=""),
+        model.SubscriptionQuery(match="a/+"),
+        model.SubscriptionQuery(match=""),
+    ],
 )
-def test_filters_that_mean_nothing_are_refused(query: dict[str, str]) -> None:
+def test_filters_that_mean_nothing_are_refused(query: model.SubscriptionQuery) -> None:
     with pytest.raises(ApiError) as refused:
         handlers.list_subscriptions(make_desk(BrokerHarness()), call(query))
     assert refused.value.kind is INVALID_PARAMETER
