@@ -5,13 +5,14 @@
                        authorities from there
  ServerTls.reload() -> builds a new `current` from the files, or keeps the old one and says why
 ```
-Where clients prove themselves by certificate, sessions are not resumed by ticket, so that an authority that is taken
-out of the file is out with the next connection.
+Where clients prove themselves by certificate, a session from before a reload is not resumed: an authority that was
+taken out of the file is out with the next connection.
 """
 
 from __future__ import annotations
 
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -54,16 +55,24 @@ class ServerTls:
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
         self._current = build_context(settings)
+        self._reloaded_at_s = 0
         self.context = build_context(settings)
         self.context.sni_callback = self._choose
 
     def reload(self) -> None:
         """Read the files again for new connections; on ConfigError everything stays as it was."""
         self._current = build_context(self.settings)
+        self._reloaded_at_s = int(time.time())
 
-    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        # OpenSSL calls this for every handshake, also without a server name.
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        """OpenSSL calls this in every handshake, also without a server name; a number is an alert that ends it."""
         connection.context = self._current
+        # Resuming skips the certificate. Tickets are off where that matters; sessions that OpenSSL keeps are not.
+        if self.settings.client_certificates != "off" and connection.session_reused:
+            session = connection.session
+            if session is None or session.time <= self._reloaded_at_s:
+                return ssl.ALERT_DESCRIPTION_CERTIFICATE_UNKNOWN
+        return None
 
 
 def build_context(settings: TlsSettings) -> ssl.SSLContext:
