@@ -49,7 +49,7 @@ def test_against_the_obvious(deadlines: list[int], steps: list[int]) -> None:
         assert all(isinstance(deadline, int) and deadline <= now for deadline in fired)
         overdue = [deadline for deadline in left if deadline <= now - GRAIN_MS]
         assert set(overdue) <= set(fired)
-        for deadline in fired:
-            assert isinstance(deadline, int)
-            left.remove(deadline)
+        for subject in fired:
+            assert isinstance(subject, int)
+            left.remove(subject)
     assert wheel.count == len(left)
