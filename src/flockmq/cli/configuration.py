@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flockmq.cli.output import JsonOption, print_json, print_table
-from flockmq.cli.settings_options import ConfigOption, SetOption, settings
+from flockmq.cli.settings_options import ConfigOption, SetOption
+from flockmq.cli.start_options import set_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ def check(*, config: ConfigOption = None, set_: SetOption = None, as_json: JsonO
 def _load(config: Path | None, set_: list[str] | None) -> Loaded:
     from flockmq.config.load import Flags, load
 
-    return load(config, os.environ, Flags(settings=settings([], set_)))
+    return load(config, os.environ, Flags(settings=set_settings(set_)))
 
 
 def _text(value: object) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries to print; 0 prints all.")]
 LIMIT_DEFAULT: Final = 1_000
+NOTHING: Final = "-"
 _PIPE_WIDTH: Final = 10_000
 """Tables that don't go to a terminal are as wide as they need to be, so that nothing is cut for a script."""
 
@@ -49,7 +50,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     body = [[_cell(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
-        numeric = bool(body) and all(_is_number(row[index]) for row in body)
+        cells = {row[index] for row in body} - {NOTHING}
+        numeric = bool(cells) and all(cell.replace(",", "").isdigit() for cell in cells)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in body:
         table.add_row(*(Text(cell) for cell in row))
@@ -93,13 +95,11 @@ def _take(items: Iterable[Any], limit: int) -> tuple[list[Any], bool]:
 
 def _cell(value: object) -> str:
     if value is None:
-        return "-"
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
     return printable(str(value))
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(",", "").isdigit() or text == "-"

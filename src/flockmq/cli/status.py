@@ -23,13 +23,23 @@ def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
 
         print_json({"node": msgspec.to_builtins(node), "stats": msgspec.to_builtins(stats)})
         return
-    print_fields([("node", node.name), ("state", node.state), ("version", f"{node.version} ({node.build})")])
-    print_fields([("up", _duration(node.uptime_s))])
-    print_fields(
-        (f"{one.protocol} {one.name}", f"{one.host} port {one.port}, {one.connections or 0} connections")
-        for one in node.listeners
-    )
-    print_fields((name.replace("_", " "), value) for name, value in {**stats.gauges, **stats.counters}.items() if value)
+    fields: list[tuple[str, object]] = [
+        ("node", node.name),
+        ("state", node.state),
+        ("version", f"{node.version} ({node.build})"),
+        ("up", _duration(node.uptime_s)),
+    ]
+    fields += [(f"listener {one.name}", _where(one.host, one.port)) for one in node.listeners]
+    figures = {**stats.gauges, **stats.counters}
+    fields += [(name.replace("_", " "), value) for name, value in figures.items() if value and name not in _SAID]
+    print_fields(fields)
+
+
+_SAID = {"uptime_seconds", "ready"}
+
+
+def _where(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _duration(seconds: float) -> str:

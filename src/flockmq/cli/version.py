@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from flockmq.cli.output import JsonOption, print_json
+from flockmq.cli.output import JsonOption
+from flockmq.cli.version_text import version_text
 
 
 def register(app: typer.Typer) -> None:
@@ -14,13 +15,4 @@ def register(app: typer.Typer) -> None:
 
 def version(*, as_json: JsonOption = False) -> None:
     """Say which version this is, and whether it runs compiled or as plain Python."""
-    import platform
-
-    from flockmq import __version__
-    from flockmq.server.build import build_kind
-
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    if as_json:
-        print_json({"version": __version__, "build": build_kind(), "python": python, "platform": platform.platform()})
-    else:
-        print(f"flockmq {__version__} ({build_kind()}, {python})")
+    print(version_text(as_json=as_json))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections import deque
@@ -363,7 +364,8 @@ def _connect_error(options: Options, error: BaseException) -> BaseException:
             f"{where} closed the connection before it answered; is that an MQTT port, with or without TLS?"
         )
     if isinstance(error, OSError):
-        return MqttError(f"No broker answers at {where} ({error.strerror or error}); is it running?")
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return MqttError(f"No broker answers at {where} ({why}); is it running?")
     if isinstance(error, RemoteProtocolError):
         return MqttError(f"{where} answered with something else than MQTT ({error}); is that an MQTT port?")
     return error

@@ -24,7 +24,6 @@ from flockmq.drivers.runner import Runner
 from flockmq.errors import FlockError
 from flockmq.node.broker import Broker
 from flockmq.node.ports import OpenGate
-from flockmq.security.gate import BrokerGate
 from flockmq.security.tls import ServerTls
 from flockmq.server.build import build_kind
 from flockmq.server.data_dir import DataDir, open_data_dir
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from flockmq.config.sections import Admin, Config
     from flockmq.config.sections import Listener as ListenerPlan
     from flockmq.node.ports import AuthRequest, Gate, Verdict
+    from flockmq.security.gate import BrokerGate
     from flockmq.server.log import Log
 
 STOP_S_MAX: Final = 8.0
@@ -104,6 +104,8 @@ class Server:
         certificates = any(one.tls and one.tls.client_certificates != "off" for one in self.config.listeners)
         if security.allow_anonymous and not certificates and not _has_files(self.config):
             return OpenGate()
+        from flockmq.security.gate import BrokerGate  # brings argon2 along, which not every broker needs
+
         loop = asyncio.get_running_loop()
         self._gate = BrokerGate(
             security,
