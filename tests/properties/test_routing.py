@@ -171,6 +171,8 @@ def test_plans_equal_those_made_afresh(changes: list[Subscribe | Unsubscribe | P
                 plan = table.plan(change.topic)
                 assert plan.topic == change.topic
                 check_plan(plan, list(model.values()))
+            found = [entry.topic_filter for entry in table.matching(change.topic)]
+            assert sorted(found) == sorted(name for name in table.filters() if matches(name, change.topic))
         elif model:
             number, group, topic_filter = list(model)[change.number % len(model)]
             assert table.remove(sessions[number], group, topic_filter)

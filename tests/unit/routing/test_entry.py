@@ -59,6 +59,16 @@ def test_a_list_of_targets_handed_out_never_changes() -> None:
     assert [target.session for target in entry.targets()] == [sessions[0], sessions[2]]
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_newcomer_is_a_target_at_once(count: int) -> None:
+    entry = FilterEntry(b"a")
+    enter(entry, *[subscription_of(session_of(str(number)), b"a") for number in range(count)])
+    before = entry.targets()
+    newcomer = subscription_of(session_of("new"), b"a")
+    enter(entry, newcomer)
+    assert entry.targets() == [*before, newcomer]
+
+
 def test_many_plans_share_one_list() -> None:
     entry = FilterEntry(b"a/+")
     enter(entry, *[subscription_of(session_of(str(number)), b"a/+") for number in range(3)])

@@ -125,6 +125,17 @@ def test_a_message_that_no_longer_expires_is_not_swept() -> None:
     assert store.count == 2
 
 
+def test_a_sweep_spends_nothing_on_names_that_are_gone_or_stay() -> None:
+    store = RetainedStore(0, 0)
+    for topic in (b"first", b"gone/1", b"gone/2", b"stays/1", b"stays/2"):
+        put(store, topic, expires_at=1_000)
+    for number in (1, 2):
+        store.delete(b"gone/%d" % number)
+        put(store, b"stays/%d" % number)
+    assert store.sweep(1_000, 1) == 1
+    assert topics(store.match(b"#", 0)) == [b"stays/1", b"stays/2"]
+
+
 def test_expired_messages_make_room_for_new_ones() -> None:
     store = RetainedStore(2, 0)
     put(store, b"a", expires_at=1_000)

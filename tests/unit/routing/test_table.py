@@ -186,6 +186,17 @@ def test_dropped_plans_leave_room_without_pushing_newer_ones_out_of_turn() -> No
     assert sorted(table.plans) == [b"2", b"3", b"4"]
 
 
+def test_the_oldest_makes_room_also_after_all_were_forgotten() -> None:
+    table = table_of(3)
+    for number in range(4):
+        keep(table, b"a/%d" % number)
+    session = session_of("a")
+    table.add(subscription_of(session, b"#"))
+    assert table.plans == {}
+    plans = [keep(table, b"b/%d" % number) for number in range(4)]
+    assert [plan.current for plan in plans] == [False, True, True, True]
+
+
 def test_a_storm_of_names_stays_within_bounds() -> None:
     table = table_of(50)
     for number in range(1_000):
