@@ -6,6 +6,7 @@ well-behaved subscriber that acknowledges all it gets. What was read is gone.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from flockmq.mqtt.decode import decode_packet
@@ -66,7 +67,7 @@ class HarnessClient:
         """The DISCONNECT that the broker sent last."""
         self._inbox: list[bytes] = []
         self._rest = b""
-        self._unsent = b""
+        self._unsent: deque[bytes] = deque()
         self._aliases: dict[int, bytes] = {}
         self._next_id = 0
 
@@ -75,15 +76,13 @@ class HarnessClient:
     def send(self, data: Packet | bytes) -> None:
         """Send a packet, or any bytes. While the broker does not read from this client they wait."""
         encoded = data if isinstance(data, bytes) else encode_packet(data, self.version)
-        for piece in self.harness.pieces(encoded):
-            self._unsent += piece
-            self._push()
+        self._unsent.extend(self.harness.pieces(encoded))
+        self._push()
 
     def _push(self) -> None:
-        if self._unsent and not self.closed and not self.connection.reading_paused:
-            piece = self._unsent
-            self._unsent = b""
-            self.harness.broker.receive(self.connection, piece, self.harness.now)
+        """Let the broker read, one piece after the other, for as long as it wants to."""
+        while self._unsent and not self.closed and not self.connection.reading_paused:
+            self.harness.broker.receive(self.connection, self._unsent.popleft(), self.harness.now)
             self.harness.flush()
 
     def publish(
