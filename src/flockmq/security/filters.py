@@ -45,8 +45,12 @@ def parse_filter(text: bytes) -> Filter:
 
 
 def make_filter(levels: tuple[bytes | None, ...], rest: bool) -> Filter:
-    """A filter of levels. ``+/#`` matches what ``#`` does, as no name has zero levels: one form stands for both."""
-    return Filter((), True) if rest and levels == (None,) else Filter(levels, rest)
+    """A filter of levels. Of two that match the same names one stands for both: no name has zero levels or is empty."""
+    if rest and levels == (None,):  # +/# is #
+        return Filter((), True)
+    if rest and levels == (b"",):  # /# is /+/#
+        return Filter((b"", None), True)
+    return Filter(levels, rest)
 
 
 def parse_name(name: bytes) -> Filter:

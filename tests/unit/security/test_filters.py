@@ -25,6 +25,8 @@ from flockmq.security.filters import Filter, covers, overlaps, parse_filter, par
         ("+/#", "#", True, True),  # no name has zero levels
         ("#", "+/#", True, True),
         ("+/+/#", "#", False, True),
+        ("/+/#", "/#", True, True),  # no name is empty
+        ("/#", "+", False, False),
         ("#", "$SYS/x", False, False),
         ("#", "$SYS/#", False, False),
         ("+/x", "$SYS/x", False, False),
