@@ -5,11 +5,12 @@
  random       anew for each message                        anew among the connected
  round_robin  the next one for each message                passed over
  sticky       one, kept                                    another one, kept
- hash_client  by the publisher's client id                 by the same hash among the connected
- hash_topic   by the topic name                            by the same hash among the connected
+ hash_client  by the publisher's client id                 by hashing again
+ hash_topic   by the topic name                            by hashing again
 ```
 Connected members come first. Only when all are away, one of them is chosen as if connected: its session queues the
-message. The common case, everybody connected, looks at one member.
+message. The common case, everybody connected, looks at one member; a few tries find one where many are away, and
+only after those the whole group is looked through.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROUND_ROBIN: Final = 1
 STICKY: Final = 2
 HASH_CLIENT: Final = 3
 HASH_TOPIC: Final = 4
+TRIES_MAX: Final = 8
 STRATEGIES: Final = ("random", "round_robin", "sticky", "hash_client", "hash_topic")
 
 
@@ -91,20 +93,16 @@ class ShareGroup:
         if strategy == ROUND_ROBIN:
             return self._next(members, count)
         if strategy == RANDOM:
-            chosen = members[int(self._rng.random() * count)]
-            return chosen if chosen.session.connection is not None else self._draw(chosen)
+            return self._draw(members, count)
         if strategy == STICKY:
             kept = self._kept
             if kept is None or kept.session.connection is None:
-                kept = self._draw(kept if kept is not None else members[int(self._rng.random() * count)])
-                self._kept = kept
+                chosen = self._draw(members, count)
+                if kept is None or chosen.session.connection is not None:
+                    self._kept = kept = chosen
             return kept
         number = crc32(topic) if strategy == HASH_TOPIC else crc32(publisher_id.encode())
-        chosen = members[number % count]
-        if chosen.session.connection is not None:
-            return chosen
-        connected = self._connected()
-        return connected[number % len(connected)] if connected else chosen
+        return self._hashed(members, count, number)
 
     def _next(self, members: list[Subscription], count: int) -> Subscription:
         """Take the first connected member from the one whose turn it is; that one itself when all are away."""
@@ -122,10 +120,31 @@ class ShareGroup:
         self._turn = turn + 1
         return members[turn]
 
-    def _draw(self, fallback: Subscription) -> Subscription:
-        """Draw one of the connected members; the fallback when all are away."""
+    def _draw(self, members: list[Subscription], count: int) -> Subscription:
+        """Draw one of the connected members; any when all are away."""
+        rng = self._rng
+        first = members[int(rng.random() * count)]
+        if first.session.connection is not None:
+            return first
+        for _ in range(TRIES_MAX):
+            member = members[int(rng.random() * count)]
+            if member.session.connection is not None:
+                return member
         connected = self._connected()
-        return connected[int(self._rng.random() * len(connected))] if connected else fallback
+        return connected[int(rng.random() * len(connected))] if connected else first
+
+    def _hashed(self, members: list[Subscription], count: int, number: int) -> Subscription:
+        """Take the member that the hash says; hash on when it is away, so that its share is spread over the others."""
+        first = members[number % count]
+        if first.session.connection is not None:
+            return first
+        for _ in range(TRIES_MAX):
+            number = crc32(number.to_bytes(4, "big"))
+            member = members[number % count]
+            if member.session.connection is not None:
+                return member
+        connected = self._connected()
+        return connected[number % len(connected)] if connected else first
 
     def _connected(self) -> list[Subscription]:
         return [member for member in self.members if member.session.connection is not None]

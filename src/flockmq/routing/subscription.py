@@ -40,6 +40,15 @@ class Subscription(Target):
         self.sequence = 0
         """Place in the order of subscribing, set by the table; a replacement keeps its predecessor's."""
 
+    def routes_like(self, other: Subscription) -> bool:
+        """Whether plans made with the other one are right for this one, too (same session, group and filter)."""
+        return (
+            self.qos == other.qos
+            and self.no_local == other.no_local
+            and self.retain_as_published == other.retain_as_published
+            and self.identifier == other.identifier
+        )
+
     def target(self) -> Target:
         """What the session gets where only this subscription matches."""
         return self

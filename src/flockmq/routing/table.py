@@ -90,7 +90,8 @@ class SubscriptionTable:
             else:
                 self._exact[topic_filter] = entry
         old = entry.add(subscription, self._strategy, self._rng)
-        self._forget(topic_filter)
+        if old is None or not subscription.routes_like(old):  # clients that come back ask for the same again
+            self._forget(topic_filter)
         if old is not None:
             subscription.sequence = old.sequence
             return False

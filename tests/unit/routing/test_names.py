@@ -44,6 +44,13 @@ def test_a_filter_finds_its_names(topic_filter: bytes, expected: list[bytes]) ->
     assert found(tree_of(*NAMES), topic_filter) == expected
 
 
+def test_a_dollar_is_only_special_in_front() -> None:
+    tree = tree_of(b"a/$b", b"a/$b/c", b"a/$d", b"$a/b")
+    assert found(tree, b"a/+") == [b"a/$b", b"a/$d"]
+    assert found(tree, b"+/+/c") == [b"a/$b/c"]
+    assert found(tree, b"#") == found(tree, b"+/#") == [b"a/$b", b"a/$b/c", b"a/$d"]
+
+
 def test_a_value_is_found_under_its_own_name_only() -> None:
     tree = tree_of(b"a/b/c")
     value = tree.get(b"a/b/c")

@@ -189,6 +189,8 @@ def test_only_those_whose_member_is_away_are_moved(strategy: str) -> None:
     moved = {old for old, new in zip(before, after, strict=True) if old != new}
     assert moved == {"2"}
     assert "2" not in after
+    assert len({new for old, new in zip(before, after, strict=True) if old == "2"}) > 1  # not all to one neighbour
+    assert after == [picks(group, 1, *source)[0] for source in sources]
 
 
 def test_leaving_twice_is_no_member() -> None:

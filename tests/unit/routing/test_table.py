@@ -160,6 +160,36 @@ def test_a_subscription_drops_the_plans_it_matches_and_no_others(topic_filter: b
     assert receivers(table, b"a/b") == []
 
 
+def test_asking_for_the_same_again_drops_nothing() -> None:
+    table = table_of()
+    session = session_of("a")
+    table.add(subscription_of(session, b"a/+", qos=1, identifier=3))
+    plan = keep(table, b"a/b")
+    assert not table.add(subscription_of(session, b"a/+", qos=1, identifier=3))
+    assert plan.current
+    table.remove(session, b"", b"a/+")
+    assert not plan.current
+
+
+@pytest.mark.parametrize("change", ["qos", "no_local", "retain_as_published", "identifier"])
+def test_asking_for_something_else_drops_the_plans(change: str) -> None:
+    table = table_of()
+    session = session_of("a")
+    table.add(subscription_of(session, b"a/+"))
+    plan = keep(table, b"a/b")
+    newer = subscription_of(
+        session,
+        b"a/+",
+        qos=int(change == "qos"),
+        no_local=change == "no_local",
+        retain_as_published=change == "retain_as_published",
+        identifier=int(change == "identifier"),
+    )
+    assert not table.add(newer)
+    assert not plan.current
+    assert table.plan(b"a/b").targets == [newer]
+
+
 def test_where_most_plans_are_wrong_all_are_forgotten() -> None:
     table = table_of()
     plans = [keep(table, b"a/%d" % number) for number in range(9)] + [keep(table, b"b")]
