@@ -1,0 +1,58 @@
+"""What a fleet tells whoever watches it, once a second and at the end: one line of JSON each."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Plan(msgspec.Struct, kw_only=True, frozen=True):
+    """What a fleet is told."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    devices: int = 200
+    seconds: float = 30.0
+    rate: float = 1_000.0
+    """Messages a second of all devices together, about."""
+    seed: int = 1
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """How things stand."""
+
+    seconds: float
+    devices: int
+    online: int
+    published: list[int]
+    received: list[int]
+    repeated: list[int]
+    latency_us_p50: float
+    """Of the messages since the last report; in the last report, of all."""
+    latency_us_p99: float
+    commands: int
+    answers: int
+    command_us_p50: float
+    wills_due: int
+    wills_seen: int
+    missing: int
+    """QoS 1 and 2 under way; in the last report, lost."""
+    top: list[tuple[str, int]] = msgspec.field(default_factory=list)
+    """The busiest topics since the last report."""
+    events: list[str] = msgspec.field(default_factory=list)
+    broker: dict[str, str] = msgspec.field(default_factory=dict)
+    retained: int = 0
+    """Only in the last report: retained statuses that a late subscriber found."""
+    last: bool = False
+    error: str = ""
+
+    @property
+    def flawless(self) -> bool:
+        """Whether every promise was kept."""
+        return (
+            not self.error
+            and self.missing == 0
+            and self.repeated[2] == 0
+            and self.answers == self.commands
+            and self.wills_seen == self.wills_due
+            and self.retained == self.devices
+        )
