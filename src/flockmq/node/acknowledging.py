@@ -43,9 +43,18 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
         if outbound is not None and outbound.settle(buf[pos + 2] << 8 | buf[pos + 3], 1):
             outbound.inflight -= 1
         pos += 4
-    if outbound is not None and outbound.queue_head < len(outbound.queue):
-        node.stats.dropped_queue += session.pump(now)
+    go_on(node, session, now)
     return pos
+
+
+def go_on(node: NodeState, session: Session, now: int) -> None:
+    """The window may have opened: send what waits."""
+    outbound = session.outbound
+    if outbound is not None and outbound.is_waiting():
+        node.stats.dropped_queue += session.pump(now)
+    connection = session.connection
+    if connection is not None and connection.backlog is not None:
+        connection.mark()
 
 
 def on_pubrecs(connection: Connection, session: Session, buf: bytes, pos: int, end: int) -> int:
@@ -99,8 +108,7 @@ def on_pubcomps(node: NodeState, session: Session, buf: bytes, pos: int, end: in
         if outbound is not None:
             outbound.finish(buf[pos + 2] << 8 | buf[pos + 3])
         pos += 4
-    if outbound is not None and outbound.queue_head < len(outbound.queue):
-        node.stats.dropped_queue += session.pump(now)
+    go_on(node, session, now)
     return pos
 
 
@@ -136,5 +144,4 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
             return
     else:
         outbound.finish(pid)
-    if outbound.queue_head < len(outbound.queue):
-        node.stats.dropped_queue += session.pump(now)
+    go_on(node, session, now)

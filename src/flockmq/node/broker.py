@@ -53,6 +53,7 @@ from flockmq.node.events import Event
 from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up
 from flockmq.node.ports import AuthRequest, Gate, OpenGate, Verdict
 from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
+from flockmq.node.retained_feed import feed_retained
 from flockmq.node.state import (
     AUTHORITY_TIMER,
     CONGESTION_TIMER,
@@ -115,7 +116,7 @@ class Broker:
         """A client's transport is there. With ``refuse_code`` its CONNECT will be answered by that and no more."""
         node = self.node
         node.next_connection += 1
-        connection = Connection(node.next_connection, listener, limits, peer, now, node.dirty)
+        connection = Connection(node.next_connection, listener, limits, peer, now, node.dirty, node.stats)
         connection.certificate_name = certificate_name
         connection.refuse_code = refuse_code
         connection.tokens = limits.messages_per_s_max * 1000
@@ -129,6 +130,7 @@ class Broker:
         """Bytes from a client: any number of packets, cut anywhere."""
         if connection.phase == CLOSED:
             return
+        self.node.now = now
         connection.last_read_at = now
         connection.bytes_in += len(data)
         self.stats.bytes_in += len(data)
@@ -341,6 +343,9 @@ class Broker:
         """The connections a driver has to look at now."""
         taken = self.dirty[:]
         self.dirty.clear()
+        for connection in taken:
+            if connection.backlog is not None:
+                feed_retained(self.node, connection, self.node.now)
         return taken
 
     def auth_result(self, request: AuthRequest, verdict: Verdict, now: int) -> None:
@@ -356,6 +361,7 @@ class Broker:
 
     def tick(self, now: int) -> None:
         """Do what has come due. Call about every 100 ms."""
+        self.node.now = now
         for timer in self.node.timers.due(now):
             self.fire(timer, now)
 

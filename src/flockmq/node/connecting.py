@@ -48,7 +48,8 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
         refuse(node, connection, connect.client_id, connection.refuse_code, "", now)
         return
     if node.stopping:
-        refuse(node, connection, connect.client_id, reasons.SERVER_SHUTTING_DOWN, "", now)
+        # 0x8B is for DISCONNECT only [MQTT-3.2.2-8]
+        refuse(node, connection, connect.client_id, reasons.SERVER_UNAVAILABLE, "The broker is stopping", now)
         return
     check_will(connection, connect)
     assigned = not connect.client_id
@@ -105,14 +106,23 @@ def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now
             connection.mark()
         return
     if isinstance(verdict, Continue):
-        connection.reply(encode_auth(connection, reasons.CONTINUE_AUTHENTICATION, verdict.data))
-        connection.awaits_auth = True
+        question = encode_auth(connection, reasons.CONTINUE_AUTHENTICATION, verdict.data)
+        if connection.client_packet_max and len(question) > connection.client_packet_max:  # [MQTT-3.1.2-24]
+            verdict = Refuse(reasons.PACKET_TOO_LARGE, "The next step of the authentication is too large for you")
+        else:
+            connection.reply(question)
+            connection.awaits_auth = True
+    if isinstance(verdict, Continue):
+        pass
     elif isinstance(verdict, Refuse):
         node.stats.authentication_failures += 1
         if connection.phase == AUTHENTICATING:
             refuse(node, connection, request.client_id, verdict.reason_code, verdict.text, now)
         else:
-            disconnect(node, connection, verdict.reason_code, verdict.text, now)
+            code = verdict.reason_code
+            if code not in reasons.IN_DISCONNECT:  # for example 0x86, which only CONNACK has [MQTT-3.14.2-1]
+                code = reasons.NOT_AUTHORIZED
+            disconnect(node, connection, code, verdict.text, now)
         return
     elif connection.phase == AUTHENTICATING:
         admit(node, connection, verdict, now)
@@ -259,7 +269,15 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     connection.last_read_at = now
     set_keep_alive_timer(node, connection, now)
     if connection.version == 5:
-        connection.reply(encode_packet(Connack(present, 0, settings), 5))
+        connack = encode_packet(Connack(present, 0, settings), 5)
+        if connection.client_packet_max and len(connack) > connection.client_packet_max:
+            settings.response_information = None  # the one thing the client can do without
+            connack = encode_packet(Connack(present, 0, settings), 5)
+            if len(connack) > connection.client_packet_max:  # [MQTT-3.1.2-24]
+                text = "The client accepts no packet as large as its CONNACK"
+                hang_up(node, connection, reasons.PACKET_TOO_LARGE, text, now, False)
+                return
+        connection.reply(connack)
     else:
         connection.reply(b"\x20\x02\x01\x00" if present else b"\x20\x02\x00\x00")
     if node.log_connections:

@@ -10,11 +10,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_ack
 from flockmq.mqtt.fields import read_text, read_u16
-from flockmq.mqtt.packets import PUBREC, Will
+from flockmq.mqtt.packets import PUBACK, PUBREC, Will
 from flockmq.mqtt.properties import (
     HAS_ALIAS,
     HAS_PAYLOAD_FORMAT,
@@ -36,7 +38,13 @@ from flockmq.routing.shared import ShareGroup
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
 
-VERDICTS_MAX = 1_024
+VERDICTS_MAX: Final = 1_024
+WHY_REFUSED: Final = {
+    reasons.NOT_AUTHORIZED: "This client may not publish to this topic",
+    reasons.QUOTA_EXCEEDED: "The broker holds as many retained or delayed messages as it may",
+    reasons.PAYLOAD_FORMAT_INVALID: "The payload is said to be UTF-8 and is not",
+    reasons.TOPIC_NAME_INVALID: "Delayed messages go to $delayed/SECONDS/TOPIC, within the longest delay allowed",
+}
 
 
 def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
@@ -80,7 +88,10 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
     if run.qos:
         if code >= 0x80 and run.qos == 2 and connection.session is not None and connection.session.received:
             connection.session.received.difference_update(packet_ids(run))
-        acknowledge(connection, run, code)
+        if code >= 0x80:
+            refuse_run(connection, run, code)
+        else:
+            acknowledge(connection, run, code)
 
 
 def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | None, now: int) -> bool:
@@ -298,7 +309,8 @@ def keep(node: NodeState, run: Run, now: int) -> bool:
     if node.retained.put(run.topic, message, now):
         return True
     node.stats.retained_refused += run.count
-    return run.qos == 0  # nobody could be told; the message still goes to those who are here
+    # Who can't be told is served as well as it goes: the message still reaches those who are here.
+    return run.qos == 0 or run.version != 5
 
 
 # --- answers ---
@@ -326,8 +338,15 @@ def acknowledge(connection: Connection, run: Run, code: int) -> None:
 
 def refuse_run(connection: Connection, run: Run, code: int) -> None:
     """Tell an MQTT 5 publisher that its messages are not wanted; a 3.1.1 one can only be answered as if they were."""
-    if run.qos:
+    if not run.qos:
+        return
+    text = WHY_REFUSED.get(code)
+    if connection.version != 5 or text is None or not connection.wants_problem_information:
         acknowledge(connection, run, code)
+        return
+    kind = PUBACK if run.qos == 1 else PUBREC
+    for pid in packet_ids(run):
+        connection.answer(encode_ack(kind, pid, code, 5, text))
 
 
 # --- the slow way in ---
@@ -371,7 +390,7 @@ def on_publish(node: NodeState, connection: Connection, first: int, body: bytes,
     if text_payload and not valid_utf8_payload(payload):
         if qos == 0:
             raise RemoteProtocolError(reasons.PAYLOAD_FORMAT_INVALID, "The payload is said to be UTF-8 and is not")
-        acknowledge(connection, run, reasons.PAYLOAD_FORMAT_INVALID)
+        refuse_run(connection, run, reasons.PAYLOAD_FORMAT_INVALID)
         return
     on_run(node, connection, run, now)
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.node.bans import BanList
 from flockmq.node.events import EventList
-from flockmq.node.stats import Stats
 from flockmq.routing.retained import RetainedStore
 from flockmq.routing.table import SubscriptionTable
+from flockmq.session.stats import Stats
 from flockmq.session.timers import TimerWheel
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class NodeState:
         self.gate_is_open = False
         self.rng = rng
         self.started_at = now
+        self.now = now
+        """The latest time anybody told."""
         self.wall_offset_ms = wall_ms - now
         self.stopping = False
         self.log_connections = True

@@ -5,15 +5,25 @@ The answer goes out before any message of the new subscription; each filter of a
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Suback, Subscribe, SubscribeEntry, Unsuback, Unsubscribe
+from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_filter, split_shared
+from flockmq.node.retained_feed import add_retained
 from flockmq.node.state import NodeState
 from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
+
+WHY_REFUSED: Final = {
+    reasons.NOT_AUTHORIZED: "This client may not subscribe to one of the filters",
+    reasons.QUOTA_EXCEEDED: "The session holds as many subscriptions as it may",
+    reasons.TOPIC_FILTER_INVALID: "One of the topic filters is not valid, too long or too deep",
+}
 
 
 def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe, now: int) -> None:
@@ -26,15 +36,27 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe, now
         identifier = packet.properties.subscription_identifiers[0]
     codes: list[int] = []
     fresh: list[Subscription] = []
+    problem = 0
     for entry in packet.entries:
         code = subscribe(node, connection, session, entry, identifier, fresh)
-        if connection.version != 5 and code >= 0x80:
-            code = 0x80
+        if code >= 0x80:
+            problem = problem or code
+            if connection.version != 5:
+                code = 0x80
         codes.append(code)
     node.stats.subscribes += len(codes)
-    connection.reply(encode_packet(Suback(packet.packet_id, codes), connection.version))
-    for subscription in fresh:
-        send_retained(node, session, subscription, now)
+    suback = Suback(packet.packet_id, codes, problem_text(connection, problem))
+    connection.answer(encode_packet(suback, connection.version))
+    add_retained(node, connection, session, fresh, now)
+
+
+def problem_text(connection: Connection, code: int) -> Properties | None:
+    """A reason string for the first filter that was refused, for clients that want one."""
+    if not code or connection.version != 5 or not connection.wants_problem_information:
+        return None
+    properties = Properties()
+    properties.reason_string = WHY_REFUSED.get(code, reasons.NAMES.get(code, ""))
+    return properties
 
 
 def subscribe(
@@ -82,27 +104,6 @@ def subscribe(
     return entry.qos
 
 
-def send_retained(node: NodeState, session: Session, subscription: Subscription, now: int) -> None:
-    """Give a new subscription what is retained for its filter."""
-    if session.connection is None:
-        return
-    stats = node.stats
-    properties = subscription.target().identifier_properties
-    for message in node.retained.match(subscription.topic_filter, now):
-        run = message.run
-        qos = subscription.qos if subscription.qos < run.qos else run.qos
-        lost = session.deliver(run, qos, True, properties, None, now)
-        if qos == 0:
-            stats.publishes_out_qos0 += 1
-            stats.dropped_slow += lost
-        else:
-            if qos == 1:
-                stats.publishes_out_qos1 += 1
-            else:
-                stats.publishes_out_qos2 += 1
-            stats.dropped_queue += lost
-
-
 def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe) -> None:
     """Remove all filters of an UNSUBSCRIBE."""
     session = connection.session
@@ -117,4 +118,4 @@ def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe)
             node.table.remove(session, subscription.group, subscription.topic_filter)
             codes.append(reasons.SUCCESS)
     node.stats.unsubscribes += len(codes)
-    connection.reply(encode_packet(Unsuback(packet.packet_id, codes), connection.version))
+    connection.answer(encode_packet(Unsuback(packet.packet_id, codes), connection.version))

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.session.stats import Stats
+
 if TYPE_CHECKING:
     from flockmq.node.ports import AuthRequest, Identity
     from flockmq.node.settings import Limits
@@ -36,7 +38,14 @@ class Connection:
     """State of one network connection; lives as long as the transport does."""
 
     def __init__(
-        self, number: int, listener: str, limits: Limits, peer: str, now: int, dirty_connections: list[Connection]
+        self,
+        number: int,
+        listener: str,
+        limits: Limits,
+        peer: str,
+        now: int,
+        dirty_connections: list[Connection],
+        stats: Stats,
     ) -> None:
         self.number = number
         self.listener = listener
@@ -77,6 +86,9 @@ class Connection:
         self.closing = False
         self.dirty = False
         self.dirty_connections = dirty_connections
+        self.stats = stats
+        self.backlog: object = None
+        """Retained messages that are still to be sent (a RetainedFeed)."""
         # what the client said in CONNECT (MQTT 5)
         self.client_packet_max = 0
         self.client_receive_max = 65_535
@@ -116,6 +128,11 @@ class Connection:
             self.dirty = True
             self.dirty_connections.append(self)
 
+    def answer(self, data: bytes) -> None:
+        """Write an answer that may have grown larger than the client accepts: then it is not sent. [MQTT-3.1.2-25]"""
+        if not self.client_packet_max or len(data) <= self.client_packet_max:
+            self.reply(data)
+
     def send(self, data: bytes, count: int) -> bool:
         """Write QoS 0 messages; False when the client reads so slowly that they are dropped instead."""
         size = self.out_bytes + len(data)
@@ -139,7 +156,10 @@ class Connection:
         if taken:
             self.out = []
             self.bytes_out += self.out_bytes
+            self.stats.bytes_out += self.out_bytes
             self.out_bytes = 0
+            if self.backlog is not None:
+                self.mark()  # there is more: come again in the next turn
         return taken
 
     def start_reading_again(self) -> None:

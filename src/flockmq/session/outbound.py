@@ -90,8 +90,14 @@ class Outbound:
         self.inflight = 0
         """Messages sent and not finished: PUBACK, PUBCOMP or a refusing PUBREC is still to come."""
         self.next_pid = 1
+        self.again: list[int] = []
+        """Packet ids to send again after a resumption, newest first; they leave it as the window allows."""
         self.releasing: dict[int, bool] = {}
         """Packet ids between our PUBREL and the client's PUBCOMP, oldest first."""
+
+    def is_waiting(self) -> bool:
+        """Whether there is something that ``Session.pump`` could send."""
+        return self.queue_head < len(self.queue) or len(self.again) > 0
 
     # --- in ---
 
@@ -266,6 +272,21 @@ class Outbound:
                 return middle
         return -1
 
+    def unfinished(self) -> list[int]:
+        """Packet ids of all messages in flight that wait for PUBACK or PUBREC, oldest first."""
+        return [flight.first + place for flight in self.flights[self.flights_head :] for place in flight.unsettled()]
+
+    def flight_of(self, pid: int) -> Delivery | None:
+        """The flight in which a message still waits for its acknowledgement."""
+        found = self.find(pid)
+        if found < 0:
+            return None
+        flight = self.flights[found]
+        place = pid - flight.first
+        if place < flight.settled or (flight.holes and place in flight.holes):
+            return None
+        return flight
+
     def finish(self, pid: int) -> bool:
         """PUBCOMP, or a PUBREC that refuses: the id is free again."""
         if self.releasing.pop(pid, False):
@@ -287,21 +308,15 @@ def encode_flight(flight: Delivery, version: int, now: int) -> bytes:
     return run.form(version, flight.qos, flight.retain, properties).stamped(flight.low, flight.high, flight.first)
 
 
-def encode_again(flight: Delivery, version: int, now: int, packet_max: int) -> list[tuple[int, bytes]]:
-    """(packet id, packet with DUP set) of each unacknowledged message of a flight, for a resumed session."""
+def encode_again(flight: Delivery, pid: int, version: int, now: int) -> bytes:
+    """One message of a flight with DUP set, for a resumed session."""
     run = flight.run
     properties = flight.properties
     if run.expires_at and version == 5:
         properties = properties + expiry_property(run.expires_at, now)
-    form = run.form(version, flight.qos, flight.retain, properties)
-    again: list[tuple[int, bytes]] = []
-    for place in flight.unsettled():
-        index = flight.low + place
-        pid = flight.first + place
-        packet = form.stamped(index, index + 1, pid)
-        too_large = packet_max and len(packet) > packet_max
-        again.append((pid, b"" if too_large else bytes((packet[0] | 0x08,)) + packet[1:]))
-    return again
+    index = flight.low + pid - flight.first
+    packet = run.form(version, flight.qos, flight.retain, properties).stamped(index, index + 1, pid)
+    return bytes((packet[0] | 0x08,)) + packet[1:]
 
 
 def expiry_property(expires_at: int, now: int) -> bytes:

@@ -105,6 +105,10 @@ class Session:
         if outbound is None or connection is None:
             return 0
         dropped = 0
+        if outbound.again:
+            dropped = self.send_again(outbound, connection, now)
+            if outbound.again:
+                return dropped
         while outbound.queue_head < len(outbound.queue) and not connection.blocked:
             waiting = outbound.queue[outbound.queue_head]
             if waiting.run.expires_at and waiting.run.expires_at <= now:
@@ -149,17 +153,27 @@ class Session:
         connection = self.connection
         if outbound is None or connection is None:
             return
-        too_large: list[tuple[int, int]] = []
-        for flight in outbound.flights[outbound.flights_head :]:
-            for pid, packet in encode_again(flight, connection.version, now, connection.client_packet_max):
-                if packet:
-                    connection.reply(packet)
-                    connection.messages_out += 1
-                else:
-                    too_large.append((pid, flight.qos))
-        for pid, qos in too_large:
-            outbound.settle(pid, qos)
-            outbound.inflight -= 1
         for pid in outbound.releasing:
             connection.reply(bytes((0x62, 2, pid >> 8, pid & 0xFF)))
+        outbound.again = outbound.unfinished()
+        outbound.again.reverse()
         self.pump(now)
+
+    def send_again(self, outbound: Outbound, connection: Connection, now: int) -> int:
+        """Send unacknowledged messages once more, within the window of this connection; how many were too large."""
+        dropped = 0
+        again = outbound.again
+        while again and outbound.inflight - len(again) < self.window and not connection.blocked:
+            pid = again.pop()
+            flight = outbound.flight_of(pid)
+            if flight is None:
+                continue
+            packet = encode_again(flight, pid, connection.version, now)
+            if connection.client_packet_max and len(packet) > connection.client_packet_max:
+                outbound.settle(pid, flight.qos)
+                outbound.inflight -= 1
+                dropped += 1
+                continue
+            connection.reply(packet)
+            connection.messages_out += 1
+        return dropped

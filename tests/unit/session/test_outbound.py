@@ -100,11 +100,13 @@ class OutboundMachine(RuleBasedStateMachine):
         assert outbound.queued == len(self.queue)
         assert outbound.inflight == len(self.flying) + len(self.releasing)
         again: dict[int, bytes] = {}
-        for flight in outbound.flights[outbound.flights_head :]:
-            for pid, packet in encode_again(flight, 4, 0, 0):
-                assert packet[0] & 0x08
-                again.update(sent(packet))
-                assert pid in again
+        for pid in outbound.unfinished():
+            flight = outbound.flight_of(pid)
+            assert flight is not None
+            packet = encode_again(flight, pid, 4, 0)
+            assert packet[0] & 0x08
+            again.update(sent(packet))
+            assert pid in again
         assert again == {pid: payload for pid, (_, payload) in self.flying.items()}
         deliveries = outbound.waiting_runs()
         assert outbound.held == sum(delivery.held for delivery in deliveries)

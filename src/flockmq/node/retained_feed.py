@@ -1,0 +1,110 @@
+"""Retained messages for new subscriptions, no faster than the client takes them.
+
+```
+ SUBSCRIBE --> add --> feed: messages until the buffer or the queue has enough --.
+                         ^                                                       |
+                         `--- the buffer was written, acknowledgements came -----'
+```
+A filter may match every retained message there is. Only one match list at a time is held for a connection; the
+filters behind it wait as what they are. A message that was replaced or deleted meanwhile is left out: the client has
+seen what came in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.node.state import NodeState
+from flockmq.routing.retained import RetainedMessage
+from flockmq.routing.subscription import Subscription
+from flockmq.session.connection import CONNECTED, Connection
+from flockmq.session.session import Session
+
+FEED_BYTES: Final = 262_144
+"""Bytes in a connection's buffer at which feeding pauses."""
+FEED_MESSAGES: Final = 1_000
+"""Messages in a session's queue at which feeding pauses."""
+
+
+class RetainedFeed:
+    """What a connection is still to be sent."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Subscription] = []
+        self.subscription: Subscription | None = None
+        self.messages: list[RetainedMessage] = []
+        self.at = 0
+
+    def add(self, session: Session, subscription: Subscription) -> None:
+        """Another filter; those that were unsubscribed or asked for again meanwhile are dropped when they pile up."""
+        if len(self.waiting) > 2 * len(session.subscriptions):
+            self.waiting = [one for one in self.waiting if is_current(session, one)]
+        self.waiting.append(subscription)
+
+    def next_message(self, node: NodeState, session: Session, now: int) -> RetainedMessage | None:
+        """The next message to send; None when there is nothing more."""
+        while True:
+            while self.at < len(self.messages):
+                message = self.messages[self.at]
+                self.at += 1
+                if node.retained.get(message.topic, now) is message:
+                    return message
+            self.at = 0
+            self.messages = []
+            self.subscription = None
+            if not self.waiting:
+                return None
+            subscription = self.waiting.pop(0)
+            if is_current(session, subscription):
+                self.subscription = subscription
+                self.messages = node.retained.match(subscription.topic_filter, now)
+
+
+def is_current(session: Session, subscription: Subscription) -> bool:
+    """Whether a subscription still stands as it was made (only those that are not shared get retained messages)."""
+    return session.subscriptions.get(subscription.topic_filter) is subscription
+
+
+def add_retained(
+    node: NodeState, connection: Connection, session: Session, fresh: list[Subscription], now: int
+) -> None:
+    """Begin to send what is retained for new subscriptions."""
+    if not fresh:
+        return
+    feed = connection.backlog
+    if not isinstance(feed, RetainedFeed):
+        feed = RetainedFeed()
+        connection.backlog = feed
+    for subscription in fresh:
+        feed.add(session, subscription)
+    feed_retained(node, connection, now)
+
+
+def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
+    """Send as much of a connection's backlog as it can take now."""
+    feed = connection.backlog
+    session = connection.session
+    if not isinstance(feed, RetainedFeed) or session is None or connection.phase != CONNECTED:
+        connection.backlog = None
+        return
+    stats = node.stats
+    while not connection.blocked and connection.out_bytes < FEED_BYTES:
+        if session.outbound is not None and session.outbound.queued >= FEED_MESSAGES:
+            return
+        message = feed.next_message(node, session, now)
+        subscription = feed.subscription
+        if message is None or subscription is None:
+            connection.backlog = None
+            return
+        run = message.run
+        qos = subscription.qos if subscription.qos < run.qos else run.qos
+        lost = session.deliver(run, qos, True, subscription.target().identifier_properties, None, now)
+        if qos == 0:
+            stats.publishes_out_qos0 += 1
+            stats.dropped_slow += lost
+        elif qos == 1:
+            stats.publishes_out_qos1 += 1
+            stats.dropped_queue += lost
+        else:
+            stats.publishes_out_qos2 += 1
+            stats.dropped_queue += lost
