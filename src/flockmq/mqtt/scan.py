@@ -45,6 +45,8 @@ def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> R
                 byte = buf[at]
                 length |= (byte & 0x7F) << shift
                 if byte < 0x80:
+                    if byte == 0:  # padded: wrong in MQTT 5, not to be forwarded in 3.1.1
+                        length = -1
                     break
                 shift += 7
             if length < 0:
@@ -123,6 +125,8 @@ def plain_properties(buf: bytes, pos: int, end: int) -> bytes:
             byte = buf[at]
             at += 1
             length |= (byte & 0x7F) << shift
+            if byte == 0:  # longer than needed [MQTT-1.5.5-1]
+                return b""
             if byte < 0x80:
                 break
             shift += 7
