@@ -19,6 +19,7 @@ from flockmq.mqtt.varint import encode_varint
 
 PACKET_IDS: Final = 65_535
 DELIVERY_OVERHEAD_BYTES: Final = 200
+NOTHING: Final = Run(4, 0, False, b"", b"", 0, [], [])
 
 
 class Delivery:
@@ -125,7 +126,10 @@ class Outbound:
         """Let go of the parts of runs that are acknowledged already: copy what is still needed out of them."""
         for index in range(self.flights_head, len(self.flights)):
             flight = self.flights[index]
-            if flight.settled or flight.high - flight.low < flight.run.count:
+            if flight.settled == flight.high - flight.low:
+                flight.run = NOTHING  # done, and kept only because an older one is not
+                self.recount(flight)
+            elif flight.settled or flight.high - flight.low < flight.run.count:
                 low = flight.low + flight.settled
                 flight.run = flight.run.part(low, flight.high)
                 flight.high -= low
