@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,13 @@ def test_rules_of_many_users_are_not_walked_through(acl_of: Make) -> None:
     assert selection.decide("publish", parse_name(b"t/7"))
     assert not selection.decide("publish", parse_name(b"t/8"))
     assert selection.decide("publish", parse_name(b"shared"))
+
+
+@pytest.mark.parametrize("page", ["reference/acl.md", "how-to/secure-a-broker.md"])
+def test_the_examples_of_the_documentation_can_be_used(tmp_path: Path, page: str) -> None:
+    text = (Path(__file__).parents[3] / "docs" / page).read_text()
+    examples = [block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[[rule]]" in block]
+    assert examples
+    for example in examples:
+        (tmp_path / "acl.toml").write_text(example)
+        load_acl(tmp_path / "acl.toml")

@@ -16,7 +16,7 @@ from flockmq.security.passwords import HashCost, set_password
 from flockmq.security.scram import ScramClient, ScramError
 
 if TYPE_CHECKING:
-    from tests.unit.security.conftest import GateUnderTest
+    from unit.security.conftest import GateUnderTest
 
     GateOf = Callable[..., GateUnderTest]
     RequestOf = Callable[..., AuthRequest]
