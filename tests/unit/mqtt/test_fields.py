@@ -9,6 +9,8 @@ from flockmq.mqtt.fields import binary, read_binary, read_text, read_u16, read_u
 
 
 def test_integers_there_and_back() -> None:
+    assert u16(0) == b"\x00\x00"
+    assert u32(0) == b"\x00\x00\x00\x00"
     assert u16(0x1234) == b"\x12\x34"
     assert u32(0x12345678) == b"\x12\x34\x56\x78"
     assert read_u16(b"\xff\x12\x34", 1, 3) == 0x1234

@@ -96,6 +96,11 @@ def test_invalid_filters(topic_filter: bytes, reason: int) -> None:
     assert caught.value.reason_code == reason
 
 
+def test_limits_are_the_largest_that_passes() -> None:
+    check_topic_name(b"a/b/c", 3, 5)
+    check_topic_filter(b"a/b/#", 3, 5)
+
+
 def test_zero_is_no_limit() -> None:
     check_topic_name(b"/" * 65_535)
     check_topic_filter(b"/" * 65_535)
