@@ -9,6 +9,7 @@ from flockmq.node.settings import Limits
 from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
+from flockmq.session.stats import Stats
 
 # Few levels, so that names and filters meet often: empty ones, ones with $, and one that is the start of another.
 LEVEL = st.sampled_from([b"a", b"b", b"ab", b"", b"$a", b"$SYS"])
@@ -29,7 +30,7 @@ def session_of(client_id: str, connected: bool = True) -> Session:
 
 
 def connect(session: Session) -> None:
-    session.connection = Connection(1, "tcp:default", Limits(), "192.0.2.1", 0, [])
+    session.connection = Connection(1, "tcp:default", Limits(), "192.0.2.1", 0, [], Stats())
 
 
 def disconnect(session: Session) -> None:
