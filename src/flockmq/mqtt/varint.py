@@ -72,11 +72,12 @@ def decode_varint(buf: bytes, pos: int, end: int) -> tuple[int, int]:
     raise RemoteProtocolError(MALFORMED_PACKET, "A variable byte integer is longer than four bytes")
 
 
-def frame_length(buf: bytes, pos: int, end: int) -> tuple[int, int]:
+def frame_length(buf: bytes, pos: int, end: int, version: int = 0) -> tuple[int, int]:
     """Measure the packet at ``pos``: length of its fixed header and of the whole packet, as announced.
 
     (0, 0) when the fixed header is not all there yet. The whole packet may reach beyond ``end``: the caller compares,
-    and can refuse a length that is too large before the first byte of it is kept.
+    and can refuse a length that is too large before the first byte of it is kept. In version 5 the length must be in its
+    shortest form; 3.1.1 lets a sender pad it with zeros, and small clients do.
     """
     at = pos + 1
     value = 0
@@ -86,7 +87,8 @@ def frame_length(buf: bytes, pos: int, end: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            # MQTT 3.1.1 lets a sender pad the length with zero groups, and small clients do.
+            if byte == 0 and shift and version == 5:  # [MQTT-1.5.5-1]
+                raise RemoteProtocolError(MALFORMED_PACKET, "The remaining length is longer than needed")
             return at - pos, at - pos + value
         shift += 7
         if shift > 21:

@@ -66,6 +66,19 @@ def test_frame_length(wire: str, expected: tuple[int, int]) -> None:
     assert frame_length(b"\xff\xff" + data + b"\x00", 2, 2 + len(data)) == expected
 
 
+@pytest.mark.parametrize("wire", ["308000", "30848000", "30ff808000"])
+def test_a_padded_remaining_length_is_malformed_in_version_5(wire: str) -> None:  # [MQTT-1.5.5-1]
+    data = bytes.fromhex(wire)
+    assert frame_length(data, 0, len(data), 4)[0] == len(data)
+    with pytest.raises(RemoteProtocolError) as caught:
+        frame_length(data, 0, len(data), 5)
+    assert caught.value.reason_code == 0x81
+
+
+def test_a_length_of_zero_is_not_padded() -> None:
+    assert frame_length(b"\xc0\x00", 0, 2, 5) == (2, 2)
+
+
 def test_a_remaining_length_of_five_bytes_is_malformed_before_the_fifth_arrives() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         frame_length(b"\x30\xff\xff\xff\xff", 0, 5)
