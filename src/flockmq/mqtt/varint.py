@@ -76,7 +76,7 @@ def frame_length(buf: bytes, pos: int, end: int, version: int = 0) -> tuple[int,
     """Measure the packet at ``pos``: length of its fixed header and of the whole packet, as announced.
 
     (0, 0) when the fixed header is not all there yet. The whole packet may reach beyond ``end``: the caller compares,
-    and can refuse a length that is too large before the first byte of it is kept. In version 5 the length must be in its
+    and can refuse a length that is too large before the first byte of it is kept. In version 5 the length must have its
     shortest form; 3.1.1 lets a sender pad it with zeros, and small clients do.
     """
     at = pos + 1
