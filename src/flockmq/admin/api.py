@@ -68,10 +68,10 @@ class AdminApi:
             broker,
             node_info,
             ports,
-            pager or Pager(lambda: secrets.token_urlsafe(9)),
+            pager if pager is not None else Pager(lambda: secrets.token_urlsafe(9)),
             Guard(
                 verify_token,
-                throttle or AttemptThrottle(),
+                throttle if throttle is not None else AttemptThrottle(),
                 lambda peer: ports.log("warning", "admin_wrong_token", peer=peer),
             ),
             self._lag.window,
@@ -100,6 +100,11 @@ class AdminApi:
         """The port of the first socket; 0 before ``start``."""
         addresses = self.addresses
         return addresses[0][1] if addresses else 0
+
+    @property
+    def open_connections(self) -> int:
+        """Callers that are connected now."""
+        return len(self._web.connections) if self._web is not None else 0
 
     async def start(
         self, host: str = "127.0.0.1", port: int = 18083, ssl_context: ssl.SSLContext | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flockmq.admin.model import Build, Listener
     from flockmq.admin.paging import Pager
     from flockmq.node.broker import Broker
-    from flockmq.node.stats import Stats
+    from flockmq.session.stats import Stats
 
 State = Literal["starting", "ready", "stopping"]
 

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from prometheus_client import Metric as PrometheusMetric
 
-    from flockmq.node.stats import Stats
+    from flockmq.session.stats import Stats
 
 Number = int | float
 Sample = tuple[tuple[str, ...], Number]

@@ -163,7 +163,10 @@ class WebServer(web.Server):
             async with asyncio.timeout(self._limits.request_timeout_s):
                 return await self._operate(request)
         except ApiError as error:
-            return error_response(error)
+            response = error_response(error)
+            if error.kind in (BODY_TOO_LARGE, TIMEOUT):
+                response.force_close()  # more of the body may come; nobody wants to find its end
+            return response
         except TimeoutError:
             return error_response(
                 ApiError(
