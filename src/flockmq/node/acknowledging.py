@@ -40,7 +40,10 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
     """QoS 1 messages have arrived."""
     outbound = session.outbound
     while pos + 4 <= end and buf[pos] == 0x40 and buf[pos + 1] == 2:
-        if outbound is not None and outbound.settle(buf[pos + 2] << 8 | buf[pos + 3], 1):
+        pid = buf[pos + 2] << 8 | buf[pos + 3]
+        if pid == 0:
+            break  # the decoder will say what is wrong; so below
+        if outbound is not None and outbound.settle(pid, 1):
             outbound.inflight -= 1
         pos += 4
     go_on(node, session, now)
@@ -63,6 +66,8 @@ def on_pubrecs(connection: Connection, session: Session, buf: bytes, pos: int, e
     parts: list[bytes] = []
     while pos + 4 <= end and buf[pos] == 0x50 and buf[pos + 1] == 2:
         pid = buf[pos + 2] << 8 | buf[pos + 3]
+        if pid == 0:
+            break
         known = outbound is not None and received(outbound, pid)
         if known or connection.version != 5:
             parts.append(b"\x62\x02" + buf[pos + 2 : pos + 4])
@@ -88,6 +93,8 @@ def on_pubrels(connection: Connection, session: Session, buf: bytes, pos: int, e
     parts: list[bytes] = []
     while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
         pid = buf[pos + 2] << 8 | buf[pos + 3]
+        if pid == 0:
+            break
         known = ids is not None and pid in ids
         if known and ids is not None:
             ids.discard(pid)
@@ -105,8 +112,11 @@ def on_pubcomps(node: NodeState, session: Session, buf: bytes, pos: int, end: in
     """QoS 2 messages are through."""
     outbound = session.outbound
     while pos + 4 <= end and buf[pos] == 0x70 and buf[pos + 1] == 2:
+        pid = buf[pos + 2] << 8 | buf[pos + 3]
+        if pid == 0:
+            break
         if outbound is not None:
-            outbound.finish(buf[pos + 2] << 8 | buf[pos + 3])
+            outbound.finish(pid)
         pos += 4
     go_on(node, session, now)
     return pos

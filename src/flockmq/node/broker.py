@@ -36,7 +36,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.run import make_run
 from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.topics import check_topic_name
-from flockmq.mqtt.varint import frame_length
+from flockmq.mqtt.varint import frame_length, varint_size
 from flockmq.node.acknowledging import on_ack, on_plain_acks
 from flockmq.node.congestion import let_go
 from flockmq.node.connecting import (
@@ -182,6 +182,9 @@ class Broker:
             header, total = frame_length(data, pos, end)
             if total == 0:
                 break
+            if header > 2 and connection.version == 5 and header > 1 + varint_size(total - header):
+                # 3.1.1 lets a client pad its lengths, MQTT 5 does not. [MQTT-1.5.5-1]
+                raise RemoteProtocolError(reasons.MALFORMED_PACKET, "The remaining length is longer than needed")
             if total > connection.packet_max:  # before a byte of it is kept
                 raise RemoteProtocolError(
                     reasons.PACKET_TOO_LARGE, f"A packet of {total} bytes; this listener takes {connection.packet_max}"
@@ -257,8 +260,9 @@ class Broker:
     def bad_connect(self, connection: Connection, body: bytes, error: RemoteProtocolError, now: int) -> None:
         """A CONNECT that is wrong: say so where the protocol has words for it, then close."""
         level = protocol_level(body)
+        speaks_mqtt = level > 0 or body.startswith(b"\x00\x04MQTT\x00")
         self.stats.protocol_errors += 1
-        if error.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION and level and level != 5:
+        if error.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION and speaks_mqtt and level != 5:
             # Levels above 5 will understand the MQTT 5 answer, older ones the 3.1.1 answer. [MQTT-3.1.2-2]
             connection.version = 5 if level > 5 else 4
         elif error.reason_code == reasons.CLIENT_IDENTIFIER_NOT_VALID:
@@ -294,6 +298,10 @@ class Broker:
 
     def on_disconnect(self, connection: Connection, packet: Disconnect, now: int) -> None:
         """The client says goodbye: with reason 0 its will is void, and it may change its session's expiry."""
+        if packet.reason not in reasons.IN_DISCONNECT_FROM_CLIENT:  # [MQTT-3.14.2-1]
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"Only a server leaves with reason code 0x{packet.reason:02X}"
+            )
         session = connection.session
         if session is not None and packet.properties is not None and packet.properties.session_expiry_s is not None:
             wanted = packet.properties.session_expiry_s
@@ -453,6 +461,7 @@ class Broker:
                 continue
             ban = self.bans.check(session.client_id, session.username, connection.peer, now)
             if ban is not None:
-                disconnect(self.node, connection, reasons.BANNED, ban.reason, now)
+                # 0x8A is for CONNACK only [MQTT-3.14.2-1]
+                disconnect(self.node, connection, reasons.ADMINISTRATIVE_ACTION, ban.reason, now)
                 count += 1
         return count

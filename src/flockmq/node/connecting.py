@@ -233,6 +233,11 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     connect = admission.connect
     client_id = admission.request.client_id
     identity = accept.identity
+    # Who it is may be known only now: by certificate, token or SCRAM.
+    ban = node.bans.check(client_id, identity.username, connection.peer, now)
+    if ban is not None:
+        refuse(node, connection, client_id, reasons.BANNED, ban.reason, now)
+        return
     will = connect.will
     if will is not None and not may_send_will(node, identity, will.topic):
         refuse(node, connection, client_id, reasons.NOT_AUTHORIZED, "The will's topic is not allowed", now)

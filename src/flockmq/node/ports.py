@@ -32,9 +32,9 @@ class AuthRequest:
     connection_id: int
     client_id: str
     username: str | None
-    password: bytes | None
+    password: bytes | None = field(repr=False)
     method: str | None
-    data: bytes | None
+    data: bytes | None = field(repr=False)
     listener: str
     peer: str
     """Address of the client, without port; what PROXY protocol said, where a listener trusts it."""

@@ -89,6 +89,9 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
         if code >= 0x80 and run.qos == 2 and connection.session is not None and connection.session.received:
             connection.session.received.difference_update(packet_ids(run))
         if code >= 0x80:
+            if connection.version != 5 and code != reasons.NOT_AUTHORIZED:
+                # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
+                raise RemoteProtocolError(code, WHY_REFUSED.get(code, reasons.name(code)))
             refuse_run(connection, run, code)
         else:
             acknowledge(connection, run, code)

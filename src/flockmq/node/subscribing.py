@@ -45,8 +45,10 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe, now
                 code = 0x80
         codes.append(code)
     node.stats.subscribes += len(codes)
-    suback = Suback(packet.packet_id, codes, problem_text(connection, problem))
-    connection.answer(encode_packet(suback, connection.version))
+    suback = encode_packet(Suback(packet.packet_id, codes, problem_text(connection, problem)), connection.version)
+    if problem and connection.client_packet_max and len(suback) > connection.client_packet_max:
+        suback = encode_packet(Suback(packet.packet_id, codes), connection.version)  # [MQTT-3.9.2-1]
+    connection.answer(suback)
     add_retained(node, connection, session, fresh, now)
 
 
