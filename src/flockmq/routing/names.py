@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from flockmq.routing.levels import levels_match
+from flockmq.routing.levels import leaf_matches
 
 UNBOUNDED: Final = 1 << 60
 
@@ -135,7 +135,7 @@ class NameTree(Generic[T]):
                         continue
                     if isinstance(child, Branch):
                         below.append(child)
-                    elif levels_match(wanted, child.topic.split(b"/"), depth + 1):
+                    elif leaf_matches(wanted, child.topic, depth + 1):
                         found.append(self._typed(child))
                     continue
                 steps += len(branch.children)
@@ -146,7 +146,7 @@ class NameTree(Generic[T]):
                         continue
                     if isinstance(child, Branch):
                         below.append(child)
-                    elif levels_match(wanted, child.topic.split(b"/"), depth + 1):
+                    elif leaf_matches(wanted, child.topic, depth + 1):
                         found.append(self._typed(child))
             depth += 1
             branches = below
