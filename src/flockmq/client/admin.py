@@ -235,7 +235,11 @@ class AdminClient:
             connection.request(method, self._prefix + path, body, headers)
             response = connection.getresponse()
             answer = response.read(RESPONSE_BYTES_MAX + 1)
-        except (OSError, http.client.HTTPException) as error:
+        except (
+            OSError,
+            http.client.HTTPException,
+            UnicodeError,
+        ) as error:  # UnicodeError: no host name has such a label
             raise UnreachableError(self._why(error)) from error
         finally:
             connection.close()
@@ -251,7 +255,7 @@ class AdminClient:
             return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
 
-    def _why(self, error: OSError | http.client.HTTPException) -> str:
+    def _why(self, error: Exception) -> str:
         for kind, sentence in _CAUSES:
             if isinstance(error, kind):
                 return sentence(self.server_url, self._timeout_s, error)
@@ -294,6 +298,7 @@ def _not_http(url: str, _timeout_s: float, _error: Exception) -> str:
 _CAUSES: Final[tuple[tuple[type[Exception], _Sentence], ...]] = (
     # The first that fits wins: narrow causes stand above the wide ones they derive from.
     (socket.gaierror, _unknown_host),
+    (UnicodeError, _unknown_host),
     (ssl.SSLCertVerificationError, _bad_certificate),
     (ssl.SSLError, _bad_tls),
     (TimeoutError, _too_slow),
