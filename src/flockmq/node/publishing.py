@@ -312,8 +312,9 @@ def keep(node: NodeState, run: Run, now: int) -> bool:
     if node.retained.put(run.topic, message, now):
         return True
     node.stats.retained_refused += run.count
-    # Who can't be told is served as well as it goes: the message still reaches those who are here.
-    return run.qos == 0 or run.version != 5
+    # At QoS 0 nobody waits for an answer: the message still reaches those who are here. Above that, saying "taken"
+    # would be a lie: MQTT 5 is told, 3.1.1 is closed. [MQTT-4.8.0-2]
+    return run.qos == 0
 
 
 # --- answers ---
@@ -348,8 +349,13 @@ def refuse_run(connection: Connection, run: Run, code: int) -> None:
         acknowledge(connection, run, code)
         return
     kind = PUBACK if run.qos == 1 else PUBREC
-    for pid in packet_ids(run):
-        connection.answer(encode_ack(kind, pid, code, 5, text))
+    ids = packet_ids(run)
+    limit = connection.client_packet_max
+    if limit and len(encode_ack(kind, ids[0], code, 5, text)) > limit:  # [MQTT-3.4.2-2], [MQTT-3.5.2-2]
+        acknowledge(connection, run, code)
+        return
+    for pid in ids:
+        connection.reply(encode_ack(kind, pid, code, 5, text))
 
 
 # --- the slow way in ---
