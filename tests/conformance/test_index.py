@@ -75,7 +75,12 @@ def render() -> str:
         clauses = [clause for clause in CLAUSES.values() if clause.version == version]
         ours = [clause for clause in clauses if clause.side != "client"]
         theirs = [clause for clause in clauses if clause.side == "client"]
-        lines += ["", f"## MQTT {version}", "", f"[The specification]({address}): {len(ours)} statements bind a server."]
+        lines += [
+            "",
+            f"## MQTT {version}",
+            "",
+            f"[The specification]({address}): {len(ours)} statements bind a server.",
+        ]
         lines += ["", *_table(ours, tests)]
         lines += ["", f"### Only for clients (MQTT {version})", "", "| clause | what it demands |", "| --- | --- |"]
         lines += [f"| {clause.identifier} | {clause.demand.replace('|', '/')} |" for clause in theirs]

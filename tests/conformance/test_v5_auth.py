@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with, refused_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
@@ -19,7 +20,6 @@ from conformance.wire import (
     publish,
     subscribe,
 )
-
 from flockmq.mqtt.packets import Auth, Connack, Publish
 from flockmq.node.ports import Accept, AuthRequest, Identity, Refuse, Verdict
 from flockmq.testing.harness import BrokerHarness, HarnessClient
@@ -187,7 +187,7 @@ def test_mqtt5_4_12_0_6_without_a_method(harness: BrokerHarness) -> None:
 
 @clause("5.0", "MQTT-4.12.1-1")
 def test_mqtt5_4_12_1_1_re_authentication(harness: BrokerHarness) -> None:
-    """AUTH 0x19 begins anew, the question is asked, the answer is followed by AUTH 0x00; the client is served all along."""
+    """AUTH 0x19 begins anew; the right answer is followed by AUTH 0x00; the client is served all along."""
     client = inside(harness)
     client.send(subscribe(1, (b"a", 0)))
     client.received()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.wire import DISCONNECT, PINGREQ, PINGRESP, REASON_STRING, USER_PROPERTY, hexa, packet, props, publish
-
 from flockmq.mqtt.packets import Disconnect, Will
 from flockmq.testing.harness import BrokerHarness, make_properties
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with, refused_with
 from conformance.clauses import clause
 from conformance.wire import (
@@ -30,7 +31,6 @@ from conformance.wire import (
     u16,
     unsubscribe,
 )
-
 from flockmq.mqtt.packets import Disconnect
 from flockmq.testing.harness import BrokerHarness
 

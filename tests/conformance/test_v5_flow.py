@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
 from conformance.wire import MAX_PACKET, TOPIC_ALIAS, ack, connect, hexa, props, publish
-
 from flockmq.mqtt.packets import PUBREC, Publish
 from flockmq.node.settings import Limits
 from flockmq.testing.harness import BrokerHarness, make_properties

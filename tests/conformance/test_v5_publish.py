@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.wire import (
@@ -18,7 +19,6 @@ from conformance.wire import (
     props,
     publish,
 )
-
 from flockmq.mqtt.packets import PUBACK, PUBREC, Publish
 from flockmq.testing.harness import BrokerHarness, make_properties
 
@@ -143,9 +143,7 @@ def test_mqtt5_3_3_1_11_retain_handling_2(harness: BrokerHarness) -> None:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("as_published", [False, True])
 @pytest.mark.parametrize("retain", [False, True])
-def test_mqtt5_3_3_1_12_retain_as_published(
-    harness: BrokerHarness, qos: int, as_published: bool, retain: bool
-) -> None:
+def test_mqtt5_3_3_1_12_retain_as_published(harness: BrokerHarness, qos: int, as_published: bool, retain: bool) -> None:
     """RETAIN towards an existing subscription is 0, or as published if the subscription asked for that."""
     client = harness.client("s")
     client.subscribe(b"a", qos=qos, retain_as_published=as_published)
@@ -233,9 +231,7 @@ ALL_PROPERTIES = make_properties(
 )
 
 
-@clause(
-    "5.0", "MQTT-3.3.2-15", "MQTT-3.3.2-16", "MQTT-3.3.2-17", "MQTT-3.3.2-18", "MQTT-3.3.2-20", "MQTT-3.3.2-4"
-)
+@clause("5.0", "MQTT-3.3.2-15", "MQTT-3.3.2-16", "MQTT-3.3.2-17", "MQTT-3.3.2-18", "MQTT-3.3.2-20", "MQTT-3.3.2-4")
 @pytest.mark.parametrize("published", [0, 1, 2])
 @pytest.mark.parametrize("granted", [0, 1, 2])
 def test_mqtt5_3_3_2_18_properties_unaltered(harness: BrokerHarness, published: int, granted: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.clauses import clause
 from conformance.wire import ack, hexa, publish
-
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack, Publish
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
 from conformance.wire import SESSION_EXPIRY, packet, props
-
 from flockmq.mqtt.packets import Connack, Connect
 from flockmq.node.settings import BrokerSettings
 from flockmq.testing.harness import BrokerHarness, make_properties

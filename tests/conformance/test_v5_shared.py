@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
-
 from flockmq.node.settings import SHARED_STRATEGIES, BrokerSettings
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
 
 def members(harness: BrokerHarness, count: int, qos: int = 0, **options: object) -> list[HarnessClient]:
     """Clients m0, m1, ... in the group g on a/#."""
-    clients = [harness.client(f"m{number}", session_expiry_s=600, properties=make_properties(**options)) for number in range(count)]
+    clients = [
+        harness.client(f"m{number}", session_expiry_s=600, properties=make_properties(**options))
+        for number in range(count)
+    ]
     for client in clients:
         assert client.subscribe(b"$share/g/a/#", qos=qos) == qos
     return clients
@@ -31,7 +34,9 @@ def test_mqtt5_4_8_2_1_invalid_shared_filter(harness: BrokerHarness, topic_filte
 
 
 @clause("5.0", "MQTT-4.8.2-1", "MQTT-4.8.2-2")
-@pytest.mark.parametrize("topic_filter", [b"$share/g/a", b"$share/g/#", b"$share/g/+/b", b"$share/g//a", "$share/ü x/a".encode()])
+@pytest.mark.parametrize(
+    "topic_filter", [b"$share/g/a", b"$share/g/#", b"$share/g/+/b", b"$share/g//a", "$share/ü x/a".encode()]
+)
 def test_mqtt5_4_8_2_2_valid_shared_filter(harness: BrokerHarness, topic_filter: bytes) -> None:
     """A name without /, + and #, then any filter."""
     assert harness.client("c").subscribe(topic_filter, qos=1) == 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
-
 from flockmq.mqtt.packets import PUBACK, Publish
 from flockmq.node.settings import Limits
 from flockmq.testing.harness import BrokerHarness

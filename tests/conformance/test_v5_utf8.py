@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with, refused_with
 from conformance.clauses import clause
 from conformance.wire import (
@@ -20,7 +21,6 @@ from conformance.wire import (
     subscribe,
     unsubscribe,
 )
-
 from flockmq.testing.harness import BrokerHarness
 
 BAD = {

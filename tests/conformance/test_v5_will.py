@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
 from conformance.gates import TopicGate
 from conformance.wire import DISCONNECT, connect, hexa
-
 from flockmq.mqtt.packets import Connack, Connect, Will
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 

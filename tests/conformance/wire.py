@@ -136,9 +136,7 @@ def publish(
     return packet(0x30 | dup << 3 | qos << 1 | retain, body)
 
 
-def publish3(
-    topic: bytes, payload: bytes = b"", *, qos: int = 0, pid: int = 0, retain: int = 0, dup: int = 0
-) -> bytes:
+def publish3(topic: bytes, payload: bytes = b"", *, qos: int = 0, pid: int = 0, retain: int = 0, dup: int = 0) -> bytes:
     """PUBLISH of MQTT 3.1.1."""
     return publish(topic, payload, qos=qos, pid=pid, retain=retain, dup=dup, properties=None)
 

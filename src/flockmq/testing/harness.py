@@ -14,9 +14,9 @@ screen.subscribe(b"plant/+/temperature", qos=1)
 sensor.publish(b"plant/7/temperature", b"21.5", qos=1)
 assert [message.payload for message in screen.consume()] == [b"21.5"]
 ```
-The harness does what a driver does: it hands bytes in, takes bytes out, stops reading from a client when the broker asks
-for it, and closes when the broker wants that. ``feeding`` cuts what clients send into single bytes or random pieces, as
-networks do.
+The harness does what a driver does: it hands bytes in, takes bytes out, stops reading from a client when the broker
+asks for it, and closes when the broker wants that. ``feeding`` cuts what clients send into single bytes or random
+pieces, as networks do.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class BrokerHarness:
         self.settings = settings if settings is not None else BrokerSettings()
         self.feeding = feeding
         self.now = START_MS
-        self.broker = Broker(
-            self.settings, gate if gate is not None else OpenGate(), random.Random(seed), self.now, WALL_MS
-        )
-        self._cuts = random.Random(seed + 1)  # apart from the broker's: feeding must not change its choices
+        rng = random.Random(seed)  # noqa: S311 the point is that it can be repeated
+        self.broker = Broker(self.settings, gate if gate is not None else OpenGate(), rng, self.now, WALL_MS)
+        self._senders: dict[HarnessClient, None] = {}
+        self._cuts = random.Random(seed + 1)  # noqa: S311 apart from the broker's: feeding must not change its choices
 
     def raw(self, version: int = 5, **where: Unpack[Where]) -> HarnessClient:
         """Open a connection on which nothing was sent yet. ``version`` says how to decode what comes back."""
@@ -137,17 +137,20 @@ class BrokerHarness:
         self.broker.shutdown(self.now)
         self.flush()
 
-    def flush(self) -> None:
-        """Hand out what the broker wants written, until nothing more is to be done. The clients call this themselves."""
-        dirty = self.broker.dirty
-        while dirty:
-            waiting = dirty[:]
-            dirty.clear()
-            for connection in waiting:
+    def flush(self, sender: HarnessClient | None = None) -> None:
+        """Do what a driver does until nothing is left to do: read, write, close. The clients call this themselves."""
+        if sender is not None and sender.has_unsent:
+            self._senders[sender] = None
+        while True:
+            for connection in self.broker.take_dirty():
                 if isinstance(connection.handle, HarnessClient):
                     connection.handle.drain()
-                else:
-                    connection.take()
+            if self.broker.dirty:
+                continue
+            fed = [client.feed() for client in self._senders]
+            if not any(fed):
+                break
+            self._senders = {client: None for client in self._senders if client.has_unsent}
 
     def pieces(self, data: bytes) -> list[bytes]:
         """Cut what a client sends, as ``feeding`` says."""

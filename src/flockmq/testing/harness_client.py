@@ -77,13 +77,19 @@ class HarnessClient:
         """Send a packet, or any bytes. While the broker does not read from this client they wait."""
         encoded = data if isinstance(data, bytes) else encode_packet(data, self.version)
         self._unsent.extend(self.harness.pieces(encoded))
-        self._push()
+        self.harness.flush(self)
 
-    def _push(self) -> None:
-        """Let the broker read, one piece after the other, for as long as it wants to."""
-        while self._unsent and not self.closed and not self.connection.reading_paused:
-            self.harness.broker.receive(self.connection, self._unsent.popleft(), self.harness.now)
-            self.harness.flush()
+    def feed(self) -> bool:
+        """Let the broker read the next piece of what was sent; False when there is none or it does not want to."""
+        if not self._unsent or self.closed or self.connection.reading_paused:
+            return False
+        self.harness.broker.receive(self.connection, self._unsent.popleft(), self.harness.now)
+        return True
+
+    @property
+    def has_unsent(self) -> bool:
+        """Tell whether something waits until the broker reads again."""
+        return bool(self._unsent) and not self.closed
 
     def publish(
         self,
@@ -191,7 +197,6 @@ class HarnessClient:
         self._rest = data[pos:]
         if self.connection.closing:
             self.closed = True
-        self._push()
 
     # --- receiving ---
 
@@ -214,7 +219,7 @@ class HarnessClient:
             raise AssertionError(f"No {kind.__name__} came, nothing at all{' (closed)' if self.closed else ''}")
         packet = self._decode(self._inbox.pop(0))
         if not isinstance(packet, kind):
-            raise AssertionError(f"Expected a {kind.__name__}, came {packet!r}")
+            raise AssertionError(f"Expected a {kind.__name__}, came {packet!r}")  # noqa: TRY004 a test failed
         return packet
 
     def expect_ack(self, kind: int, packet_id: int) -> Ack:
@@ -232,9 +237,7 @@ class HarnessClient:
     def messages(self) -> list[Publish]:
         """Give the messages that came, topic aliases resolved; other packets stay. Nothing is acknowledged."""
         taken = [self._decode(frame) for frame in self._inbox]
-        kept = [
-            frame for frame, packet in zip(self._inbox, taken, strict=True) if not isinstance(packet, Publish)
-        ]
+        kept = [frame for frame, packet in zip(self._inbox, taken, strict=True) if not isinstance(packet, Publish)]
         self._inbox = kept
         return [self._resolve(packet) for packet in taken if isinstance(packet, Publish)]
 
@@ -270,7 +273,9 @@ class HarnessClient:
             if isinstance(packet, kind):
                 del self._inbox[index]
                 return packet
-        raise AssertionError(f"No {kind.__name__} came{' and the broker closed' if self.closed else ''}: {self.received()!r}")
+        raise AssertionError(
+            f"No {kind.__name__} came{' and the broker closed' if self.closed else ''}: {self.received()!r}"
+        )
 
     def _resolve(self, message: Publish) -> Publish:
         alias = message.properties.topic_alias if message.properties is not None else None
