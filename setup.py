@@ -42,7 +42,9 @@ def extensions() -> list[object]:
     if os.environ.get("FLOCKMQ_PURE") == "1":
         return []
     if not can_compile():
-        print("flockmq: no working C compiler; installing as plain Python (slower, otherwise the same)", file=sys.stderr)
+        print(
+            "flockmq: no working C compiler; installing as plain Python (slower, otherwise the same)", file=sys.stderr
+        )
         return []
     from mypyc.build import mypycify
 
