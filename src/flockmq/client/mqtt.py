@@ -359,7 +359,7 @@ def _connect_error(options: Options, error: BaseException) -> BaseException:
         return MqttError(f"{where} does not speak TLS as expected ({error.reason}); is that the TLS port?")
     if isinstance(error, socket.gaierror):
         return MqttError(f"The host {options.host!r} has no address; check its spelling.")
-    if isinstance(error, asyncio.IncompleteReadError):
+    if isinstance(error, (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError)):
         return MqttError(
             f"{where} closed the connection before it answered; is that an MQTT port, with or without TLS?"
         )
