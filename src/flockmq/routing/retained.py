@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from flockmq.routing.names import Named, NameTree
+from flockmq.routing.names import UNBOUNDED, Named, NameTree
 
 if TYPE_CHECKING:
     from flockmq.mqtt.run import Run
@@ -53,6 +53,8 @@ class RetainedStore:
         """Messages without the broker's own."""
         self.bytes = 0
         """What those take, overhead included."""
+        self.steps = 0
+        """Names and branches that the last match looked at: a leading ``+`` may mean all of them."""
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._messages: dict[bytes, RetainedMessage] = {}
@@ -96,9 +98,15 @@ class RetainedStore:
         return message
 
     def match(self, topic_filter: bytes, now: int) -> list[RetainedMessage]:
-        """Find the messages whose topic names match a filter."""
-        found = self._names.match(topic_filter)
-        if not self._expiring:
+        """Find the messages whose topic names match a filter; ``steps`` then says how much work it was."""
+        found = self.match_within(topic_filter, now, UNBOUNDED)
+        return found if found is not None else []
+
+    def match_within(self, topic_filter: bytes, now: int, steps_max: int) -> list[RetainedMessage] | None:
+        """Match, but give up with None after ``steps_max`` steps."""
+        found = self._names.match_within(topic_filter, steps_max)
+        self.steps = self._names.steps
+        if found is None or not self._expiring:
             return found
         fresh = [message for message in found if not message.is_expired(now)]
         if len(fresh) < len(found):
@@ -106,6 +114,10 @@ class RetainedStore:
                 if message.is_expired(now):
                     self.delete(message.topic)
         return fresh
+
+    def topics(self) -> list[bytes]:
+        """List all topic names in no particular order, the broker's own and expired ones included."""
+        return list(self._messages)
 
     def sweep(self, now: int, budget: int) -> int:
         """Look at up to ``budget`` names that expire, in turn, and remove those that have: how many."""

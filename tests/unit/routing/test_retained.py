@@ -50,6 +50,22 @@ def test_a_filter_finds_what_it_matches() -> None:
     assert topics(store.match(b"a/b", 0)) == [b"a/b"]
 
 
+def test_a_match_tells_its_work_and_can_be_bounded() -> None:
+    store = RetainedStore(0, 0)
+    for number in range(100):
+        put(store, b"%d/x" % number, expires_at=1_000)
+    assert store.match(b"7/x", 0)
+    assert store.steps < 10
+    assert store.match(b"+/nothing", 0) == []
+    assert store.steps >= 100
+    assert store.match_within(b"+/x", 0, 50) is None
+    found = store.match_within(b"+/x", 0, 500)
+    assert found is not None
+    assert topics(found) == sorted(store.topics())
+    assert store.match_within(b"+/x", 1_000, 500) == []
+    assert store.topics() == []
+
+
 def test_messages_beyond_the_limit_are_refused_and_change_nothing() -> None:
     store = RetainedStore(2, 0)
     assert put(store, b"a")
