@@ -24,6 +24,10 @@ BanKind = Literal["client", "username", "address"]
 ProtocolVersion = Literal["3.1.1", "5.0"]
 Qos = Annotated[int, Meta(ge=0, le=2)]
 Moment = Annotated[str, Meta(description="RFC 3339, UTC", examples=["2026-03-01T12:00:00.000Z"])]
+# The patterns are for readers of the description; the broker checks itself and says more than "no match".
+TopicText = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": "^[^+#\\u0000]+$"})]
+FilterText = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": "^[^\\u0000]+$"})]
+Base64Text = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
 
 
 class Response(Struct, frozen=True, kw_only=True):
@@ -63,7 +67,10 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
 class PageQuery(Request, frozen=True):
     """Which part of a listing."""
 
-    after: Annotated[str | None, Meta(description="`next` of the page before; leave out for the first page")] = None
+    after: Annotated[
+        Annotated[str, Meta(extra_json_schema={"pattern": r"^[A-Za-z0-9_-]+\.[0-9]{1,18}$"})] | None,
+        Meta(description="`next` of the page before; leave out for the first page"),
+    ] = None
     limit: Annotated[
         int, Meta(ge=1, le=PAGE_LIMIT_MAX, description=f"Most items in this page, up to {PAGE_LIMIT_MAX}")
     ] = PAGE_LIMIT_DEFAULT
@@ -89,17 +96,19 @@ class SubscriptionQuery(PageQuery, frozen=True):
 
     client_id: Annotated[str | None, Meta(description="Only subscriptions of this client id, exactly")] = None
     filter: Annotated[
-        str | None, Meta(description="Only this topic filter, exactly as subscribed (with `$share/group/`)")
+        FilterText | None, Meta(description="Only this topic filter, exactly as subscribed (with `$share/group/`)")
     ] = None
     match: Annotated[
-        str | None, Meta(description="Only subscriptions that a message to this topic name would reach")
+        TopicText | None, Meta(description="Only subscriptions that a message to this topic name would reach")
     ] = None
 
 
 class RetainedQuery(PageQuery, frozen=True):
     """Which retained messages."""
 
-    filter: Annotated[str | None, Meta(description="Only topics that this filter matches, e.g. `plant/+/temp`")] = None
+    filter: Annotated[
+        FilterText | None, Meta(description="Only topics that this filter matches, e.g. `plant/+/temp`")
+    ] = None
 
 
 class BanQuery(PageQuery, frozen=True):
@@ -209,8 +218,8 @@ class MessageProperties(Request, frozen=True):
     payload_is_utf8: Annotated[bool, Meta(description="Payload Format Indicator")] = False
     message_expiry_s: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)] | None = None
     content_type: str | None = None
-    response_topic: str | None = None
-    correlation_data_base64: str | None = None
+    response_topic: TopicText | None = None
+    correlation_data_base64: Base64Text | None = None
     user_properties: list[UserProperty] = []
 
 
@@ -235,9 +244,9 @@ class RetainedMessage(Retained, frozen=True):
 class PublishRequest(Request, frozen=True):
     """A message to publish. Give the payload as text or as base64, not both; neither means an empty payload."""
 
-    topic: Annotated[str, Meta(min_length=1, description="Topic name, without wildcards", examples=["plant/1/temp"])]
+    topic: Annotated[TopicText, Meta(description="Topic name, without wildcards", examples=["plant/1/temp"])]
     payload: Annotated[str | None, Meta(description="Payload as text, sent as UTF-8")] = None
-    payload_base64: Annotated[str | None, Meta(description="Payload as base64")] = None
+    payload_base64: Annotated[Base64Text | None, Meta(description="Payload as base64")] = None
     qos: Qos = 0
     retain: bool = False
     properties: MessageProperties | None = None

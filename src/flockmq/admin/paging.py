@@ -12,7 +12,7 @@ What a caller can rely on:
   missing, one that comes in between is not listed. Entries come in the order in which the broker got to know them.
 - A page examines at most ``scan_max`` entries, however few of them the filters let through, so a page may be short or
   empty while ``next`` is not null. Only ``next = null`` is the end.
-- The first page of a listing copies references to all keys: about 10 ms for a million sessions, and 8 bytes each until
+- The first page of a listing copies references to all keys: 10 to 50 ms for a million sessions, and 8 bytes each until
   the walk ends. No page sorts, and no page starts over to find its place.
 - The last page given can be asked for again (a lost answer); anything older is ``cursor_expired``, as is a walk that
   nobody continued for ``idle_ms_max`` or that made way for newer ones: at most ``walks_max`` are kept.
