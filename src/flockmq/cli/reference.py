@@ -23,8 +23,8 @@ _INTRODUCTION: Final = """\
 `FLOCKMQ_SERVER`, with the token that this user has for it (see `login`, or set `FLOCKMQ_TOKEN`).
 
 Every command has `--json` for programs. The exit code is 0 when it went well, 1 when it failed, 2 when the command line
-is wrong; what happened and what to do stands on standard error in one sentence. `FLOCKMQ_DEBUG=1` shows the traceback of a
-mistake in FlockMQ itself.
+is wrong; what happened and what to do stands on standard error in one sentence. `FLOCKMQ_DEBUG=1` shows the
+traceback of a mistake in FlockMQ itself.
 """
 
 

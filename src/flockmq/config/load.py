@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flockmq.config.build import build
-from flockmq.config.schema import KEYS, pattern_of
+from flockmq.config.schema import KEYS, SECTIONS, pattern_of
 from flockmq.config.sections import LISTENER_KINDS
 from flockmq.config.sources import PREFIX, Setting, read_environment, read_file
 from flockmq.config.values import Value, Values
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from flockmq.config.sections import Config
 
+_KINDS: Final = {(kind,) for kind in LISTENER_KINDS}
 _PATH_ENDINGS: Final = ("_file", "_dir")
 
 
@@ -64,6 +65,8 @@ def _typed(settings: list[Setting], folder: Path) -> dict[tuple[str, ...], Value
     typed: dict[tuple[str, ...], Value] = {}
     problems = []
     for setting in settings:
+        if setting.value == {} and _is_section(setting.path):
+            continue
         try:
             typed[setting.path] = Value(_convert(setting, folder), setting.origin)
         except ConfigError as error:
@@ -71,6 +74,11 @@ def _typed(settings: list[Setting], folder: Path) -> dict[tuple[str, ...], Value
     if problems:
         raise ConfigError("\n".join(problems))
     return typed
+
+
+def _is_section(path: tuple[str, ...]) -> bool:
+    """Whether a table of this name may stand in the file: an empty one sets nothing."""
+    return path in SECTIONS or path == ("listeners",) or (path[0] == "listeners" and path[1:] in _KINDS)
 
 
 def _convert(setting: Setting, folder: Path) -> object:

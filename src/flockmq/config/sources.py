@@ -85,10 +85,13 @@ def read_file(path: Path) -> list[Setting]:
 
 def _leaves(prefix: tuple[str, ...], tree: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], object]]:
     for key, value in tree.items():
+        path = (*prefix, key)
         if isinstance(value, dict) and value:
-            yield from _leaves((*prefix, key), value)
+            yield from _leaves(path, value)
+        elif value == {} and path[0] == "listeners" and len(path) == 3:
+            yield (*path, "enabled"), True  # a listener that is named and has no settings is wanted all the same
         else:
-            yield (*prefix, key), value
+            yield path, value
 
 
 def read_environment(environ: Mapping[str, str]) -> list[Setting]:

@@ -134,6 +134,13 @@ def test_a_default_queue_follows_a_larger_packet() -> None:
     assert limits.queue_bytes_max == limits.write_bytes_max == limits.packet_bytes_max == 64 * 1024 * 1024
 
 
+def test_empty_sections_set_nothing(tmp_path: Path) -> None:
+    text = (
+        "[node]\n[mqtt]\n[limits]\n[listeners]\n[listeners.tcp]\n[listeners.ws.default]\n[security]\n[admin]\n[log]\n"
+    )
+    assert load(toml(tmp_path, text), {}).config.listeners[0] == load(None, {}).config.listeners[0]
+
+
 def test_paths_in_the_file_are_relative_to_it(tmp_path: Path) -> None:
     file = toml(tmp_path, '[node]\ndata_dir = "data"\n')
     assert load(file, {}).config.data_dir == str(tmp_path / "data")
@@ -168,7 +175,9 @@ def test_other_variables_of_that_prefix_are_left_alone() -> None:
         ("[zebra]\nstripes = 1\n", r"zebra\.stripes .* is not a setting; `flockmq config show` lists all"),
         ("[listeners.tpc.default]\nbind = 'a:1'\n", r"did you mean listeners\.tcp\.default\.bind\?"),
         ("[listeners.tcp.default]\nbnd = 'a:1'\n", r"did you mean listeners\.tcp\.default\.bind\?"),
-        ("[listeners]\n", r"listeners .* is not a setting"),
+        ("[listenrs]\n", r"listenrs .* is not a setting"),
+        ("[listeners.tcp.extra]\n", r"listeners\.tcp\.extra has no address"),
+        ("[listeners.udp]\n", r"listeners\.udp .* is not a setting"),
         ("[limits]\npacket_bytes_max = 'big'\n", r"limits\.packet_bytes_max \(.*toml:2\) can't be 'big': expected"),
         ("[limits]\npacket_bytes_max = true\n", r"can't be True: expected a whole number"),
         ("[limits]\npacket_bytes_max = -1\n", r"can't be -1: expected 16 to 268435460"),

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flockmq.cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLOCKMQ_CONFIG", raising=False)
+
+
+def test_show_tells_where_each_value_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flockmq.toml"
+    file.write_text('[node]\nname = "n@h"\n')
+    monkeypatch.setenv("FLOCKMQ_LIMITS__INFLIGHT_MAX", "5")
+    assert run(["config", "show", "--config", str(file), "--set", "log.level=debug", "--json"]) == 0
+    rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(capsys.readouterr().out)}
+    assert rows["node.name"] == ("n@h", f"file {file}:2")
+    assert rows["limits.inflight_max"] == (5, "env FLOCKMQ_LIMITS__INFLIGHT_MAX")
+    assert rows["log.level"] == ("debug", "flag --set log.level")
+    assert rows["limits.receive_max"][1] == "default"
+    assert rows["listeners.tcp.default.bind"] == ([":1883"], "default")
+
+
+def test_show_only_what_was_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "show", "--changed", "--set", "security.allow_anonymous=true"]) == 0
+    assert capsys.readouterr().out == (
+        "SETTING                   VALUE  FROM\nsecurity.allow_anonymous  true   flag --set security.allow_anonymous\n"
+    )
+
+
+def test_check_says_what_would_be_served(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--set", "listeners.ws.default.enabled=false", "--set", "listeners.tcp.default.bind=127.0.0.1:7"]
+    assert run(["config", "check", *flags]) == 0
+    assert "would serve tcp:default on 127.0.0.1:7." in capsys.readouterr().out
+    assert run(["config", "check", "--json", *flags]) == 0
+    assert json.loads(capsys.readouterr().out)["listeners"] == ["tcp:default on 127.0.0.1:7"]
+
+
+def test_check_tells_all_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "flockmq.toml"
+    file.write_text("[limits]\ninflight = 1\nreceive_max = 'x'\n")
+    assert run(["config", "check", "--config", str(file)]) == 1
+    assert [line[:22] for line in capsys.readouterr().err.splitlines()] == [
+        "flockmq: limits.inflig",
+        "flockmq: limits.receiv",
+    ]
