@@ -36,6 +36,8 @@ READY: Final = 5
 STAGES: Final = ("dialling", "the TLS handshake", "the WebSocket handshake", "CONNECT", "SUBSCRIBE", "load")
 
 READ_BYTES: Final = 262_144
+READ_ROUNDS: Final = 4
+READ_ROUNDS_TLS: Final = 64  # TLS hands out a record at a time, 16 KB
 BUFFER: Final = memoryview(bytearray(READ_BYTES))
 """All links read into this one, one after the other: cheaper than a new large object for every read."""
 WRITE_BYTES: Final = 131_072
@@ -124,14 +126,17 @@ class Link:
         else:
             self.flush()
 
-    def on_readable(self, rounds: int = 4) -> bool:
-        """Read and count; True when something came."""
+    def on_readable(self) -> bool:
+        """Read and count; True when something came.
+
+        More is read in a turn than is written, else this client itself would be the slow reader it is to measure.
+        """
         if self.stage <= SECURING:
             self._proceed()
             return True
         came = False
         try:
-            for _ in range(rounds):
+            for _ in range(READ_ROUNDS if self._context is None else READ_ROUNDS_TLS):
                 count = self.sock.recv_into(BUFFER)
                 if not count:
                     raise self._ended()
@@ -149,7 +154,7 @@ class Link:
             self.flush()
         return came
 
-    def flush(self, bytes_max: int = 4 * WRITE_BYTES) -> bool:
+    def flush(self, bytes_max: int = 2 * WRITE_BYTES) -> bool:
         """Write answers and as much of the ring as window and socket take; False when the socket is full."""
         written = 0
         try:
