@@ -17,13 +17,10 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from flockmq.admin.description import Description
 from flockmq.admin.desk import Desk, LogEvent, NodeInfo, Ports
-from flockmq.admin.docs_page import page_headers, render_page
 from flockmq.admin.guard import AttemptThrottle, Guard, host_name
 from flockmq.admin.lag import LoopLag
-from flockmq.admin.openapi import build_openapi
 from flockmq.admin.operations import Router
 from flockmq.admin.paging import Pager
 from flockmq.admin.routes import OPERATIONS
@@ -77,11 +74,8 @@ class AdminApi:
             self._lag.window,
             clock,
             wall_clock or _wall_ms,
+            Description(OPERATIONS, node_info.version),
         )
-        openapi = build_openapi(OPERATIONS, node_info.version)
-        self._desk.openapi = msgspec.json.encode(openapi)
-        self._desk.docs_page = render_page(openapi).encode()
-        self._desk.docs_headers = page_headers()
         self._web: WebServer | None = None
         self._servers: list[asyncio.Server] = []
 

@@ -11,6 +11,7 @@ from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
 
 if TYPE_CHECKING:
+    from flockmq.admin.description import Description
     from flockmq.admin.guard import Guard
     from flockmq.admin.lag import LagWindow
     from flockmq.admin.metrics import Number
@@ -65,6 +66,7 @@ class Desk:
         lag: LagWindow,
         clock: Callable[[], int],
         wall_clock: Callable[[], int],
+        description: Description,
     ) -> None:
         self.broker = broker
         self.node = node
@@ -76,9 +78,7 @@ class Desk:
         self.moments = Moments(clock, wall_clock)
         self.state: State = "starting"
         self.started_at_ms = broker.node.started_at
-        self.openapi = b""
-        self.docs_page = b""
-        self.docs_headers: dict[str, str] = {}
+        self.description = description
         self.exposition = Exposition(self)
 
     @property

@@ -240,12 +240,12 @@ def delete_retained(desk: Desk, call: Plain) -> None:
 
 def get_openapi(desk: Desk, _call: Plain) -> Raw:
     """The OpenAPI description."""
-    return Raw(desk.openapi, JSON)
+    return Raw(desk.description.openapi, JSON)
 
 
 def get_docs(desk: Desk, _call: Plain) -> Raw:
     """The same for people."""
-    return Raw(desk.docs_page, "text/html; charset=utf-8", headers=desk.docs_headers)
+    return Raw(desk.description.page, "text/html; charset=utf-8", headers=desk.description.page_headers)
 
 
 def get_metrics(desk: Desk, call: Plain) -> Raw:

@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
+from flockmq.admin.description import Description
 from flockmq.admin.desk import Desk, NodeInfo, Ports
 from flockmq.admin.guard import AttemptThrottle, Guard
 from flockmq.admin.lag import LagWindow
 from flockmq.admin.model import Listener
 from flockmq.admin.operations import Call, NoQuery
 from flockmq.admin.paging import Pager
+from flockmq.admin.routes import OPERATIONS
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
 
 NODE = NodeInfo(name="n1@host", version="1.2.3", build="pure")
@@ -43,6 +45,7 @@ def make_desk(
         LagWindow(),
         lambda: harness.now,
         lambda: WALL_MS + harness.now - START_MS,
+        Description(OPERATIONS, NODE.version),
     )
 
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq.admin.metrics import METRICS, Exposition, flat
 from flockmq.admin.model import Listener
-from flockmq.node.stats import Stats
+from flockmq.session.stats import Stats
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import make_desk
 
