@@ -149,17 +149,20 @@ def file_name(result: Mapping[str, object]) -> str:
 def markdown(result: Mapping[str, Any]) -> str:
     """A kept result as a Markdown table, for the documentation."""
     about = result["machine"]
+    versions = f"FlockMQ {about['flockmq']} ({about['build']}), {about['mosquitto']}, {about['nats']}"
+    machine = f"{about['cpu']}, {about['cores']} cores, {about['kernel']}, {about['python']}"
+    effort = f"median of {result['settings']['repeats']} runs of {result['settings']['seconds']:g} s"
     rows = [
-        f"FlockMQ {about['flockmq']} ({about['build']}), {about['mosquitto']}, {about['nats']}; {about['cpu']}, "
-        f"{about['cores']} cores, {about['kernel']}, {about['python']}; {result['date'][:10]}, median of "
-        f"{result['settings']['repeats']} runs of {result['settings']['seconds']:g} s.",
+        f"{versions}; {machine}; {result['date'][:10]}, {effort}.",
         "",
         "| work | FlockMQ | mosquitto | NATS | ratio | target |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for case in result["cases"]:
         figures = [figure_text(case["figures"][broker]) if broker in case["figures"] else "-" for broker in BROKERS]
-        ratios = ", ".join(f"{one['ratio']:.1f}x" for one in case["targets"] if one["ratio"] is not None)
+        ratios = ", ".join(
+            f"{one['ratio']:.1f}x" for one in case["targets"] if one["ratio"] is not None and one["figure"] != "kb"
+        )
         wanted = ", ".join(f"{one['target']}{MARKS[one['met']]}" for one in case["targets"])
         rows.append(" | ".join(("| " + case["title"], *figures, ratios, wanted)) + " |")
     return "\n".join(rows)
