@@ -1,0 +1,154 @@
+"""What members of a group say to each other. Values; ``codec.py`` puts them on the wire."""
+
+from __future__ import annotations
+
+from flockmq.raft.configuration import Configuration
+from flockmq.raft.entry import Entry
+
+
+class Message:
+    """Any message of a group. ``term`` is the sender's, or the one a pre-vote asks about."""
+
+    def __init__(self, group: int, sender: int, receiver: int, term: int) -> None:
+        self.group = group
+        self.sender = sender
+        self.receiver = receiver
+        self.term = term
+
+
+class VoteRequest(Message):
+    """May I lead? With ``pre``: would you let me, if I asked. ``transfer``: the leader itself wants it."""
+
+    def __init__(
+        self, group: int, sender: int, receiver: int, term: int, last_index: int, last_term: int, pre: bool, transfer: bool
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.last_index = last_index
+        self.last_term = last_term
+        self.pre = pre
+        self.transfer = transfer
+
+
+class VoteReply(Message):
+    """The answer; to a granted pre-vote ``term`` is the one that was asked about."""
+
+    def __init__(self, group: int, sender: int, receiver: int, term: int, pre: bool, granted: bool) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.pre = pre
+        self.granted = granted
+
+
+class Append(Message):
+    """Entries that follow ``prev_index``; none of them is a question whether the logs agree there."""
+
+    def __init__(
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        prev_index: int,
+        prev_term: int,
+        entries: list[Entry],
+        commit: int,
+        last_index: int,
+        lease_round: int,
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.prev_index = prev_index
+        self.prev_term = prev_term
+        self.entries = entries
+        self.commit = commit
+        self.last_index = last_index
+        """The leader's last entry: what a damaged or empty replica must reach before it may vote."""
+        self.lease_round = lease_round
+
+
+class AppendReply(Message):
+    """``ok``: all up to ``index`` is durable here. Else ``index`` was refused and the logs may agree at the hint."""
+
+    def __init__(
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        ok: bool,
+        index: int,
+        hint_index: int,
+        hint_term: int,
+        lease_round: int,
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.ok = ok
+        self.index = index
+        self.hint_index = hint_index
+        self.hint_term = hint_term
+        self.lease_round = lease_round
+
+
+class Heartbeat(Message):
+    """The leader lives. ``quiet``: it will say no more until there is work."""
+
+    def __init__(
+        self, group: int, sender: int, receiver: int, term: int, commit: int, last_index: int, lease_round: int, quiet: bool
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.commit = commit
+        self.last_index = last_index
+        self.lease_round = lease_round
+        self.quiet = quiet
+
+
+class HeartbeatReply(Message):
+    """Heard. ``durable`` is the last entry that is safe here, as far as it is known to agree with the leader's."""
+
+    def __init__(self, group: int, sender: int, receiver: int, term: int, lease_round: int) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.lease_round = lease_round
+
+
+class SnapshotMeta:
+    """What a snapshot stands for: everything up to ``index``."""
+
+    def __init__(self, index: int, term: int, next_offset: int, configuration: Configuration) -> None:
+        self.index = index
+        self.term = term
+        self.next_offset = next_offset
+        self.configuration = configuration
+
+
+class SnapshotChunk(Message):
+    """A piece of a snapshot at ``offset``; the last one when ``offset + len(data) == total``."""
+
+    def __init__(
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        meta: SnapshotMeta,
+        offset: int,
+        total: int,
+        data: bytes,
+        last_index: int,
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.meta = meta
+        self.offset = offset
+        self.total = total
+        self.data = data
+        self.last_index = last_index
+
+
+class SnapshotReply(Message):
+    """``offset`` bytes of the snapshot up to ``index`` are here; go on from there."""
+
+    def __init__(self, group: int, sender: int, receiver: int, term: int, index: int, offset: int) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.index = index
+        self.offset = offset
+
+
+class TimeoutNow(Message):
+    """Campaign at once: I want you to lead."""

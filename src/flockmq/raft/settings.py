@@ -1,0 +1,35 @@
+"""Timing and sizes of a Raft group. Milliseconds of the node's own clock; see ``clock.py`` for what a jump does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftSettings:
+    """One value for all groups of a node."""
+
+    tick_ms: int = 50
+    """How often ``tick`` is called."""
+    heartbeat_ms: int = 150
+    """Gap between a leader's heartbeats. Lower notices a lost append sooner and costs packets."""
+    election_ms: int = 1_000
+    """Least silence of a leader before a follower campaigns; each draws up to twice this. Lower fails over sooner
+    and mistakes slow disks or networks for dead leaders more often."""
+    append_bytes_max: int = 1_048_576
+    """Most bytes of entries in one append message."""
+    window_bytes_max: int = 8_388_608
+    """Most bytes sent to a follower and not yet acknowledged."""
+    tail_bytes_max: int = 8_388_608
+    """Durable entries kept in memory for followers, so that replication reads no disk."""
+    quiet_after_ms: int = 2_000
+    """A group without work for this long goes quiet: no heartbeats, no lease."""
+
+    @property
+    def lease_ms(self) -> int:
+        """How long after a round that a quorum answered no other leader can have been elected.
+
+        A follower's clock may count twice as fast as time passes (``clock.py``), so half of the election timeout, less
+        two ticks for rounding.
+        """
+        return self.election_ms // 2 - 2 * self.tick_ms
