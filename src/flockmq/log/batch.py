@@ -1,0 +1,45 @@
+"""The batch: what a partition log stores, replicates, checksums and serves. All of it under one name.
+
+```
+ BatchBuilder.add(...) ... build() --> stamp(batch, term, index, offset) --> followers, disk, readers --> BatchView
+ control_batch(kind, body) ----------^
+```
+``header`` has the layout of the first 96 bytes, ``columns`` that of the body, ``builder`` writes and ``view`` reads.
+"""
+
+from __future__ import annotations
+
+from flockmq.log.builder import BatchBuilder, UserProperty
+from flockmq.log.columns import Columns, Span
+from flockmq.log.header import (
+    BATCH_BYTES_MAX,
+    CONFIG,
+    CURSOR,
+    DATA,
+    HEADER_BYTES,
+    MARKER,
+    NOOP,
+    BatchError,
+    control_batch,
+    stamp,
+)
+from flockmq.log.view import BatchView, Record
+
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "CONFIG",
+    "CURSOR",
+    "DATA",
+    "HEADER_BYTES",
+    "MARKER",
+    "NOOP",
+    "BatchBuilder",
+    "BatchError",
+    "BatchView",
+    "Columns",
+    "Record",
+    "Span",
+    "UserProperty",
+    "control_batch",
+    "stamp",
+]

@@ -1,0 +1,88 @@
+"""The head of a batch: 96 bytes that say what follows, and can be rewritten without touching it.
+
+```
+ bytes   0 magic "FLKB" | 4 header CRC-32C (of all that follows it in the header)
+         8 version | 9 flags (zstd) | 10 kind (0 data, else control) | 11 zero | 12 body CRC-32C (all after the header)
+        16 size of the whole batch | 20 note length | 24 dictionaries length | 28 columns length, not compressed
+        32 term | 40 index | 48 base offset | 56 base timestamp (ms) | 64 latest timestamp (ms)
+        72 record count | 76 which columns | 80 topic names | 84 client ids | 88 columns length as stored | 92 zero
+        96 note, dictionaries, columns: each 8-byte aligned
+```
+Little-endian. A leader stamps term, index and offset into a batch that somebody else built: only the header and its own
+checksum change, the body stays as it came, on every replica.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from flockmq.errors import FlockError
+from flockmq.log.checksum import crc32c
+
+HEADER_BYTES: Final = 96
+MAGIC: Final = b"FLKB"
+VERSION: Final = 1
+BATCH_BYTES_MAX: Final = 1 << 30
+
+ZSTD: Final = 1
+"""Flag: the columns are compressed; note and dictionaries never are."""
+
+DATA: Final = 0
+NOOP: Final = 1
+CONFIG: Final = 2
+MARKER: Final = 3
+CURSOR: Final = 4
+"""Kinds of batches. All but DATA are control batches: no records, a body that only their maker understands."""
+
+COVERED: Final = struct.Struct("<BBBBIIIIIQQQqqIIIIII")
+"""What the header checksum covers: everything from byte 8 on."""
+_FIRST: Final = struct.Struct("<4sI")
+_STAMP: Final = struct.Struct("<QQQ")
+_STAMP_AT: Final = 32
+_ZEROS: Final = b"\0\0\0\0\0\0\0\0"
+
+
+class BatchError(FlockError):
+    """These bytes are no batch that can be read; the sentence says what is wrong with them."""
+
+
+def padding(length: int) -> bytes:
+    """What is missing to the next multiple of eight."""
+    return _ZEROS[: -length & 7]
+
+
+def aligned(length: int) -> int:
+    """The next multiple of eight."""
+    return (length + 7) & ~7
+
+
+def seal(covered: bytes) -> bytes:
+    """A header from what its checksum covers."""
+    return _FIRST.pack(MAGIC, crc32c(covered)) + covered
+
+
+def stamp(batch: bytes, term: int, index: int, base_offset: int) -> bytes:
+    """The same batch at its place in a log. The body is not looked at."""
+    covered = batch[8:_STAMP_AT] + _STAMP.pack(term, index, base_offset) + batch[_STAMP_AT + 24 : HEADER_BYTES]
+    return seal(covered) + batch[HEADER_BYTES:]
+
+
+def control_batch(kind: int, body: bytes = b"", timestamp_ms: int = 0) -> bytes:
+    """A batch without records, not stamped yet."""
+    stored = body + padding(len(body))
+    size = HEADER_BYTES + len(stored)
+    if size > BATCH_BYTES_MAX:
+        raise BatchError(
+            f"A control batch of {size:,} bytes is larger than the {BATCH_BYTES_MAX:,} that a batch may have."
+        )
+    length = len(body)
+    now = timestamp_ms
+    return (
+        seal(
+            COVERED.pack(
+                VERSION, 0, kind, 0, crc32c(stored), size, 0, 0, length, 0, 0, 0, now, now, 0, 0, 0, 0, length, 0
+            )
+        )
+        + stored
+    )
