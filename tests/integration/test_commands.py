@@ -194,7 +194,7 @@ def test_a_refused_subscription_is_told(command: Commands) -> None:
 
 
 def test_a_session_is_kept_for_the_next_time(broker: BrokerProcess, command: Commands) -> None:
-    keep = ("sub", "ks/t", "--client-id", "keeper", "--keep-session", "1h", "--qos", "1", "--port", command.port)
+    keep = ("sub", "ks/t", "--client-id", "keeper", "--session-expiry", "1h", "--qos", "1", "--port", command.port)
     command.text(*keep, "--timeout", "0.1")
     command.text("pub", "ks/t", "for later", "--qos", "1", "--port", command.port)
     assert json.loads(command.text(*keep, "--count", "1", "--json"))["payload"] == "for later"

@@ -1,12 +1,19 @@
-"""Options that ``pub`` and ``sub`` share: which broker, as whom, in which version of MQTT."""
+"""Options that ``pub`` and ``sub`` share: which broker, as whom, in which version of MQTT.
+
+``Target`` is both the value and, by the annotations of its fields, the description of the options; ``takes_target``
+puts them behind the options of a command.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
 import typer
 
@@ -19,24 +26,8 @@ if TYPE_CHECKING:
     from flockmq.mqtt.properties import Properties
 
 VERSIONS: Final = {"5": 5, "3.1.1": 4}
+TLS_PORT: Final = 8883
 
-HostOption = Annotated[str, typer.Option("--host", "-H", help="Host of the broker's MQTT listener.")]
-PortOption = Annotated[
-    int | None, typer.Option("--port", "-p", min=1, max=65_535, help="Its port; 1883, or 8883 with TLS.")
-]
-VersionOption = Annotated[Literal["5", "3.1.1"], typer.Option("--mqtt", help="Version of MQTT to speak.")]
-ClientIdOption = Annotated[str, typer.Option("--client-id", "-i", help="Client id; without it the broker chooses one.")]
-UsernameOption = Annotated[str | None, typer.Option("--username", "-u", help="User name.")]
-PasswordFileOption = Annotated[
-    Path | None,
-    typer.Option("--password-file", help="File whose first line is the password; without it, it is asked for."),
-]
-TlsOption = Annotated[bool, typer.Option("--tls", help="Connect with TLS.")]
-CaOption = Annotated[
-    Path | None, typer.Option("--ca-file", help="Authority to trust, in PEM; without it, the system's.")
-]
-CertOption = Annotated[Path | None, typer.Option("--cert-file", help="Client certificate, in PEM.")]
-KeyOption = Annotated[Path | None, typer.Option("--key-file", help="Private key of the client certificate, in PEM.")]
 QosOption = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, help="Quality of service: 0, 1 or 2.")]
 UserPropertyOption = Annotated[
     list[str] | None, typer.Option("--user-property", "-U", metavar="NAME=VALUE", help="A user property; may repeat.")
@@ -47,25 +38,39 @@ UserPropertyOption = Annotated[
 class Target:
     """The broker to talk to, as the command line says it."""
 
-    host: str
-    port: int | None
-    version: str
-    client_id: str
-    username: str | None
-    password_file: Path | None
-    tls: bool
-    ca_file: Path | None
-    cert_file: Path | None
-    key_file: Path | None
+    host: Annotated[str, typer.Option("--host", "-H", help="Host of the broker's MQTT listener.")] = "127.0.0.1"
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", min=1, max=65_535, help="Its port; 1883, or 8883 with TLS.")
+    ] = None
+    version: Annotated[Literal["5", "3.1.1"], typer.Option("--mqtt", help="Version of MQTT to speak.")] = "5"
+    client_id: Annotated[
+        str, typer.Option("--client-id", "-i", help="Client id; without it the broker chooses one.")
+    ] = ""
+    username: Annotated[str | None, typer.Option("--username", "-u", help="User name.")] = None
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file",
+            help="File whose first line is the password; else FLOCKMQ_PASSWORD, else it is asked for.",
+        ),
+    ] = None
+    tls: Annotated[bool, typer.Option("--tls", help="Connect with TLS.")] = False
+    ca_file: Annotated[
+        Path | None, typer.Option("--ca-file", help="Authority to trust, in PEM; without it, the system's.")
+    ] = None
+    cert_file: Annotated[Path | None, typer.Option("--cert-file", help="Client certificate, in PEM.")] = None
+    key_file: Annotated[
+        Path | None, typer.Option("--key-file", help="Private key of the client certificate, in PEM.")
+    ] = None
 
     def options(self, *, clean_start: bool = True, properties: Properties | None = None) -> Options:
         """What the client needs to connect; files are read and a password asked for here."""
         from flockmq.client.mqtt import Options
 
-        tls = self.tls or self.port == 8883 or self.ca_file is not None or self.cert_file is not None
+        tls = self.tls or self.port == TLS_PORT or self.ca_file is not None or self.cert_file is not None
         return Options(
             host=self.host,
-            port=self.port or (8883 if tls else 1883),
+            port=self.port or (TLS_PORT if tls else 1883),
             version=VERSIONS[self.version],
             client_id=self.client_id,
             clean_start=clean_start,
@@ -77,7 +82,7 @@ class Target:
 
     def _password(self) -> bytes | None:
         if self.password_file is not None:
-            return _read(self.password_file).splitlines()[0] if _read(self.password_file) else b""
+            return read(self.password_file).partition(b"\n")[0].rstrip(b"\r")
         if self.username is None:
             return None
         if "FLOCKMQ_PASSWORD" in os.environ:
@@ -102,7 +107,31 @@ class Target:
         return context
 
 
-def _read(path: Path) -> bytes:
+def takes_target(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with a parameter ``target`` the options of Target in its place."""
+    hints = get_type_hints(Target, include_extras=True)
+    names = [field.name for field in fields(Target)]
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        target = Target(**{name: values.pop(name) for name in names})
+        command(target=target, **values)
+
+    own = inspect.signature(command, eval_str=True)
+    parameters = [one for one in own.parameters.values() if one.name != "target"]
+    for field in fields(Target):
+        option = inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        parameters.insert(-1, option)  # --json stays the last one
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    del with_options.__wrapped__  # its signature is not the one to look at
+    return with_options
+
+
+def read(path: Path) -> bytes:
+    """All of a file that the command line names."""
     try:
         return path.read_bytes()
     except OSError as error:

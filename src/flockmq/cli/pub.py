@@ -35,7 +35,7 @@ class Publish:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pub")(pub)
+    app.command("pub")(o.takes_target(pub))
 
 
 def pub(
@@ -64,34 +64,13 @@ def pub(
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Mark the payload as UTF-8 text (MQTT 5).")] = False,
     user_property: o.UserPropertyOption = None,
-    host: o.HostOption = "127.0.0.1",
-    port: o.PortOption = None,
-    version: o.VersionOption = "5",
-    client_id: o.ClientIdOption = "",
-    username: o.UsernameOption = None,
-    password_file: o.PasswordFileOption = None,
-    tls: o.TlsOption = False,
-    ca_file: o.CaOption = None,
-    cert_file: o.CertOption = None,
-    key_file: o.KeyOption = None,
+    target: o.Target,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a message over MQTT, and say how it went."""
     sources = [payload is not None, file is not None, lines, empty]
     if sum(sources) > 1:
         raise typer.BadParameter("give one of PAYLOAD, --file, --lines and --empty, not several", param_hint="PAYLOAD")
-    target = o.Target(
-        host=host,
-        port=port,
-        version=version,
-        client_id=client_id,
-        username=username,
-        password_file=password_file,
-        tls=tls,
-        ca_file=ca_file,
-        cert_file=cert_file,
-        key_file=key_file,
-    )
     properties = _properties(
         content_type=content_type,
         response_topic=response_topic,
@@ -100,7 +79,7 @@ def pub(
         text=text,
         user=o.pairs(user_property, "--user-property"),
     )
-    if properties is not None and version != "5":
+    if properties is not None and target.version != "5":
         raise typer.BadParameter(
             "properties exist in MQTT 5 only; leave them out, or use --mqtt 5", param_hint="--mqtt"
         )
@@ -117,10 +96,7 @@ def _payload(payload: str | None, file: Path | None, *, empty: bool) -> bytes:
     if empty:
         return b""
     if file is not None:
-        try:
-            return file.read_bytes()
-        except OSError as error:
-            raise FlockError(f"{file} can't be read ({error.strerror}); check its name.") from None
+        return o.read(file)
     if payload is None or payload == "-":
         if sys.stdin.isatty():
             raise typer.BadParameter("is missing; give it, or --file, --lines or --empty", param_hint="PAYLOAD")

@@ -39,7 +39,7 @@ class Subscription:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sub")(sub)
+    app.command("sub")(o.takes_target(sub))
 
 
 def sub(
@@ -64,37 +64,16 @@ def sub(
         int,
         typer.Option("--retain-handling", min=0, max=2, help="Retained messages: 0 send, 1 if new, 2 none (MQTT 5)."),
     ] = 0,
-    keep_session: Annotated[
+    session_expiry: Annotated[
         str | None,
-        typer.Option("--keep-session", metavar="TIME", help="Resume the session; keep it this long, like 1h."),
+        typer.Option("--session-expiry", metavar="TIME", help="Resume the session; keep it this long, like 1h."),
     ] = None,
-    host: o.HostOption = "127.0.0.1",
-    port: o.PortOption = None,
-    version: o.VersionOption = "5",
-    client_id: o.ClientIdOption = "",
-    username: o.UsernameOption = None,
-    password_file: o.PasswordFileOption = None,
-    tls: o.TlsOption = False,
-    ca_file: o.CaOption = None,
-    cert_file: o.CertOption = None,
-    key_file: o.KeyOption = None,
+    target: o.Target,
     as_json: JsonOption = False,
 ) -> None:
     """Subscribe over MQTT and print messages as they come, until Ctrl-C, --count or --timeout."""
-    target = o.Target(
-        host=host,
-        port=port,
-        version=version,
-        client_id=client_id,
-        username=username,
-        password_file=password_file,
-        tls=tls,
-        ca_file=ca_file,
-        cert_file=cert_file,
-        key_file=key_file,
-    )
-    if keep_session is not None and not client_id:
-        raise typer.BadParameter("needs --client-id: a session belongs to a client id", param_hint="--keep-session")
+    if session_expiry is not None and not target.client_id:
+        raise typer.BadParameter("needs --client-id: a session belongs to a client id", param_hint="--session-expiry")
     job = Subscription(
         filters=tuple(filters),
         qos=qos,
@@ -105,16 +84,16 @@ def sub(
         timeout_s=timeout,
         format="json" if as_json else output,
     )
-    printed = asyncio.run(subscribe(target, job, keep_session))
+    printed = asyncio.run(subscribe(target, job, session_expiry))
     if count and printed < count:
         raise FlockError(f"Only {printed} of {count} messages came within {timeout:g} s.")
 
 
-async def subscribe(target: o.Target, job: Subscription, keep_session: str | None = None) -> int:
+async def subscribe(target: o.Target, job: Subscription, session_expiry: str | None = None) -> int:
     """Print messages until there were enough or the time is over; how many."""
     from flockmq.client.mqtt import MqttClient
 
-    options = target.options(clean_start=keep_session is None, properties=_session_properties(keep_session))
+    options = target.options(clean_start=session_expiry is None, properties=_session_properties(session_expiry))
     printed = 0
     async with await MqttClient.connect(options) as client:
         try:
@@ -130,17 +109,17 @@ async def subscribe(target: o.Target, job: Subscription, keep_session: str | Non
     return printed
 
 
-def _session_properties(keep_session: str | None) -> Properties | None:
-    if keep_session is None:
+def _session_properties(session_expiry: str | None) -> Properties | None:
+    if session_expiry is None:
         return None
     from flockmq.config.units import parse_number
     from flockmq.mqtt.properties import Properties
 
     properties = Properties()
     try:
-        properties.session_expiry_s = parse_number(keep_session, "s")
+        properties.session_expiry_s = parse_number(session_expiry, "s")
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--keep-session") from None
+        raise typer.BadParameter(str(error), param_hint="--session-expiry") from None
     return properties
 
 

@@ -40,8 +40,8 @@ def test_version_says_which_build_runs(capsys: pytest.CaptureFixture[str]) -> No
         (["pub", "t", "p", "--mqtt", "3.1.1", "-U", "a=b"], "properties exist in MQTT 5 only"),
         (["pub", "t", "p", "-U", "ab"], "'ab' is not NAME=VALUE"),
         (["pub", "t", "p", "--expiry", "soon"], "a duration like"),
-        (["sub", "t", "--keep-session", "1h"], "needs --client-id"),
-        (["sub", "t", "-i", "x", "--keep-session", "ever"], "a duration like"),
+        (["sub", "t", "--session-expiry", "1h"], "needs --client-id"),
+        (["sub", "t", "-i", "x", "--session-expiry", "ever"], "a duration like"),
         (["config", "show", "--set", "x"], "'x' is not KEY=VALUE"),
     ],
 )
