@@ -251,7 +251,7 @@ def test_packets(case: tuple[int, Packet]) -> None:
     assert feed_byte_by_byte(version, wire) == packet
 
 
-@given(st.lists(versioned_packets(), max_size=5), st.data())
+@given(st.lists(versioned_packets(), max_size=3), st.data())
 def test_a_stream_in_any_pieces(cases: list[tuple[int, Packet]], data: st.DataObject) -> None:
     stream = b"".join(encode_packet(packet, version) for version, packet in cases)
     expected = list(cases)
