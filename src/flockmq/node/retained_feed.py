@@ -22,6 +22,8 @@ from flockmq.session.session import Session
 
 FEED_BYTES: Final = 262_144
 """Bytes in a connection's buffer at which feeding pauses."""
+FEED_STEPS: Final = 50_000
+"""Steps of matching filters in one loop turn, after which others have their turn."""
 FEED_MESSAGES: Final = 1_000
 """Messages in a session's queue at which feeding pauses."""
 
@@ -41,23 +43,27 @@ class RetainedFeed:
             self.waiting = [one for one in self.waiting if is_current(session, one)]
         self.waiting.append(subscription)
 
-    def next_message(self, node: NodeState, session: Session, now: int) -> RetainedMessage | None:
-        """The next message to send; None when there is nothing more."""
-        while True:
-            while self.at < len(self.messages):
-                message = self.messages[self.at]
-                self.at += 1
-                if node.retained.get(message.topic, now) is message:
-                    return message
-            self.at = 0
-            self.messages = []
-            self.subscription = None
-            if not self.waiting:
-                return None
+    def next_message(self, node: NodeState, now: int) -> RetainedMessage | None:
+        """The next message of the current filter; None when it has no more."""
+        while self.at < len(self.messages):
+            message = self.messages[self.at]
+            self.at += 1
+            if node.retained.get(message.topic, now) is message:
+                return message
+        return None
+
+    def begin_next(self, node: NodeState, session: Session, now: int) -> bool:
+        """Go on to the next filter that still stands; False when there is none. ``node.retained.steps`` is the cost."""
+        self.at = 0
+        self.messages = []
+        self.subscription = None
+        while self.waiting:
             subscription = self.waiting.pop(0)
             if is_current(session, subscription):
                 self.subscription = subscription
                 self.messages = node.retained.match(subscription.topic_filter, now)
+                return True
+        return False
 
 
 def is_current(session: Session, subscription: Subscription) -> bool:
@@ -88,14 +94,21 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
         connection.backlog = None
         return
     stats = node.stats
-    while not connection.blocked and connection.out_bytes < FEED_BYTES:
+    steps = 0
+    while not connection.blocked:
+        if connection.out_bytes >= FEED_BYTES or steps > FEED_STEPS:
+            connection.hungry = True
+            return
         if session.outbound is not None and session.outbound.queued >= FEED_MESSAGES:
             return
-        message = feed.next_message(node, session, now)
+        message = feed.next_message(node, now)
         subscription = feed.subscription
         if message is None or subscription is None:
-            connection.backlog = None
-            return
+            if not feed.begin_next(node, session, now):
+                connection.backlog = None
+                return
+            steps += node.retained.steps + 1
+            continue
         run = message.run
         qos = subscription.qos if subscription.qos < run.qos else run.qos
         lost = session.deliver(run, qos, True, subscription.target().identifier_properties, None, now)

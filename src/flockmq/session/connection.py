@@ -89,6 +89,8 @@ class Connection:
         self.stats = stats
         self.backlog: object = None
         """Retained messages that are still to be sent (a RetainedFeed)."""
+        self.hungry = False
+        """The backlog can go on in the next loop turn."""
         # what the client said in CONNECT (MQTT 5)
         self.client_packet_max = 0
         self.client_receive_max = 65_535
@@ -150,6 +152,9 @@ class Connection:
     def take(self) -> list[bytes]:
         """What to write now, in order: everything, or nothing while the transport is full."""
         self.dirty = False
+        if self.hungry:
+            self.hungry = False
+            self.mark()
         if self.blocked and not self.closing:
             return []
         taken = self.out
@@ -158,8 +163,6 @@ class Connection:
             self.bytes_out += self.out_bytes
             self.stats.bytes_out += self.out_bytes
             self.out_bytes = 0
-            if self.backlog is not None:
-                self.mark()  # there is more: come again in the next turn
         return taken
 
     def start_reading_again(self) -> None:
