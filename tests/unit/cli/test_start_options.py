@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,3 +120,28 @@ def test_set_wins_over_other_flags_and_is_named_in_errors() -> None:
     assert load_chosen(chosen("--name", "a@h", "--set", "node.name=b@h")).config.broker.node_name == "b@h"
     with pytest.raises(ConfigError, match=r"--set limits\.inflight_max can't be 'x': expected a whole number"):
         load_chosen(chosen("--set", "limits.inflight_max=x"))
+
+
+LATE = {
+    "typer",
+    "rich",
+    "pydantic",
+    "aiohttp",
+    "prometheus_client",
+    "argon2",
+    "cryptography",
+    "jwt",
+    "importlib.metadata",
+}
+
+
+def test_what_is_slow_to_load_is_not_loaded_before_the_broker_listens() -> None:
+    code = (
+        "import sys, flockmq.cli.main\n"
+        "from flockmq.cli import start_options\n"
+        "start_options.load_chosen(start_options.parse(['--allow-anonymous', '--mqtt-port', '1883']))\n"
+        "import flockmq.server.run, flockmq.server.app\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert LATE & set(done.stdout.split()) == set()
