@@ -131,7 +131,6 @@ LATE = {
     "argon2",
     "cryptography",
     "jwt",
-    "importlib.metadata",
 }
 
 
