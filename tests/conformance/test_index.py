@@ -97,11 +97,23 @@ def test_every_server_clause_has_a_test() -> None:
     assert not missing, "\n".join(["clauses without a test:", *missing])
 
 
+def test_every_server_clause_has_a_test_of_its_name() -> None:
+    """``test_mqtt5_3_1_2_3_...`` for [MQTT-3.1.2-3]: who looks for a clause finds its test."""
+    tests = find_tests()
+    missing: list[str] = []
+    for key, clause in CLAUSES.items():
+        number = clause.identifier.removeprefix("MQTT-").replace(".", "_").replace("-", "_")
+        name = f"::test_{'mqtt5' if clause.version == '5.0' else 'mqtt311'}_{number}_"
+        if clause.side != "client" and not any(name in test for test in tests.get(key, [])):
+            missing.append(f"{clause.version} {clause.identifier}")
+    assert not missing, missing
+
+
 def test_named_tests_carry_their_clause() -> None:
     """A test named after a clause is also tied to it, so that name and table agree."""
     wrong: list[str] = []
     prefixes = {"test_mqtt5_": "5.0", "test_mqtt311_": "3.1.1"}
-    for path in sorted((ROOT / "tests/conformance").glob("test_v*.py")):
+    for path in sorted((ROOT / "tests/conformance").glob("test_*.py")):
         for function in _test_functions(ast.parse(path.read_text())):
             for prefix, version in prefixes.items():
                 if not function.name.startswith(prefix):

@@ -366,3 +366,269 @@ def test_mqtt311_3_1_2_2_mqtt_31(harness: BrokerHarness) -> None:
     client.send(connect(b"old", version=3, name=b"MQIsdp"))
     assert client.received_bytes() == hexa("20 02 00 01")
     assert client.closed
+
+
+# --- one clause, one test: what a CONNECT must not be ---
+
+
+def shut(harness: BrokerHarness, data: bytes) -> None:
+    """Closed without a CONNACK, and nothing left behind."""
+    client = harness.raw(4)
+    client.send(data)
+    closed_silently(client)
+    assert not harness.broker.sessions
+
+
+def let_in(harness: BrokerHarness, data: bytes) -> HarnessClient:
+    """Accepted."""
+    client = harness.raw(4)
+    client.send(data)
+    assert client.received_bytes() == ACCEPTED
+    return client
+
+
+@clause("3.1.1", "MQTT-3.1.2-3")
+def test_mqtt311_3_1_2_3_reserved_connect_flag(harness: BrokerHarness) -> None:
+    """Bit 0 of the connect flags must be 0."""
+    shut(harness, connect3(flags=0x03))
+    let_in(harness, connect3(flags=0x02))
+
+
+@clause("3.1.1", "MQTT-3.1.2-5")
+def test_mqtt311_3_1_2_5_messages_are_kept(harness: BrokerHarness) -> None:
+    """QoS 1 and 2 messages of a stored session are kept; QoS 0 need not be."""
+    client = harness.client("c", version=4, clean_start=False)
+    client.subscribe(b"a", qos=2)
+    client.drop()
+    publisher = harness.client("p", version=4)
+    for qos in (1, 2, 1):
+        publisher.publish(b"a", b"%d" % qos, qos=qos)
+    got = harness.client("c", version=4, clean_start=False).consume()
+    assert [(message.payload, message.qos) for message in got] == [(b"1", 1), (b"2", 2), (b"1", 1)]
+
+
+@clause("3.1.1", "MQTT-3.1.2-9")
+@pytest.mark.parametrize("rest", [b"", field(b"w")])
+def test_mqtt311_3_1_2_9_will_flag_without_will(harness: BrokerHarness, rest: bytes) -> None:
+    """The will flag promises will topic and payload."""
+    shut(harness, connect3(flags=0x06, rest=rest))
+
+
+@clause("3.1.1", "MQTT-3.1.2-10")
+def test_mqtt311_3_1_2_10_will_is_forgotten(harness: BrokerHarness) -> None:
+    """A published will is not published again, a deleted one not at all, although the session is kept."""
+    watcher = watch(harness)
+    harness.client("c", version=4, clean_start=False, will=Will(b"will", b"1")).drop()
+    assert watcher.payloads() == [b"1"]
+    harness.client("c", version=4, clean_start=False, will=Will(b"will", b"2")).disconnect()
+    harness.client("c", version=4, clean_start=False).drop()
+    assert watcher.messages() == []
+
+
+@clause("3.1.1", "MQTT-3.1.2-11")
+def test_mqtt311_3_1_2_11_will_fields_without_will(harness: BrokerHarness) -> None:
+    """Without the will flag there are no will fields."""
+    shut(harness, connect3(rest=field(b"w") + field(b"x")))
+
+
+@clause("3.1.1", "MQTT-3.1.2-13")
+@pytest.mark.parametrize("flags", [0x0A, 0x12, 0x1A])
+def test_mqtt311_3_1_2_13_will_qos_without_will(harness: BrokerHarness, flags: int) -> None:
+    """No will, no will QoS."""
+    shut(harness, connect3(flags=flags))
+
+
+@clause("3.1.1", "MQTT-3.1.2-14")
+@pytest.mark.parametrize("qos", [0, 1, 2, 3])
+def test_mqtt311_3_1_2_14_will_qos(harness: BrokerHarness, qos: int) -> None:
+    """Will QoS 0, 1 and 2 are accepted, 3 is not."""
+    data = connect3(flags=0x06 | qos << 3, rest=field(b"w") + field(b"x"))
+    if qos == 3:
+        shut(harness, data)
+    else:
+        let_in(harness, data)
+
+
+@clause("3.1.1", "MQTT-3.1.2-15")
+def test_mqtt311_3_1_2_15_will_retain_without_will(harness: BrokerHarness) -> None:
+    """No will, no will retain."""
+    shut(harness, connect3(flags=0x22))
+
+
+@clause("3.1.1", "MQTT-3.1.2-16")
+def test_mqtt311_3_1_2_16_will_is_not_retained(harness: BrokerHarness) -> None:
+    """Will retain 0: an ordinary message, which a later subscriber does not get."""
+    watcher = watch(harness)
+    harness.client("c", version=4, will=Will(b"will", b"gone")).drop()
+    assert [message.retain for message in watcher.messages()] == [False]
+    assert harness.broker.retained.count == 0
+
+
+@clause("3.1.1", "MQTT-3.1.2-18")
+def test_mqtt311_3_1_2_18_user_name_without_flag(harness: BrokerHarness) -> None:
+    """A user name that no flag announced is too much."""
+    shut(harness, connect3(rest=field(b"u")))
+
+
+@clause("3.1.1", "MQTT-3.1.2-19")
+def test_mqtt311_3_1_2_19_user_name_missing(harness: BrokerHarness) -> None:
+    """A user name that a flag announced must be there; it may be empty."""
+    shut(harness, connect3(flags=0x82))
+    let_in(harness, connect3(flags=0x82, rest=field(b"")))
+
+
+@clause("3.1.1", "MQTT-3.1.2-20")
+def test_mqtt311_3_1_2_20_password_without_flag(harness: BrokerHarness) -> None:
+    """A password that no flag announced is too much."""
+    shut(harness, connect3(flags=0x82, rest=field(b"u") + field(b"p")))
+
+
+@clause("3.1.1", "MQTT-3.1.2-21")
+def test_mqtt311_3_1_2_21_password_missing(harness: BrokerHarness) -> None:
+    """A password that a flag announced must be there; any bytes will do."""
+    shut(harness, connect3(flags=0xC2, rest=field(b"u")))
+    let_in(harness, connect3(flags=0xC2, rest=field(b"u") + field(b"\xff\0")))
+
+
+@clause("3.1.1", "MQTT-3.1.2-22")
+def test_mqtt311_3_1_2_22_password_without_user_name(harness: BrokerHarness) -> None:
+    """3.1.1 has no password without a user name."""
+    shut(harness, connect3(flags=0x42, rest=field(b"p")))
+
+
+@clause("3.1.1", "MQTT-3.1.3-2")
+def test_mqtt311_3_1_3_2_client_id_is_the_session(harness: BrokerHarness) -> None:
+    """Two client ids are two sessions, one client id is one."""
+    for client_id in ("a", "A"):
+        harness.client(client_id, version=4, clean_start=False).drop()
+    assert set(harness.broker.sessions) == {"a", "A"}
+    assert harness.client("a", version=4, clean_start=False).connack.session_present
+
+
+@clause("3.1.1", "MQTT-3.1.3-3")
+def test_mqtt311_3_1_3_3_client_id_missing(harness: BrokerHarness) -> None:
+    """A CONNECT without even an empty client id."""
+    shut(harness, packet(0x10, field(b"MQTT") + hexa("04 02 0000")))
+    shut(harness, packet(0x10, field(b"MQTT") + hexa("04 02 0000 00")))
+
+
+@clause("3.1.1", "MQTT-3.1.3-4")
+@pytest.mark.parametrize("client_id", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt311_3_1_3_4_client_id_is_utf8(harness: BrokerHarness, client_id: bytes) -> None:
+    """The client id is a valid string."""
+    shut(harness, connect3(client_id))
+
+
+@clause("3.1.1", "MQTT-3.1.3-10")
+@pytest.mark.parametrize("topic", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt311_3_1_3_10_will_topic_is_utf8(harness: BrokerHarness, topic: bytes) -> None:
+    """The will topic is a valid string."""
+    shut(harness, connect3(flags=0x06, rest=field(topic) + field(b"x")))
+
+
+@clause("3.1.1", "MQTT-3.1.3-11")
+@pytest.mark.parametrize("name", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt311_3_1_3_11_user_name_is_utf8(harness: BrokerHarness, name: bytes) -> None:
+    """The user name is a valid string."""
+    shut(harness, connect3(flags=0x82, rest=field(name)))
+
+
+@clause("3.1.1", "MQTT-3.1.4-3")
+@pytest.mark.parametrize("clean", [True, False])
+def test_mqtt311_3_1_4_3_clean_session_is_processed_first(harness: BrokerHarness, clean: bool) -> None:
+    """By the time of the CONNACK the session is new or resumed, as asked."""
+    old = harness.client("c", version=4, clean_start=False)
+    old.subscribe(b"a")
+    old.drop()
+    client = harness.client("c", version=4, clean_start=clean)
+    assert client.connack.session_present is not clean
+    client.publish(b"a", b"x")
+    assert client.payloads() == ([] if clean else [b"x"])
+
+
+# --- one clause, one test: what a CONNACK must be ---
+
+
+@clause("3.1.1", "MQTT-3.2.0-1")
+def test_mqtt311_3_2_0_1_connack_before_anything(harness: BrokerHarness) -> None:
+    """A resumed session has much to send; the CONNACK goes first."""
+    old = harness.client("c", version=4, clean_start=False)
+    old.subscribe(b"a", qos=1)
+    harness.client("p", version=4).publish(b"a", b"x", qos=1)
+    old.drop()
+    again = harness.raw(4)
+    again.send(connect3(flags=0))
+    assert [type(one).__name__ for one in again.received()] == ["Connack", "Publish"]
+
+
+@clause("3.1.1", "MQTT-3.2.2-1")
+def test_mqtt311_3_2_2_1_session_present_0(harness: BrokerHarness) -> None:
+    """Clean session 1: Session Present 0, also when there was a session."""
+    harness.client("c", version=4, clean_start=False).drop()
+    let_in(harness, connect3(flags=0x02))
+
+
+@clause("3.1.1", "MQTT-3.2.2-2")
+def test_mqtt311_3_2_2_2_session_present_1(harness: BrokerHarness) -> None:
+    """Clean session 0 with a session: Session Present 1."""
+    harness.client("c", version=4, clean_start=False).drop()
+    client = harness.raw(4)
+    client.send(connect3(flags=0))
+    assert client.received_bytes() == RESUMED
+
+
+@clause("3.1.1", "MQTT-3.2.2-3")
+def test_mqtt311_3_2_2_3_no_session(harness: BrokerHarness) -> None:
+    """Clean session 0 without a session: Session Present 0."""
+    let_in(harness, connect3(flags=0))
+
+
+@clause("3.1.1", "MQTT-3.2.2-4")
+def test_mqtt311_3_2_2_4_refusal_without_session_present(make_harness: MakeHarness) -> None:
+    """A refusal has Session Present 0 although there is a session."""
+    harness = make_harness(gate=PasswordGate({"user": b"right"}))
+    harness.client("c", version=4, clean_start=False, username="user", password=b"right").drop()
+    client = harness.raw(4)
+    client.send(connect3(flags=0xC0, rest=field(b"user") + field(b"wrong")))
+    assert client.received_bytes() == hexa("20 02 00 04")
+
+
+@clause("3.1.1", "MQTT-3.2.2-5")
+def test_mqtt311_3_2_2_5_refusal_closes(make_harness: MakeHarness) -> None:
+    """A refusal is the last thing on its connection."""
+    harness = make_harness(gate=PasswordGate({}, refuse=0x87))
+    client = harness.raw(4)
+    client.send(connect3() + PINGREQ)
+    assert client.received_bytes() == hexa("20 02 00 05")
+    assert client.closed
+
+
+@clause("3.1.1", "MQTT-3.2.2-6")
+def test_mqtt311_3_2_2_6_no_fitting_code(harness: BrokerHarness) -> None:
+    """Where no return code fits, the connection is closed without CONNACK."""
+    shut(harness, connect3(flags=0x06, rest=field(b"a/#") + field(b"x")))
+
+
+@clause("3.1.1", "MQTT-4.1.0-1")
+def test_mqtt311_4_1_0_1_session_state_is_kept(harness: BrokerHarness) -> None:
+    """Subscriptions, messages on their way in both directions: kept as long as the session."""
+    client = harness.client("c", version=4, clean_start=False)
+    client.subscribe(b"a", qos=2)
+    client.send(publish3(b"a", b"x", qos=2, pid=5))
+    client.received()
+    client.drop()
+    harness.advance(3_600_000)
+    again = harness.client("c", version=4, clean_start=False)
+    assert [message.dup for message in again.messages()] == [True]
+    again.send(publish3(b"a", b"x", qos=2, pid=5, dup=1))
+    assert again.received_bytes() == hexa("50 02 0005")
+
+
+@clause("3.1.1", "MQTT-7.0.0-2")
+def test_mqtt311_7_0_0_2_nothing_more_is_needed(harness: BrokerHarness) -> None:
+    """A client that knows nothing but 3.1.1 gets nothing but 3.1.1."""
+    client = let_in(harness, connect3())
+    client.send(subscribe3(1, (b"#", 2)) + publish3(b"a", b"x", qos=2, pid=1) + ack(0x62, 1))
+    client.send(ack(0x50, 1) + ack(0x70, 1) + DISCONNECT)
+    assert client.received_bytes() == (hexa("90 03 0001 02 34 06 0001 61 0001 78 50 02 0001 70 02 0001 62 02 0001"))
+    assert client.closed

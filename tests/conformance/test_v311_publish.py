@@ -378,3 +378,139 @@ def test_subscribe_and_publish_in_one_read(harness: BrokerHarness) -> None:
     client = client3(harness)
     client.send(publish3(b"a", b"before") + subscribe3(1, (b"a", 0)) + publish3(b"a", b"after"))
     assert client.received_bytes() == hexa("90 03 0001 00") + publish3(b"a", b"after")
+
+
+# --- one clause, one test ---
+
+
+@clause("3.1.1", "MQTT-2.3.1-4")
+def test_mqtt311_2_3_1_4_identifier_of_the_server(harness: BrokerHarness) -> None:
+    """The server repeats with the same identifier and reuses it only after the acknowledgement."""
+    subscriber = kept(harness)
+    subscriber.subscribe(b"a", qos=1)
+    publisher = client3(harness)
+    publisher.publish(b"a", b"1", qos=1)
+    (first,) = subscriber.messages()
+    subscriber.drop()
+    subscriber = kept(harness)
+    (again,) = subscriber.messages()
+    assert again.packet_id == first.packet_id
+    publisher.publish(b"a", b"2", qos=1)
+    (second,) = subscriber.messages()
+    assert second.packet_id != first.packet_id
+
+
+@clause("3.1.1", "MQTT-2.3.1-6")
+@pytest.mark.parametrize("pid", [1, 255, 256, 65_535])
+def test_mqtt311_2_3_1_6_answers_repeat_the_identifier(harness: BrokerHarness, pid: int) -> None:
+    """PUBACK, PUBREC and PUBCOMP have the identifier of their PUBLISH."""
+    client = client3(harness)
+    client.send(publish3(b"a", qos=1, pid=pid) + publish3(b"a", qos=2, pid=pid) + ack(0x62, pid))
+    assert client.received_bytes() == ack(0x40, pid) + ack(0x50, pid) + ack(0x70, pid)
+
+
+@clause("3.1.1", "MQTT-3.3.1-1")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_mqtt311_3_3_1_1_dup_on_redelivery(harness: BrokerHarness, qos: int) -> None:
+    """The first sending has DUP 0, every later one DUP 1."""
+    subscriber = kept(harness)
+    subscriber.subscribe(b"a", qos=qos)
+    client3(harness).publish(b"a", b"x", qos=qos)
+    seen = [message.dup for message in subscriber.messages()]
+    for _ in range(2):
+        subscriber.drop()
+        subscriber = kept(harness)
+        seen += [message.dup for message in subscriber.messages()]
+    assert seen == [False, True, True]
+
+
+@clause("3.1.1", "MQTT-3.3.1-6")
+def test_mqtt311_3_3_1_6_last_retained_of_each_topic(harness: BrokerHarness) -> None:
+    """A new subscription gets the last retained message of each matching topic."""
+    publisher = client3(harness)
+    for number in range(3):
+        for topic in (b"a/1", b"a/2", b"b"):
+            publisher.publish(topic, b"%d" % number, retain=True)
+    late = client3(harness, "late")
+    late.subscribe(b"a/+")
+    assert sorted((message.topic, message.payload) for message in late.messages()) == [(b"a/1", b"2"), (b"a/2", b"2")]
+
+
+@clause("3.1.1", "MQTT-3.3.1-8")
+def test_mqtt311_3_3_1_8_retain_flag_for_new_subscriptions(harness: BrokerHarness) -> None:
+    """RETAIN is 1 on what a new subscription is sent, byte for byte."""
+    client = client3(harness)
+    client.publish(b"a", b"x", retain=True)
+    client.send(subscribe3(1, (b"a", 0)))
+    assert client.received_bytes() == hexa("90 03 0001 00 31 04 0001 61 78")
+
+
+@clause("3.1.1", "MQTT-3.3.1-11")
+def test_mqtt311_3_3_1_11_empty_is_not_stored(harness: BrokerHarness) -> None:
+    """A retained message without payload is not stored."""
+    client3(harness).publish(b"a", b"", retain=True)
+    assert harness.broker.retained.count == 0
+
+
+@clause("3.1.1", "MQTT-3.3.2-1")
+@pytest.mark.parametrize("topic", [b"\xff", b"\xc0\x80", b"a\0"])
+def test_mqtt311_3_3_2_1_topic_name_is_utf8(harness: BrokerHarness, topic: bytes) -> None:
+    """The topic name is a valid string."""
+    client = client3(harness)
+    client.send(publish3(topic, b"x"))
+    closed_silently(client)
+
+
+@clause("3.1.1", "MQTT-4.3.1-1")
+def test_mqtt311_4_3_1_1_qos_0(harness: BrokerHarness) -> None:
+    """QoS 0 goes out as 0x30, also when it was published with more."""
+    client = client3(harness)
+    client.subscribe(b"a", qos=0)
+    client3(harness, "p").publish(b"a", b"x", qos=2)
+    assert client.received_bytes() == hexa("30 04 0001 61 78")
+
+
+@clause("3.1.1", "MQTT-4.6.0-1")
+def test_mqtt311_4_6_0_1_repeated_in_order(harness: BrokerHarness) -> None:
+    """Repetitions come in the order of the first sending."""
+    subscriber = kept(harness)
+    subscriber.subscribe(b"#", qos=2)
+    publisher = client3(harness)
+    for number in range(10):
+        publisher.publish(b"t/%d" % (number % 3), b"%d" % number, qos=1 + number % 2)
+    subscriber.drop()
+    assert [int(message.payload) for message in kept(harness).messages()] == list(range(10))
+
+
+@clause("3.1.1", "MQTT-4.6.0-3")
+def test_mqtt311_4_6_0_3_pubrecs_in_order(harness: BrokerHarness) -> None:
+    """PUBRECs in the order of the PUBLISHes."""
+    client = client3(harness)
+    ids = [5, 3, 9, 1]
+    client.send(b"".join(publish3(b"t/%d" % pid, qos=2, pid=pid) for pid in ids))
+    assert client.received_bytes() == b"".join(ack(0x50, pid) for pid in ids)
+
+
+@clause("3.1.1", "MQTT-4.6.0-4")
+def test_mqtt311_4_6_0_4_pubrels_in_order(harness: BrokerHarness) -> None:
+    """PUBRELs in the order of the PUBRECs, also when repeated."""
+    subscriber = kept(harness)
+    subscriber.subscribe(b"a", qos=2)
+    publisher = client3(harness)
+    for _ in range(4):
+        publisher.publish(b"a", b"x", qos=2)
+    ids = [message.packet_id for message in subscriber.messages()]
+    order = [ids[3], ids[1], ids[0], ids[2]]
+    subscriber.send(b"".join(ack(0x50, pid) for pid in order))
+    assert subscriber.received_bytes() == b"".join(ack(0x62, pid) for pid in order)
+    subscriber.drop()
+    assert kept(harness).received_bytes() == b"".join(ack(0x62, pid) for pid in order)
+
+
+@clause("3.1.1", "MQTT-4.6.0-5")
+def test_mqtt311_4_6_0_5_every_topic_is_ordered(harness: BrokerHarness) -> None:
+    """Without any setting every topic keeps its order."""
+    subscriber = client3(harness, "s")
+    subscriber.subscribe(b"a", qos=1)
+    client3(harness).send(b"".join(publish3(b"a", b"%d" % n, qos=1, pid=n + 1) for n in range(50)))
+    assert [int(message.payload) for message in subscriber.consume()] == list(range(50))

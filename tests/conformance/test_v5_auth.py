@@ -11,8 +11,10 @@ from conformance.gates import LateGate, StepGate
 from conformance.wire import (
     AUTH_DATA,
     AUTH_METHOD,
+    MAX_PACKET,
     PINGREQ,
     REASON_STRING,
+    USER_PROPERTY,
     connect,
     hexa,
     packet,
@@ -302,3 +304,61 @@ def test_expired_credentials_end_the_connection(make_harness: MakeHarness) -> No
     assert not client.closed
     broker.advance(400)
     assert closed_with(client) in {0x87, 0xA0}
+
+
+# --- one clause, one test ---
+
+
+@clause("5.0", "MQTT-3.15.2-1")
+def test_mqtt5_3_15_2_1_reason_codes_of_auth(harness: BrokerHarness) -> None:
+    """The server asks with 0x18 and ends a re-authentication with 0x00."""
+    client = inside(harness)
+    client.send(auth(0x19, b"me"))
+    assert client.expect(Auth).reason == 0x18
+    client.send(auth(0x18, b"answer"))
+    assert client.expect(Auth).reason == 0x00
+
+
+@clause("5.0", "MQTT-3.15.2-2", "MQTT-3.1.2-24")
+def test_mqtt5_3_15_2_2_auth_fits_the_client(harness: BrokerHarness) -> None:
+    """AUTH has no reason string; if even then it is too large it is not sent, and the exchange ends."""
+    client = harness.raw()
+    client.send(connect(b"c", properties=props((AUTH_METHOD, b"two-step"), (AUTH_DATA, b"me"), (MAX_PACKET, 100))))
+    question = client.expect(Auth)
+    assert question.properties.reason_string is None
+    small = harness.raw()
+    small.send(connect(b"d", properties=props((AUTH_METHOD, b"two-step"), (AUTH_DATA, b"me"), (MAX_PACKET, 12))))
+    assert refused_with(small) == 0x95
+
+
+@clause("5.0", "MQTT-3.15.2-3")
+def test_mqtt5_3_15_2_3_auth_without_user_properties(harness: BrokerHarness) -> None:
+    """AUTH does not return user properties."""
+    client = harness.raw()
+    pair = (USER_PROPERTY, (b"k", b"v"))
+    client.send(connect(b"c", properties=props((AUTH_METHOD, b"two-step"), (AUTH_DATA, b"me"), pair)))
+    assert client.expect(Auth).properties.user == []
+
+
+@clause("5.0", "MQTT-4.12.0-7")
+def test_mqtt5_4_12_0_7_auth_without_a_method(harness: BrokerHarness) -> None:
+    """A client that connected without a method may not send AUTH."""
+    for data in (hexa("f0 00"), auth(0x18, b"answer"), auth(0x19, b"me")):
+        client = harness.client("c")
+        client.send(data)
+        assert closed_with(client) == 0x82
+
+
+@clause("5.0", "MQTT-3.14.2-1", "MQTT-4.12.1-2")
+def test_mqtt5_3_14_2_1_code_of_a_failed_re_authentication(make_harness: MakeHarness) -> None:
+    """A gate's reason that only CONNACK has is told by one that DISCONNECT has."""
+
+    class StrictGate(StepGate):
+        def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:
+            return Refuse(0x86, "no") if data == b"wrong" else super().resume(request, data)
+
+    client = inside(make_harness(gate=StrictGate()))
+    client.send(auth(0x19, b"me"))
+    client.received()
+    client.send(auth(0x18, b"wrong"))
+    assert closed_with(client) == 0x87

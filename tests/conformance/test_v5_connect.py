@@ -526,3 +526,248 @@ def test_keep_alive_is_two_bytes(harness: BrokerHarness) -> None:
     early = client.closed
     harness.advance(600_000)
     assert (early, client.closed) == (False, True)
+
+
+# --- one clause, one test: what a CONNECT must not be ---
+
+
+def refuse(harness: BrokerHarness, data: bytes) -> None:
+    """The CONNECT is refused with 0x81 or closed without a word, and leaves nothing behind."""
+    client = harness.raw()
+    client.send(data)
+    assert refused_with(client) in {None, 0x81}
+    assert not harness.broker.sessions
+
+
+@clause("5.0", "MQTT-3.1.2-9")
+@pytest.mark.parametrize("rest", [b"", b"\0", b"\0" + field(b"w"), field(b"w") + field(b"x")])
+def test_mqtt5_3_1_2_9_will_flag_without_will(harness: BrokerHarness, rest: bytes) -> None:
+    """The will flag promises will properties, topic and payload."""
+    refuse(harness, connect(flags=0x06, rest=rest))
+
+
+@clause("5.0", "MQTT-3.1.2-11")
+@pytest.mark.parametrize("flags", [0x0A, 0x12, 0x1A])
+def test_mqtt5_3_1_2_11_will_qos_without_will(harness: BrokerHarness, flags: int) -> None:
+    """No will, no will QoS."""
+    refuse(harness, connect(flags=flags))
+
+
+@clause("5.0", "MQTT-3.1.2-12")
+@pytest.mark.parametrize("qos", [0, 1, 2, 3])
+def test_mqtt5_3_1_2_12_will_qos(harness: BrokerHarness, qos: int) -> None:
+    """Will QoS 0, 1 and 2 are accepted, 3 is not."""
+    data = connect(flags=0x06 | qos << 3, rest=b"\0" + field(b"w") + field(b"x"))
+    if qos == 3:
+        refuse(harness, data)
+    else:
+        client = harness.raw()
+        client.send(data)
+        assert client.expect(Connack).reason == 0
+
+
+@clause("5.0", "MQTT-3.1.2-13")
+def test_mqtt5_3_1_2_13_will_retain_without_will(harness: BrokerHarness) -> None:
+    """No will, no will retain."""
+    refuse(harness, connect(flags=0x22))
+
+
+@clause("5.0", "MQTT-3.1.2-16")
+def test_mqtt5_3_1_2_16_user_name_without_flag(harness: BrokerHarness) -> None:
+    """A user name that no flag announced is too much."""
+    refuse(harness, connect(rest=field(b"u")))
+
+
+@clause("5.0", "MQTT-3.1.2-17")
+def test_mqtt5_3_1_2_17_user_name_missing(harness: BrokerHarness) -> None:
+    """A user name that a flag announced must be there; it may be empty."""
+    refuse(harness, connect(flags=0x82))
+    client = harness.raw()
+    client.send(connect(flags=0x82, rest=field(b"")))
+    assert client.expect(Connack).reason == 0
+
+
+@clause("5.0", "MQTT-3.1.2-19")
+def test_mqtt5_3_1_2_19_password_missing(harness: BrokerHarness) -> None:
+    """A password that a flag announced must be there."""
+    refuse(harness, connect(flags=0xC2, rest=field(b"u")))
+
+
+@clause("5.0", "MQTT-3.1.3-2")
+def test_mqtt5_3_1_3_2_client_id_is_the_session(harness: BrokerHarness) -> None:
+    """Two client ids are two sessions, one client id is one."""
+    for client_id in ("a", "A"):
+        harness.client(client_id, session_expiry_s=60).drop()
+    assert set(harness.broker.sessions) == {"a", "A"}
+    assert harness.client("a", clean_start=False).connack.session_present
+    assert not harness.client("b", clean_start=False).connack.session_present
+
+
+@clause("5.0", "MQTT-3.1.3-3")
+def test_mqtt5_3_1_3_3_client_id_missing(harness: BrokerHarness) -> None:
+    """A CONNECT without even an empty client id."""
+    refuse(harness, packet(0x10, field(b"MQTT") + hexa("05 02 0000 00")))
+    refuse(harness, packet(0x10, field(b"MQTT") + hexa("05 02 0000 00 00")))
+
+
+@clause("5.0", "MQTT-3.1.3-4")
+@pytest.mark.parametrize("client_id", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt5_3_1_3_4_client_id_is_utf8(harness: BrokerHarness, client_id: bytes) -> None:
+    """The client id is a valid string."""
+    refuse(harness, connect(client_id))
+
+
+@clause("5.0", "MQTT-3.1.3-7")
+def test_mqtt5_3_1_3_7_assigned_client_id_works(harness: BrokerHarness) -> None:
+    """The assigned client id is told, and is the one the session has."""
+    client = harness.client("")
+    assert list(harness.broker.sessions) == [client.connack.properties.assigned_client_id]
+    client.subscribe(b"a", no_local=True)
+    client.publish(b"a", b"x")
+    assert client.messages() == []
+
+
+@clause("5.0", "MQTT-3.1.3-11")
+@pytest.mark.parametrize("topic", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt5_3_1_3_11_will_topic_is_utf8(harness: BrokerHarness, topic: bytes) -> None:
+    """The will topic is a valid string."""
+    refuse(harness, connect(flags=0x06, rest=b"\0" + field(topic) + field(b"x")))
+
+
+@clause("5.0", "MQTT-3.1.3-12")
+@pytest.mark.parametrize("name", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt5_3_1_3_12_user_name_is_utf8(harness: BrokerHarness, name: bytes) -> None:
+    """The user name is a valid string; a password may be any bytes."""
+    refuse(harness, connect(flags=0x82, rest=field(name)))
+    client = harness.raw()
+    client.send(connect(flags=0xC2, rest=field(b"u") + field(name)))
+    assert client.expect(Connack).reason == 0
+
+
+@clause("5.0", "MQTT-3.1.4-4")
+@pytest.mark.parametrize("clean", [True, False])
+def test_mqtt5_3_1_4_4_clean_start_is_processed_first(harness: BrokerHarness, clean: bool) -> None:
+    """By the time of the CONNACK the session is new or resumed, as asked."""
+    old = harness.client("c", session_expiry_s=60)
+    old.subscribe(b"a")
+    old.drop()
+    client = harness.client("c", clean_start=clean, session_expiry_s=60)
+    assert client.connack.session_present is not clean
+    client.publish(b"a", b"x")
+    assert client.payloads() == ([] if clean else [b"x"])
+
+
+# --- one clause, one test: what a CONNACK must be ---
+
+
+@clause("5.0", "MQTT-3.2.0-1")
+def test_mqtt5_3_2_0_1_connack_before_anything(harness: BrokerHarness) -> None:
+    """A resumed session has much to send; the CONNACK goes first."""
+    old = harness.client("c", session_expiry_s=60)
+    old.subscribe(b"a", qos=2)
+    publisher = harness.client("p")
+    for qos in (1, 2):
+        publisher.publish(b"a", b"x", qos=qos)
+    old.drop()
+    again = harness.raw()
+    again.send(connect(b"c", flags=0))
+    names = [type(one).__name__ for one in again.received()]
+    assert names == ["Connack", "Publish", "Publish"]
+
+
+@clause("5.0", "MQTT-3.2.0-2")
+def test_mqtt5_3_2_0_2_one_connack(harness: BrokerHarness) -> None:
+    """Whatever a client does, there is one CONNACK."""
+    client = harness.raw()
+    client.send(connect(b"c") + connect(b"c"))
+    names = [type(one).__name__ for one in client.received()]
+    assert names == ["Connack", "Disconnect"]
+
+
+@clause("5.0", "MQTT-3.2.2-2")
+def test_mqtt5_3_2_2_2_session_present_0(harness: BrokerHarness) -> None:
+    """Clean Start 1: Session Present 0, whether or not there was a session."""
+    for _ in range(2):
+        client = harness.client("c", clean_start=True, session_expiry_s=60)
+        assert (client.connack.session_present, client.connack.reason) == (False, 0)
+        client.drop()
+
+
+@clause("5.0", "MQTT-3.2.2-3")
+def test_mqtt5_3_2_2_3_session_present_tells(harness: BrokerHarness) -> None:
+    """Clean Start 0: Session Present says whether there was a session."""
+    seen = []
+    for _ in range(3):
+        client = harness.client("c", clean_start=False, session_expiry_s=60)
+        seen.append(client.connack.session_present)
+        client.drop()
+    assert seen == [False, True, True]
+
+
+@clause("5.0", "MQTT-3.2.2-7")
+def test_mqtt5_3_2_2_7_refusal_closes(make_harness: MakeHarness) -> None:
+    """A CONNACK of 0x80 and above is the last thing on its connection."""
+    harness = make_harness(gate=PasswordGate({}, refuse=0x87))
+    client = harness.raw()
+    client.send(connect(b"c") + PINGREQ)
+    assert client.expect(Connack).reason == 0x87
+    client.expect_nothing()
+    assert client.closed
+
+
+@clause("5.0", "MQTT-3.2.2-8")
+def test_mqtt5_3_2_2_8_connack_codes(make_harness: MakeHarness) -> None:
+    """All the ways not to get in are told by codes that CONNACK has; the decoder knows no others."""
+    harness = make_harness(BrokerSettings(sessions_max=1))
+    harness.client("first")
+    harness.broker.bans.add("client", "banned", 0, "for a reason", harness.now)
+    codes = [
+        harness.connect(Connect(5, name, properties=properties)).expect(Connack).reason
+        for name, properties in (
+            ("second", None),
+            ("banned", None),
+            ("third", make_properties(authentication_method="none")),
+        )
+    ]
+    assert codes == [0x97, 0x8A, 0x8C]
+    harness.shutdown()
+    late = harness.connect(Connect(5, "late"))
+    assert all(isinstance(one, Connack) for one in late.received())
+    assert late.closed
+
+
+@clause("5.0", "MQTT-3.2.2-10")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_mqtt5_3_2_2_10_subscribe_with_any_qos(harness: BrokerHarness, qos: int) -> None:
+    """Every requested QoS is accepted, and granted."""
+    assert harness.client("c").subscribe(b"a", qos=qos) == qos
+
+
+@clause("5.0", "MQTT-3.2.2-12")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_mqtt5_3_2_2_12_will_with_any_qos(harness: BrokerHarness, qos: int) -> None:
+    """Every will QoS is within what the server can do."""
+    client = harness.client("c", will=Will(b"w", b"x", qos))
+    assert client.connack.properties.maximum_qos is None
+
+
+@clause("5.0", "MQTT-3.2.2-13")
+def test_mqtt5_3_2_2_13_retained_will(harness: BrokerHarness) -> None:
+    """Retained wills are accepted, for retaining is supported."""
+    client = harness.client("c", will=Will(b"w", b"x", 0, True))
+    assert client.connack.properties.retain_available in {None, 1}
+
+
+@clause("5.0", "MQTT-3.2.2-16")
+def test_mqtt5_3_2_2_16_assigned_ids_differ(harness: BrokerHarness) -> None:
+    """No two clients are given the same id."""
+    names = {harness.client("").connack.properties.assigned_client_id for _ in range(50)}
+    assert len(names) == 50
+    assert None not in names
+
+
+@clause("5.0", "MQTT-3.2.2-20")
+def test_mqtt5_3_2_2_20_no_user_properties(harness: BrokerHarness) -> None:
+    """The CONNACK has no user properties, so they can't make it too large."""
+    properties = make_properties(user=[("k", "v")], maximum_packet_size=100)
+    assert harness.client("c", properties=properties).connack.properties.user == []

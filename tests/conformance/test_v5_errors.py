@@ -297,3 +297,72 @@ def test_bytes_after_disconnect_are_ignored(harness: BrokerHarness) -> None:
     client.send(DISCONNECT + publish(b"late", b"x"))
     assert client.closed
     assert watcher.topics() == []
+
+
+# --- one clause, one test ---
+
+
+def end(harness: BrokerHarness, data: bytes) -> int:
+    """The reason code with which these bytes end a connection."""
+    client = harness.client("c")
+    client.send(data)
+    return closed_with(client)
+
+
+@clause("5.0", "MQTT-3.3.1-2")
+def test_mqtt5_3_3_1_2_dup_at_qos_0(harness: BrokerHarness) -> None:
+    """DUP on QoS 0 can't be."""
+    assert end(harness, publish(b"a", b"x", dup=1)) in {MALFORMED, PROTOCOL}
+
+
+@clause("5.0", "MQTT-3.6.1-1")
+@pytest.mark.parametrize("first", [0x60, 0x61, 0x63, 0x66, 0x6A])
+def test_mqtt5_3_6_1_1_pubrel_flags(harness: BrokerHarness, first: int) -> None:
+    """The flags of PUBREL are 0010."""
+    assert end(harness, ack(first, 1)) == MALFORMED
+
+
+@clause("5.0", "MQTT-3.8.1-1")
+@pytest.mark.parametrize("first", [0x80, 0x81, 0x83, 0x86, 0x8A])
+def test_mqtt5_3_8_1_1_subscribe_flags(harness: BrokerHarness, first: int) -> None:
+    """The flags of SUBSCRIBE are 0010."""
+    assert end(harness, subscribe(1, (b"a", 0), first=first)) == MALFORMED
+
+
+@clause("5.0", "MQTT-3.8.3-2")
+def test_mqtt5_3_8_3_2_subscribe_without_filter(harness: BrokerHarness) -> None:
+    """SUBSCRIBE has at least one filter."""
+    assert end(harness, subscribe(1)) == PROTOCOL
+
+
+@clause("5.0", "MQTT-3.10.1-1")
+@pytest.mark.parametrize("first", [0xA0, 0xA1, 0xA3, 0xA6, 0xAA])
+def test_mqtt5_3_10_1_1_unsubscribe_flags(harness: BrokerHarness, first: int) -> None:
+    """The flags of UNSUBSCRIBE are 0010."""
+    assert end(harness, unsubscribe(1, b"a", first=first)) == MALFORMED
+
+
+@clause("5.0", "MQTT-3.10.3-2")
+def test_mqtt5_3_10_3_2_unsubscribe_without_filter(harness: BrokerHarness) -> None:
+    """UNSUBSCRIBE has at least one filter."""
+    assert end(harness, unsubscribe(1)) == PROTOCOL
+
+
+@clause("5.0", "MQTT-3.14.4-2")
+def test_mqtt5_3_14_4_2_closed_after_disconnect(harness: BrokerHarness) -> None:
+    """After its DISCONNECT the server closes, and what the client still sends is not heard."""
+    watcher = harness.client("w")
+    watcher.subscribe(b"#")
+    client = harness.client("c")
+    client.send(hexa("00 00"))
+    assert closed_with(client) == MALFORMED
+    harness.broker.receive(client.connection, publish(b"a", b"late"), harness.now)
+    harness.flush()
+    assert watcher.messages() == []
+
+
+@clause("5.0", "MQTT-4.13.2-1")
+@pytest.mark.parametrize(("data", "code"), [(hexa("00 00"), 0x81), (hexa("d0 00"), 0x82), (publish(b"+"), 0x90)])
+def test_mqtt5_4_13_2_1_code_and_close(harness: BrokerHarness, data: bytes, code: int) -> None:
+    """A DISCONNECT of 0x80 and above comes with the end of the connection."""
+    assert end(harness, data) == code

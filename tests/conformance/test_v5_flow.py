@@ -8,7 +8,7 @@ from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
 from conformance.wire import MAX_PACKET, TOPIC_ALIAS, ack, connect, hexa, props, publish
-from flockmq.mqtt.packets import PUBREC, Publish
+from flockmq.mqtt.packets import PUBREC, Disconnect, Publish
 from flockmq.node.settings import Limits
 from flockmq.testing.harness import BrokerHarness, make_properties
 
@@ -384,3 +384,67 @@ def test_mqtt5_3_2_2_18_server_without_aliases(make_harness: MakeHarness) -> Non
     assert client.connack.properties.topic_alias_maximum in {None, 0}
     client.send(publish(b"a", b"x", properties=props((TOPIC_ALIAS, 1))))
     assert closed_with(client) == 0x94
+
+
+# --- one clause, one test ---
+
+
+@clause("5.0", "MQTT-3.3.4-10")
+def test_mqtt5_3_3_4_10_answers_pass_a_full_window(harness: BrokerHarness) -> None:
+    """PUBACK, PUBREC, PUBREL, SUBACK and PINGRESP do not wait for the window."""
+    client = harness.client("s", properties=make_properties(receive_maximum=1))
+    client.subscribe(b"a", qos=2)
+    publisher = harness.client("p")
+    publisher.publish(b"a", b"1", qos=2)
+    publisher.publish(b"a", b"2", qos=2)
+    (message,) = client.messages()
+    client.send(ack(0x50, message.packet_id))
+    assert client.received_bytes() == ack(0x62, message.packet_id)
+    client.send(publish(b"b", qos=1, pid=1) + publish(b"b", qos=2, pid=2) + hexa("c0 00"))
+    assert client.received_bytes() == hexa("40 03 0001 10 50 03 0002 10 d0 00")
+
+
+@clause("5.0", "MQTT-4.9.0-1")
+@pytest.mark.parametrize("receive_max", [1, 5])
+def test_mqtt5_4_9_0_1_quota_at_the_start(harness: BrokerHarness, receive_max: int) -> None:
+    """The quota begins above zero and within the Receive Maximum: something is sent, and not too much."""
+    client = harness.client("s", properties=make_properties(receive_maximum=receive_max))
+    client.subscribe(b"a", qos=1)
+    publisher = harness.client("p")
+    for _ in range(10):
+        publisher.publish(b"a", b"x", qos=1)
+    assert 1 <= len(client.messages()) <= receive_max
+
+
+@clause("5.0", "MQTT-3.2.2-17")
+@pytest.mark.parametrize("allowed", [1, 10])
+def test_mqtt5_3_2_2_17_alias_above_what_was_told(make_harness: MakeHarness, allowed: int) -> None:
+    """What the CONNACK allows is taken, one more is answered with 0x94."""
+    harness = make_harness(limits=Limits(topic_aliases_max=allowed))
+    client = harness.client("c")
+    assert client.connack.properties.topic_alias_maximum == allowed
+    client.send(publish(b"a", b"x", properties=props((TOPIC_ALIAS, allowed))))
+    client.ping()
+    client.send(publish(b"a", b"x", properties=props((TOPIC_ALIAS, allowed + 1))))
+    assert closed_with(client) == 0x94
+
+
+@clause("5.0", "MQTT-3.3.2-11")
+def test_mqtt5_3_3_2_11_alias_to_the_client(harness: BrokerHarness) -> None:
+    """A client that takes one alias sees no other, however many topics there are."""
+    client = harness.client("s", properties=make_properties(topic_alias_maximum=1))
+    client.subscribe(b"#")
+    publisher = harness.client("p")
+    for number in range(10):
+        publisher.publish(b"t/%d" % (number % 3), b"x")
+    seen = {one.properties.topic_alias for one in client.received() if isinstance(one, Publish) and one.properties}
+    assert seen <= {1, None}
+
+
+@clause("5.0", "MQTT-3.14.2-4")
+def test_mqtt5_3_14_2_4_disconnect_without_user_properties(harness: BrokerHarness) -> None:
+    """DISCONNECT has no user properties, so they can't make it too large."""
+    client = harness.client("c")
+    client.send(hexa("00 00"))
+    farewell = client.expect(Disconnect)
+    assert farewell.properties is None or farewell.properties.user == []

@@ -577,3 +577,119 @@ def test_alias_with_all_else(harness: BrokerHarness) -> None:
         assert message.properties.topic_alias is None
         assert message.properties.user == [("k", "v")]
         assert message.properties.message_expiry_s == 60
+
+
+# --- one clause, one test ---
+
+
+@clause("5.0", "MQTT-2.2.1-5")
+@pytest.mark.parametrize("pid", [1, 255, 256, 65_535])
+def test_mqtt5_2_2_1_5_answers_repeat_the_identifier(harness: BrokerHarness, pid: int) -> None:
+    """PUBACK, PUBREC and PUBCOMP have the identifier of their PUBLISH."""
+    harness.client("s").subscribe(b"a")
+    client = harness.client("c")
+    client.send(publish(b"a", qos=1, pid=pid))
+    assert client.received_bytes() == ack(0x40, pid)
+    client.send(publish(b"a", qos=2, pid=pid) + ack(0x62, pid))
+    assert client.received_bytes() == ack(0x50, pid) + ack(0x70, pid)
+
+
+@clause("5.0", "MQTT-3.3.1-7")
+def test_mqtt5_3_3_1_7_empty_is_not_stored(harness: BrokerHarness) -> None:
+    """A retained message without payload is not stored, with or without one before it."""
+    client = harness.client("c")
+    client.publish(b"a", b"", retain=True)
+    client.publish(b"b", b"x", retain=True)
+    client.publish(b"b", b"", qos=1, retain=True)
+    assert harness.broker.retained.count == 0
+
+
+@clause("5.0", "MQTT-3.3.2-1")
+@pytest.mark.parametrize("topic", [b"\xff", b"\xc0\x80", b"a\0"])
+def test_mqtt5_3_3_2_1_topic_name_is_utf8(harness: BrokerHarness, topic: bytes) -> None:
+    """The topic name is a valid string."""
+    client = harness.client("c")
+    client.send(publish(topic, b"x"))
+    assert closed_with(client) == 0x81
+
+
+@clause("5.0", "MQTT-3.3.2-9")
+def test_mqtt5_3_3_2_9_alias_above_the_maximum(harness: BrokerHarness) -> None:
+    """The announced maximum is accepted, one more is not."""
+    client = harness.client("c")
+    most = client.connack.properties.topic_alias_maximum or 0
+    client.send(publish(b"a", b"x", properties=props((TOPIC_ALIAS, most))))
+    client.ping()
+    client.send(publish(b"a", b"x", properties=props((TOPIC_ALIAS, most + 1))))
+    assert closed_with(client) == 0x94
+
+
+@clause("5.0", "MQTT-3.3.2-13")
+@pytest.mark.parametrize("topic", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt5_3_3_2_13_response_topic_is_utf8(harness: BrokerHarness, topic: bytes) -> None:
+    """The response topic is a valid string."""
+    client = harness.client("c")
+    client.send(publish(b"a", properties=props((RESPONSE_TOPIC, topic))))
+    assert closed_with(client) == 0x81
+
+
+@clause("5.0", "MQTT-3.3.2-17")
+def test_mqtt5_3_3_2_17_user_properties_unaltered(harness: BrokerHarness) -> None:
+    """All user properties arrive, empty ones, long ones and repeated ones too."""
+    pairs = [("", ""), ("k", "v" * 2_000), ("k", "v"), ("k", "v"), ("K", "V")]
+    client = harness.client("s")
+    client.subscribe(b"a", qos=1)
+    harness.client("c").publish(b"a", b"x", qos=1, properties=make_properties(user=pairs))
+    (message,) = client.consume()
+    assert message.properties is not None
+    assert message.properties.user == pairs
+
+
+@clause("5.0", "MQTT-3.3.2-19")
+@pytest.mark.parametrize("text", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt5_3_3_2_19_content_type_is_utf8(harness: BrokerHarness, text: bytes) -> None:
+    """The content type is a valid string."""
+    client = harness.client("c")
+    client.send(publish(b"a", properties=props((CONTENT_TYPE, text))))
+    assert closed_with(client) == 0x81
+
+
+@clause("5.0", "MQTT-3.3.2-20")
+@pytest.mark.parametrize("text", [b"", b"text/plain", "käse".encode()])
+def test_mqtt5_3_3_2_20_content_type_unaltered(harness: BrokerHarness, text: bytes) -> None:
+    """The content type arrives as it was sent."""
+    client = harness.client("s")
+    client.subscribe(b"a")
+    sent = publish(b"a", b"x", properties=props((CONTENT_TYPE, text)))
+    harness.client("c").send(sent)
+    assert client.received_bytes() == sent
+
+
+@clause("5.0", "MQTT-3.5.2-1")
+def test_mqtt5_3_5_2_1_pubrec_codes(harness: BrokerHarness) -> None:
+    """PUBREC says taken, nobody wanted it, or why not, each by a code it has; the decoder knows no others."""
+    harness.client("s").subscribe(b"a")
+    client = harness.client("c")
+    codes = []
+    for pid, topic in enumerate((b"a", b"nobody", b"$SYS/x"), start=1):
+        client.send(publish(topic, b"x", qos=2, pid=pid))
+        codes.append(client.expect_ack(PUBREC, pid).reason)
+    assert codes == [0x00, 0x10, 0x87]
+
+
+@clause("5.0", "MQTT-4.7.0-1")
+@pytest.mark.parametrize("topic", [b"+", b"#", b"a/+/b", b"a/#"])
+def test_mqtt5_4_7_0_1_wildcards_in_topic_names(harness: BrokerHarness, topic: bytes) -> None:
+    """What is a fine filter is no topic name."""
+    client = harness.client("c")
+    assert client.subscribe(topic) == 0
+    client.send(publish(topic, b"x"))
+    assert closed_with(client) == 0x90
+
+
+@clause("5.0", "MQTT-4.7.3-2")
+def test_mqtt5_4_7_3_2_null_character(harness: BrokerHarness) -> None:
+    """U+0000 is in no topic name."""
+    client = harness.client("c")
+    client.send(publish(b"a/\0", b"x"))
+    assert closed_with(client) == 0x81

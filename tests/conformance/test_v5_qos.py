@@ -407,3 +407,136 @@ def test_handshakes_interleave(harness: BrokerHarness) -> None:
     client.send(publish(b"a", b"y", qos=1, pid=1))
     assert client.expect_ack(PUBACK, 1).reason == 0
     assert client.payloads() == [b"y"]
+
+
+# --- one clause, one test ---
+
+
+@clause("5.0", "MQTT-3.3.1-1")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_mqtt5_3_3_1_1_dup_on_redelivery(harness: BrokerHarness, qos: int) -> None:
+    """The first sending has DUP 0, every later one DUP 1."""
+    client = subscribed(harness, qos)
+    harness.client("p").publish(b"a", b"x", qos=qos)
+    seen = [message.dup for message in client.messages()]
+    for _ in range(2):
+        client.drop()
+        client = back(harness)
+        seen += [message.dup for message in client.messages()]
+    assert seen == [False, True, True]
+
+
+@clause("5.0", "MQTT-4.3.2-2")
+def test_mqtt5_4_3_2_2_first_sending_of_qos_1(harness: BrokerHarness) -> None:
+    """0x32: QoS 1, DUP 0, then the packet identifier."""
+    client = subscribed(harness, 1)
+    harness.client("p").publish(b"a", b"x", qos=1)
+    assert client.received_bytes() == hexa("32 07 0001 61 0001 00 78")
+
+
+@clause("5.0", "MQTT-4.3.2-4")
+def test_mqtt5_4_3_2_4_puback(harness: BrokerHarness) -> None:
+    """PUBACK comes once the message is with those who want it."""
+    watcher = harness.client("w")
+    watcher.subscribe(b"a")
+    client = harness.client("c")
+    client.send(publish(b"a", b"x", qos=1, pid=77))
+    assert client.received_bytes() == ack(0x40, 77)
+    assert watcher.payloads() == [b"x"]
+
+
+@clause("5.0", "MQTT-4.3.3-1")
+def test_mqtt5_4_3_3_1_identifier_stays_in_use_until_pubcomp(harness: BrokerHarness) -> None:
+    """A QoS 2 identifier is not given to another message before PUBCOMP."""
+    client = subscribed(harness, 2)
+    publisher = harness.client("p")
+    publisher.publish(b"a", b"x", qos=2)
+    (first,) = client.messages()
+    client.send(ack(0x50, first.packet_id))
+    for _ in range(100):
+        publisher.publish(b"a", b"y", qos=2)
+    assert first.packet_id not in {message.packet_id for message in client.messages()}
+
+
+@clause("5.0", "MQTT-4.3.3-2")
+def test_mqtt5_4_3_3_2_first_sending_of_qos_2(harness: BrokerHarness) -> None:
+    """0x34: QoS 2, DUP 0, then the packet identifier."""
+    client = subscribed(harness, 2)
+    harness.client("p").publish(b"a", b"x", qos=2)
+    assert client.received_bytes() == hexa("34 07 0001 61 0001 00 78")
+
+
+@clause("5.0", "MQTT-4.3.3-3")
+def test_mqtt5_4_3_3_3_publish_until_pubrec(harness: BrokerHarness) -> None:
+    """Without PUBREC the PUBLISH is repeated on resume, with it the PUBREL."""
+    client = subscribed(harness, 2)
+    harness.client("p").publish(b"a", b"x", qos=2)
+    client.drop()
+    client = back(harness)
+    assert len(client.messages()) == 1
+    client.send(ack(0x50, 1))
+    client.received()
+    client.drop()
+    assert back(harness).received_bytes() == ack(0x62, 1)
+
+
+@clause("5.0", "MQTT-4.3.3-4")
+def test_mqtt5_4_3_3_4_pubrel_for_pubrec(harness: BrokerHarness) -> None:
+    """Every PUBREC below 0x80 is answered by PUBREL, 0x10 included and repeats as well."""
+    client = subscribed(harness, 2)
+    harness.client("p").publish(b"a", b"x", qos=2)
+    client.received()
+    client.send(ack(0x50, 1, hexa("10 00")))
+    assert client.received_bytes() == ack(0x62, 1)
+    client.send(ack(0x50, 1))
+    assert client.received_bytes() == ack(0x62, 1)
+
+
+@clause("5.0", "MQTT-4.3.3-5")
+def test_mqtt5_4_3_3_5_pubrel_until_pubcomp(harness: BrokerHarness) -> None:
+    """PUBREL is repeated on every resume until PUBCOMP, then no more."""
+    client = subscribed(harness, 2)
+    harness.client("p").publish(b"a", b"x", qos=2)
+    client.send(ack(0x50, 1))
+    for _ in range(3):
+        client.drop()
+        client = back(harness)
+        assert client.received_bytes() == ack(0x62, 1)
+    client.send(ack(0x70, 1, hexa("92 00")))
+    client.drop()
+    back(harness).expect_nothing()
+
+
+@clause("5.0", "MQTT-4.3.3-8")
+def test_mqtt5_4_3_3_8_pubrec(harness: BrokerHarness) -> None:
+    """PUBREC has the identifier of the PUBLISH; the message is on its way at once."""
+    watcher = harness.client("w")
+    watcher.subscribe(b"a")
+    client = harness.client("c")
+    client.send(publish(b"a", b"x", qos=2, pid=77))
+    assert client.received_bytes() == ack(0x50, 77)
+    assert watcher.payloads() == [b"x"]
+
+
+@clause("5.0", "MQTT-4.6.0-3")
+def test_mqtt5_4_6_0_3_pubrecs_in_order(harness: BrokerHarness) -> None:
+    """PUBRECs in the order of the PUBLISHes, repeats in their place."""
+    client = harness.client("c")
+    ids = [5, 3, 5, 9, 3, 1]
+    client.send(b"".join(publish(b"t/%d" % pid, qos=2, pid=pid) for pid in ids))
+    assert [packet.packet_id for packet in client.received() if isinstance(packet, Ack)] == ids
+
+
+@clause("5.0", "MQTT-4.6.0-6")
+def test_mqtt5_4_6_0_6_every_topic_is_ordered(harness: BrokerHarness) -> None:
+    """Without any setting every topic keeps its order, also over a disconnect."""
+    client = subscribed(harness, 1, receive_maximum=2)
+    publisher = harness.client("p")
+    for number in range(5):
+        publisher.publish(b"a", b"%d" % number, qos=1)
+    got = client.messages()
+    client.drop()
+    for number in range(5, 10):
+        publisher.publish(b"a", b"%d" % number, qos=1)
+    fresh = [message for message in back(harness).consume() if message.payload not in {one.payload for one in got}]
+    assert [int(message.payload) for message in got + fresh] == list(range(10))

@@ -8,7 +8,7 @@ from conformance.checks import closed_with
 from conformance.clauses import clause
 from conformance.conftest import MakeHarness
 from conformance.gates import TopicGate
-from conformance.wire import SUBSCRIPTION_ID, hexa, props, publish, subscribe, unsubscribe
+from conformance.wire import SUBSCRIPTION_ID, USER_PROPERTY, hexa, packet, props, publish, subscribe, unsubscribe
 from flockmq.mqtt.packets import Suback, Unsuback
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
@@ -380,10 +380,199 @@ def test_mqtt5_3_1_2_29_request_problem_information_0(make_harness: MakeHarness)
     client.send(publish(b"forbidden/a", qos=1, pid=3))
     client.send(publish(b"forbidden/a", qos=2, pid=4))
     client.send(hexa("62 02 0063") + hexa("50 02 0063"))
-    for packet in client.received():
-        assert packet.fields()["properties"] is None, packet
+    for answer in client.received():
+        assert answer.fields()["properties"] is None, answer
     publisher = harness.client("p")
     publisher.publish(b"a", b"x", properties=make_properties(user=[("k", "v")]))
     (message,) = client.messages()
     assert message.properties is not None
     assert message.properties.user == [("k", "v")]
+
+
+# --- one clause, one test ---
+
+
+@clause("5.0", "MQTT-2.2.1-6")
+@pytest.mark.parametrize("pid", [1, 255, 256, 65_535])
+def test_mqtt5_2_2_1_6_answers_repeat_the_identifier(harness: BrokerHarness, pid: int) -> None:
+    """SUBACK and UNSUBACK have the identifier of their request."""
+    client = harness.client("c")
+    client.send(subscribe(pid, (b"a", 0)))
+    assert client.expect(Suback).packet_id == pid
+    client.send(unsubscribe(pid, b"a"))
+    assert client.expect(Unsuback).packet_id == pid
+
+
+@clause("5.0", "MQTT-3.8.4-2")
+def test_mqtt5_3_8_4_2_suback_identifiers(harness: BrokerHarness) -> None:
+    """Several SUBSCRIBEs under way are told apart by their identifiers."""
+    client = harness.client("c")
+    client.send(b"".join(subscribe(pid, (b"a/%d" % pid, 0)) for pid in (9, 3, 7)))
+    assert [one.packet_id for one in client.received() if isinstance(one, Suback)] == [9, 3, 7]
+
+
+@clause("5.0", "MQTT-3.8.4-7")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_mqtt5_3_8_4_7_granted_qos_or_failure(harness: BrokerHarness, qos: int) -> None:
+    """What a reason code grants is what is delivered; a failure delivers nothing."""
+    client = harness.client("c")
+    assert client.subscribe(b"a", qos=qos) == qos
+    assert client.subscribe(b"a/#/b", qos=qos) >= 0x80
+    harness.client("p").publish(b"a", b"x", qos=2)
+    assert [message.qos for message in client.consume()] == [qos]
+
+
+@clause("5.0", "MQTT-3.9.3-1")
+def test_mqtt5_3_9_3_1_order_of_codes(harness: BrokerHarness) -> None:
+    """The codes stand in the order of the filters, failures among them."""
+    client = harness.client("c")
+    client.send(subscribe(1, (b"+x", 0), (b"a", 2), (b"x#", 0), (b"b", 1), (b"c", 0)))
+    assert client.expect(Suback).reasons == [0x8F, 2, 0x8F, 1, 0]
+
+
+@clause("5.0", "MQTT-3.10.3-1")
+@pytest.mark.parametrize("topic_filter", [b"\xff", b"a\0", b"\xed\xa0\x80"])
+def test_mqtt5_3_10_3_1_unsubscribe_filter_is_utf8(harness: BrokerHarness, topic_filter: bytes) -> None:
+    """Filters in UNSUBSCRIBE are valid strings."""
+    client = harness.client("c")
+    client.send(unsubscribe(1, b"fine", topic_filter))
+    assert closed_with(client) == 0x81
+
+
+@clause("5.0", "MQTT-3.10.4-4")
+def test_mqtt5_3_10_4_4_unsuback(harness: BrokerHarness) -> None:
+    """Every UNSUBSCRIBE gets its UNSUBACK."""
+    client = harness.client("c")
+    client.send(unsubscribe(5, b"a") + unsubscribe(6, b"a"))
+    assert client.received_bytes() == hexa("b0 04 0005 00 11 b0 04 0006 00 11")
+
+
+@clause("5.0", "MQTT-3.10.4-6")
+def test_mqtt5_3_10_4_6_many_filters(harness: BrokerHarness) -> None:
+    """Many filters in one UNSUBSCRIBE are all deleted, one answer says so."""
+    client = harness.client("c")
+    filters = [b"a", b"b/+", b"c/#"]
+    for topic_filter in filters:
+        client.subscribe(topic_filter)
+    client.send(unsubscribe(1, *filters))
+    assert client.expect(Unsuback).reasons == [0, 0, 0]
+    client.expect_nothing()
+    assert not harness.broker.sessions["c"].subscriptions
+
+
+@clause("5.0", "MQTT-3.11.3-1")
+def test_mqtt5_3_11_3_1_order_of_codes(harness: BrokerHarness) -> None:
+    """The codes stand in the order of the filters."""
+    client = harness.client("c")
+    client.subscribe(b"b")
+    client.send(unsubscribe(1, b"a", b"b", b"c", b"b"))
+    assert client.expect(Unsuback).reasons == [0x11, 0, 0x11, 0x11]
+
+
+@clause("5.0", "MQTT-3.11.3-2")
+def test_mqtt5_3_11_3_2_one_code_for_each(harness: BrokerHarness) -> None:
+    """As many codes as filters, each of the table; the decoder knows no others."""
+    client = harness.client("c")
+    client.send(unsubscribe(1, *(b"t/%d" % number for number in range(40))))
+    assert client.expect(Unsuback).reasons == [0x11] * 40
+
+
+# --- one clause, one test: answers fit the client, whatever they could say more ---
+
+SMALL = 24
+"""Bytes that the smallest CONNACK and every answer without text still fit in."""
+LONG_TOPIC = b"forbidden/" + b"x" * 300
+
+
+def small_client(make_harness: MakeHarness) -> HarnessClient:
+    """A client that takes hardly anything, under rules that refuse much."""
+    harness = make_harness(gate=TopicGate())
+    return harness.client("c", properties=make_properties(maximum_packet_size=SMALL))
+
+
+def answers(client: HarnessClient, data: bytes, count: int = 1) -> None:
+    """There is an answer, it fits, and it has neither text nor user properties then."""
+    client.send(data)
+    packets = client.received()
+    assert len(packets) == count
+    assert all(packet.fields()["properties"] is None for packet in packets)
+
+
+@clause("5.0", "MQTT-3.4.2-2")
+def test_mqtt5_3_4_2_2_puback_without_reason_string(make_harness: MakeHarness) -> None:
+    """PUBACK leaves its reason string out rather than being too large."""
+    answers(small_client(make_harness), publish(LONG_TOPIC, qos=1, pid=1))
+
+
+@clause("5.0", "MQTT-3.4.2-3")
+def test_mqtt5_3_4_2_3_puback_without_user_properties(make_harness: MakeHarness) -> None:
+    """PUBACK does not return user properties of the PUBLISH."""
+    block = props((USER_PROPERTY, (b"k", b"v" * 100)))
+    answers(small_client(make_harness), publish(LONG_TOPIC, qos=1, pid=1, properties=block))
+
+
+@clause("5.0", "MQTT-3.5.2-2")
+def test_mqtt5_3_5_2_2_pubrec_without_reason_string(make_harness: MakeHarness) -> None:
+    """PUBREC leaves its reason string out rather than being too large."""
+    answers(small_client(make_harness), publish(LONG_TOPIC, qos=2, pid=1))
+
+
+@clause("5.0", "MQTT-3.5.2-3")
+def test_mqtt5_3_5_2_3_pubrec_without_user_properties(make_harness: MakeHarness) -> None:
+    """PUBREC does not return user properties of the PUBLISH."""
+    block = props((USER_PROPERTY, (b"k", b"v" * 100)))
+    answers(small_client(make_harness), publish(LONG_TOPIC, qos=2, pid=1, properties=block))
+
+
+@clause("5.0", "MQTT-3.6.2-2")
+def test_mqtt5_3_6_2_2_pubrel_without_reason_string(make_harness: MakeHarness) -> None:
+    """PUBREL of an identifier that is not in use fits."""
+    answers(small_client(make_harness), hexa("50 02 0009"))
+
+
+@clause("5.0", "MQTT-3.6.2-3")
+def test_mqtt5_3_6_2_3_pubrel_without_user_properties(make_harness: MakeHarness) -> None:
+    """PUBREL does not return user properties of the PUBREC."""
+    block = props((USER_PROPERTY, (b"k", b"v" * 100)))
+    answers(small_client(make_harness), packet(0x50, hexa("0009 00") + block))
+
+
+@clause("5.0", "MQTT-3.7.2-1")
+def test_mqtt5_3_7_2_1_pubcomp_codes(harness: BrokerHarness) -> None:
+    """PUBCOMP says done, or that there was nothing to do."""
+    client = harness.client("c")
+    client.send(publish(b"a", qos=2, pid=1) + hexa("62 02 0001 62 02 0001"))
+    assert client.received_bytes() == hexa("50 03 0001 10 70 02 0001 70 03 0001 92")
+
+
+@clause("5.0", "MQTT-3.7.2-2")
+def test_mqtt5_3_7_2_2_pubcomp_without_reason_string(make_harness: MakeHarness) -> None:
+    """PUBCOMP of an identifier that is not in use fits."""
+    answers(small_client(make_harness), hexa("62 02 0009"))
+
+
+@clause("5.0", "MQTT-3.7.2-3")
+def test_mqtt5_3_7_2_3_pubcomp_without_user_properties(make_harness: MakeHarness) -> None:
+    """PUBCOMP does not return user properties of the PUBREL."""
+    block = props((USER_PROPERTY, (b"k", b"v" * 100)))
+    answers(small_client(make_harness), packet(0x62, hexa("0009 00") + block))
+
+
+@clause("5.0", "MQTT-3.9.2-2")
+def test_mqtt5_3_9_2_2_suback_without_user_properties(make_harness: MakeHarness) -> None:
+    """SUBACK does not return user properties of the SUBSCRIBE."""
+    block = props((USER_PROPERTY, (b"k", b"v" * 100)))
+    answers(small_client(make_harness), subscribe(1, (LONG_TOPIC, 0), properties=block))
+
+
+@clause("5.0", "MQTT-3.11.2-1")
+def test_mqtt5_3_11_2_1_unsuback_without_reason_string(make_harness: MakeHarness) -> None:
+    """UNSUBACK fits."""
+    answers(small_client(make_harness), unsubscribe(1, LONG_TOPIC))
+
+
+@clause("5.0", "MQTT-3.11.2-2")
+def test_mqtt5_3_11_2_2_unsuback_without_user_properties(make_harness: MakeHarness) -> None:
+    """UNSUBACK does not return user properties of the UNSUBSCRIBE."""
+    block = props((USER_PROPERTY, (b"k", b"v" * 100)))
+    answers(small_client(make_harness), unsubscribe(1, LONG_TOPIC, properties=block))

@@ -125,3 +125,29 @@ def test_mqtt5_1_5_4_3_bom_makes_another_topic(harness: BrokerHarness) -> None:
     assert client.messages() == []
     client.publish(b"\xef\xbb\xbfa", b"x")
     assert client.topics() == [b"\xef\xbb\xbfa"]
+
+
+@clause("5.0", "MQTT-1.5.4-2")
+def test_mqtt5_1_5_4_2_null_character(harness: BrokerHarness) -> None:
+    """U+0000 is in no string, neither in topics nor in properties; in payloads it is fine."""
+    for data in (
+        publish(b"a\0b", b"x"),
+        subscribe(1, (b"\0", 0)),
+        publish(b"a", properties=props((CONTENT_TYPE, b"\0"))),
+    ):
+        client = harness.client("c")
+        client.send(data)
+        assert closed_with(client) == 0x81
+    client = harness.client("c")
+    client.subscribe(b"a")
+    client.publish(b"a", b"\0")
+    assert client.payloads() == [b"\0"]
+
+
+@clause("5.0", "MQTT-1.5.7-1")
+@pytest.mark.parametrize("pair", [(b"\xff", b"v"), (b"k", b"\xff"), (b"\0", b"v"), (b"k", b"\0")])
+def test_mqtt5_1_5_7_1_string_pairs(harness: BrokerHarness, pair: tuple[bytes, bytes]) -> None:
+    """Name and value of a user property are both checked."""
+    client = harness.client("c")
+    client.send(publish(b"a", properties=props((USER_PROPERTY, pair))))
+    assert closed_with(client) == 0x81

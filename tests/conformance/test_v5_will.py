@@ -259,3 +259,15 @@ def test_no_local_does_not_concern_wills(harness: BrokerHarness) -> None:
     other.subscribe(b"will/c", no_local=True)
     harness.advance(2_000)
     assert other.payloads() == [b"gone"]
+
+
+@clause("5.0", "MQTT-3.1.2-7")
+def test_mqtt5_3_1_2_7_will_belongs_to_the_session(harness: BrokerHarness) -> None:
+    """The will is kept with the session, byte for byte, until it is needed."""
+    watcher = watch(harness, b"#")
+    payload = bytes(range(256))
+    client = harness.client("c", session_expiry_s=60, will=Will(b"will/c", payload, 2))
+    harness.advance(3_600_000)
+    assert watcher.messages() == []
+    client.drop()
+    assert [message.payload for message in watcher.consume()] == [payload]
