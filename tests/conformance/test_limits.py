@@ -218,7 +218,8 @@ def test_queued_messages_are_limited(make_harness: MakeHarness) -> None:
 
 def test_queue_bytes_are_limited(make_harness: MakeHarness) -> None:
     """Large messages fill the queue sooner; what was acknowledged makes room again."""
-    harness = make_harness(limits=Limits(queue_bytes_max=10_000, inflight_max=2))
+    limits = Limits(queue_bytes_max=10_000, inflight_max=2)
+    harness = make_harness(BrokerSettings(limits=limits, congestion_grace_ms=0))
     client = harness.client("s")
     client.subscribe(b"a", qos=1)
     publisher = harness.client("p")
@@ -275,7 +276,8 @@ def test_publishers_wait_for_a_slow_reader(make_harness: MakeHarness) -> None:
 
 def test_qos_1_waits_for_a_reader_that_never_reads(make_harness: MakeHarness) -> None:
     """QoS 1 to a blocked client stays in its bounded queue and arrives in order once it reads."""
-    harness = make_harness(limits=Limits(write_bytes_max=20_000, queue_messages_max=50))
+    limits = Limits(write_bytes_max=20_000, queue_messages_max=50)
+    harness = make_harness(BrokerSettings(limits=limits, congestion_grace_ms=0))
     slow = harness.client("slow")
     slow.subscribe(b"a", qos=1)
     slow.block()
@@ -287,6 +289,43 @@ def test_qos_1_waits_for_a_reader_that_never_reads(make_harness: MakeHarness) ->
     got = [int(message.payload[1_000:]) for message in slow.consume()]
     assert got == list(range(len(got)))
     assert 50 <= len(got) < 80
+
+
+def test_publishers_wait_for_acknowledgements(make_harness: MakeHarness) -> None:
+    """A subscriber that acknowledges slowly loses nothing: publishers wait while its queue is more than half full."""
+    limits = Limits(queue_messages_max=20, inflight_max=2)
+    harness = make_harness(BrokerSettings(limits=limits, congestion_grace_ms=5_000))
+    slow = harness.client("slow")
+    slow.subscribe(b"a", qos=1)
+    publisher = harness.client("p")
+    for number in range(100):
+        publisher.send(publish(b"a", b"%d" % number, qos=1, pid=number + 1))
+    assert publisher.connection.reading_paused
+    got: list[int] = []
+    while len(got) < 100:
+        fresh = [int(message.payload) for message in slow.consume()]
+        assert fresh, f"stuck after {len(got)}"
+        got += fresh
+    assert got == list(range(100))
+    assert harness.broker.stats.dropped_queue == 0
+    assert not publisher.connection.reading_paused
+
+
+def test_a_subscriber_that_never_acknowledges_stops_nobody(make_harness: MakeHarness) -> None:
+    """After the grace its messages are dropped and counted; publisher and other subscribers go on."""
+    limits = Limits(queue_messages_max=20, inflight_max=2)
+    harness = make_harness(BrokerSettings(limits=limits, congestion_grace_ms=200))
+    stuck = harness.client("stuck")
+    stuck.subscribe(b"a", qos=1)
+    other = harness.client("other")
+    other.subscribe(b"a", qos=0)
+    publisher = harness.client("p")
+    for number in range(100):
+        publisher.send(publish(b"a", b"%d" % number, qos=1, pid=number + 1))
+    harness.advance(1_000)
+    assert not publisher.connection.reading_paused
+    assert [int(message.payload) for message in other.messages()] == list(range(100))
+    assert harness.broker.stats.dropped_queue == 78
 
 
 def test_answers_to_a_client_that_never_reads(make_harness: MakeHarness) -> None:

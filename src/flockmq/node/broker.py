@@ -38,7 +38,7 @@ from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.mqtt.varint import frame_length, varint_size
 from flockmq.node.acknowledging import on_ack, on_plain_acks
-from flockmq.node.congestion import let_go
+from flockmq.node.congestion import has_drained, let_go
 from flockmq.node.connecting import (
     on_auth,
     on_connect,
@@ -341,11 +341,14 @@ class Broker:
         connection.blocked = False
         connection.reply_bytes = 0
         connection.mark()
-        let_go(connection, True)
-        if connection.phase == CONNECTED:
-            connection.start_reading_again()
-            if connection.session is not None:
-                self.stats.dropped_queue += connection.session.pump(now)
+        session = connection.session
+        if session is None or session.connection is not connection:
+            let_go(connection, True)
+            return
+        connection.start_reading_again()
+        self.stats.dropped_queue += session.pump(now)
+        if has_drained(session, connection):
+            let_go(connection, True)
 
     def take_dirty(self) -> list[Connection]:
         """The connections a driver has to look at now."""
@@ -451,17 +454,3 @@ class Broker:
         if self.sessions.get(client_id) is session:
             end_session(self.node, session, now)
         return True
-
-    def apply_bans(self, now: int) -> int:
-        """Disconnect every client that a ban names; how many."""
-        count = 0
-        for session in list(self.sessions.values()):
-            connection = session.connection
-            if connection is None:
-                continue
-            ban = self.bans.check(session.client_id, session.username, connection.peer, now)
-            if ban is not None:
-                # 0x8A is for CONNACK only [MQTT-3.14.2-1]
-                disconnect(self.node, connection, reasons.ADMINISTRATIVE_ACTION, ban.reason, now)
-                count += 1
-        return count

@@ -1,7 +1,7 @@
 """Publishers wait for a subscriber that can't keep up, but only for a moment.
 
 ```
- subscriber's buffer half full --> the publisher is no longer read (TCP slows it down)
+ subscriber's buffer or queue half full --> the publisher is no longer read (TCP slows it down)
      |-- buffer drained ----------------> publishers go on, nothing was lost
      `-- grace over (a quarter second) --> publishers go on; what does not fit is dropped and counted,
                                            and this subscriber slows nobody down until it has drained once
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from flockmq.node.state import CONGESTION_TIMER, NodeState
 from flockmq.session.connection import Connection
+from flockmq.session.session import Session
 
 
 def slow_down(node: NodeState, publisher: Connection, subscriber: Connection, now: int) -> None:
@@ -30,6 +31,14 @@ def slow_down(node: NodeState, publisher: Connection, subscriber: Connection, no
     publisher.waits_for += 1
     publisher.reading_paused = True
     publisher.mark()
+
+
+def has_drained(session: Session, connection: Connection) -> bool:
+    """Whether so little waits for a client that its publishers may go on."""
+    outbound = session.outbound
+    if outbound is not None and (outbound.queued * 4 > outbound.messages_max or outbound.held * 4 > outbound.bytes_max):
+        return False
+    return connection.out_bytes * 4 <= connection.out_max and not connection.blocked
 
 
 def let_go(subscriber: Connection, drained: bool) -> None:

@@ -130,7 +130,7 @@ def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | No
                     dropped += count
             else:
                 dropped += session.send_now(connection, run, retain, target.identifier_properties, now)
-            if connection.out_bytes * 2 > connection.out_max and publisher is not None:
+            if publisher is not None and connection.is_crowded():
                 slow_down(node, publisher, connection, now)
         else:
             if qos == 1:
@@ -140,12 +140,13 @@ def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | No
             lost = session.deliver(run, qos, retain, target.identifier_properties, None, now)
             if lost:
                 stats.dropped_queue += lost
+            if publisher is not None and connection is not None and session.is_crowded():
+                slow_down(node, publisher, connection, now)
     if dropped:
         stats.dropped_slow += dropped
     if plan.groups:
-        publisher_id = sender.client_id if sender is not None else ""
         for group in plan.groups:
-            deliver_shared(node, group, run, publisher_id, now)
+            deliver_shared(node, group, run, publisher, now)
         return True
     if not plan.targets:
         stats.publishes_unmatched += count
@@ -153,18 +154,19 @@ def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | No
     return True
 
 
-def deliver_shared(node: NodeState, group: ShareGroup, run: Run, publisher_id: str, now: int) -> None:
+def deliver_shared(node: NodeState, group: ShareGroup, run: Run, publisher: Connection | None, now: int) -> None:
     """One member of the group gets each message."""
     if not group.spreads or run.count == 1:
-        deliver_to_member(node, group, run, publisher_id, now)
+        deliver_to_member(node, group, run, publisher, now)
         return
     for index in range(run.count):
-        deliver_to_member(node, group, run.part(index, index + 1), publisher_id, now)
+        deliver_to_member(node, group, run.part(index, index + 1), publisher, now)
 
 
-def deliver_to_member(node: NodeState, group: ShareGroup, run: Run, publisher_id: str, now: int) -> None:
+def deliver_to_member(node: NodeState, group: ShareGroup, run: Run, publisher: Connection | None, now: int) -> None:
     """Choose a member and give it the run."""
-    member = group.pick(publisher_id, run.topic)
+    sender = publisher.session if publisher is not None else None
+    member = group.pick(sender.client_id if sender is not None else "", run.topic)
     if member is None:
         return
     stats = node.stats
@@ -176,18 +178,21 @@ def deliver_to_member(node: NodeState, group: ShareGroup, run: Run, publisher_id
     else:
         stats.publishes_out_qos2 += run.count
     retain = run.retain and member.retain_as_published
-    properties = member.target().identifier_properties
-    lost = member.session.deliver(run, qos, retain, properties, group, now)
+    session = member.session
+    lost = session.deliver(run, qos, retain, member.identifier_properties, group, now)
     if lost and qos == 0:
         stats.dropped_slow += lost
     elif lost:
         stats.dropped_queue += lost
+    connection = session.connection
+    if publisher is not None and connection is not None and (connection.is_crowded() or session.is_crowded()):
+        slow_down(node, publisher, connection, now)
 
 
 def reroute(node: NodeState, group: ShareGroup, run: Run, now: int) -> None:
     """A message whose chosen member is gone for good goes to another one, if there is any."""
     if group.members:
-        deliver_to_member(node, group, run, "", now)
+        deliver_to_member(node, group, run, None, now)
 
 
 # --- checks ---

@@ -111,7 +111,7 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
             continue
         run = message.run
         qos = subscription.qos if subscription.qos < run.qos else run.qos
-        lost = session.deliver(run, qos, True, subscription.target().identifier_properties, None, now)
+        lost = session.deliver(run, qos, True, subscription.identifier_properties, None, now)
         if qos == 0:
             stats.publishes_out_qos0 += 1
             stats.dropped_slow += lost

@@ -149,6 +149,10 @@ class Connection:
             self.dirty_connections.append(self)
         return True
 
+    def is_crowded(self) -> bool:
+        """Whether publishers should wait for this client to read."""
+        return self.out_bytes * 2 > self.out_max
+
     def take(self) -> list[bytes]:
         """What to write now, in order: everything, or nothing while the transport is full."""
         self.dirty = False
