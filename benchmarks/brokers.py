@@ -103,7 +103,7 @@ def _flockmq(setup: Setup, place: Place) -> Iterator[Running]:
 def _mosquitto(setup: Setup, place: Place) -> Iterator[Running]:
     port = free_port()
     lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "log_type error"]
-    # The defaults (20 in flight, 1,000 waiting) lose QoS 2 messages under this load; losses would be compared, not speeds.
+    # With its limits (20 in flight, 1,000 waiting) it loses QoS 2 messages here: losses would be compared, not speeds.
     lines += ["max_inflight_messages 0", "max_queued_messages 0"]
     if os.geteuid() == 0:
         lines.append("user root")  # else it gives up its rights, and with them the files of this set-up

@@ -122,9 +122,7 @@ def topic_alias(alias: int) -> bytes:
 
 def read_connack(version: int, whole: bytes) -> Granted:
     """Understand a CONNACK; a refusal becomes an error that says why."""
-    header = 2
-    while whole[header - 1] >= 128:
-        header += 1
+    header = _header_bytes(whole)
     code = whole[header + 1]
     if code:
         name = NAMES.get(code, hex(code)) if version == 5 else REFUSALS_V3.get(code, hex(code))
@@ -134,6 +132,24 @@ def read_connack(version: int, whole: bytes) -> Granted:
     length, at = decode_varint(whole, header + 2, len(whole))
     found = dict(_properties(whole, at, at + length))
     return Granted(found.get(0x21, 65_535), found.get(0x22, 0), found.get(0x24, 2))
+
+
+def read_suback(version: int, whole: bytes) -> None:
+    """Understand a SUBACK; the first refusal in it becomes an error that says why."""
+    at = _header_bytes(whole) + 2
+    if version == 5:
+        length, at = decode_varint(whole, at, len(whole))
+        at += length
+    for code in whole[at:]:
+        if code >= 0x80:
+            raise FlockError(f"The broker refused a subscription: {NAMES.get(code, hex(code))}; check its limits")
+
+
+def _header_bytes(whole: bytes) -> int:
+    header = 2
+    while whole[header - 1] >= 128:
+        header += 1
+    return header
 
 
 def _properties(whole: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:

@@ -292,9 +292,7 @@ class Link:
         self._filters = []
 
     def _subscribed(self, packet: bytes) -> None:
-        codes = packet[-1:]
-        if codes[0] >= 0x80:
-            raise FlockError(f"The broker refused a subscription: {NAMES.get(codes[0], hex(codes[0]))}")
+        frames.read_suback(self._version, packet)
         self._subacks_due -= 1
         if self._subacks_due == 0:
             self.stage = READY

@@ -70,3 +70,12 @@ def test_a_refusal_says_why(version: int, code: int, words: str) -> None:
     body = bytes((0, code)) + (b"\x00" if version == 5 else b"")
     with pytest.raises(FlockError, match=words):
         frames.read_connack(version, frames.packet(0x20, body))
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_one_refused_filter_among_many_is_found(version: int) -> None:
+    fine = encode_packet(p.Suback(1, [0, 1, 2] * 60), version)
+    frames.read_suback(version, fine)
+    refused = encode_packet(p.Suback(1, [0] * 100 + [0x80] + [1] * 100), version)
+    with pytest.raises(FlockError, match="refused a subscription"):
+        frames.read_suback(version, refused)
