@@ -1,0 +1,67 @@
+"""One write per connection and loop turn: the broker marks connections, this walks them once the turn's reads are done.
+
+```
+ data_received ... data_received ... timer   --> broker: connection.out grows, broker.dirty lists who
+        `--------------- schedule() once ---------------> run(): handle.flush(connection) for each
+```
+A loop turn may read many megabytes before it comes to what was scheduled. So that buffers do not fill up meanwhile,
+``run`` is called in between as soon as a turn has read READ_BYTES.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from flockmq.node.broker import Broker
+    from flockmq.session.connection import Connection
+
+
+READ_BYTES: Final = 524_288
+
+
+class Handle(Protocol):
+    """What a driver leaves in ``connection.handle``."""
+
+    def flush(self, connection: Connection) -> None:
+        """Write what the connection holds and follow its wishes; does not raise."""
+
+
+class Flusher:
+    """Walks the broker's dirty connections."""
+
+    __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled")
+
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
+        self._scheduled = False
+        self._read_bytes = 0
+
+    def note_read(self, size: int) -> None:
+        """Bytes were handed to the broker: flush at the end of the turn, or now if it has been many."""
+        self._read_bytes += size
+        if self._read_bytes > READ_BYTES:
+            self.run()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.run)
+
+    def schedule(self) -> None:
+        """Have ``run`` called once in this turn, however often it is asked for."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.run)
+
+    def run(self) -> None:
+        """Write for every marked connection; new marks that this causes come in the next turn."""
+        self._scheduled = False
+        self._read_bytes = 0
+        for connection in self._broker.take_dirty():
+            handle = connection.handle
+            if handle is not None:  # else its transport is gone
+                cast("Handle", handle).flush(connection)
+        if self._broker.dirty:
+            self.schedule()
