@@ -63,10 +63,13 @@ def test_mqtt5_3_1_0_1_first_packet_is_connect(harness: BrokerHarness, data: byt
 
 
 @clause("5.0", "MQTT-3.1.0-2", "MQTT-3.2.0-2")
-def test_mqtt5_3_1_0_2_second_connect(harness: BrokerHarness) -> None:
-    """A second CONNECT is a protocol error; there is no second CONNACK."""
+@pytest.mark.parametrize(
+    "data", [connect(b"c"), connect(version=9), connect(name=b"X"), connect(b"", version=4, flags=0), connect(flags=3)]
+)
+def test_mqtt5_3_1_0_2_second_connect(harness: BrokerHarness, data: bytes) -> None:
+    """A second CONNECT is a protocol error, whatever else is wrong with it; there is no second CONNACK."""
     client = harness.client("c")
-    client.send(connect(b"c"))
+    client.send(data)
     assert closed_with(client) == 0x82
 
 

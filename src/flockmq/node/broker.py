@@ -215,6 +215,7 @@ class Broker:
         if first >> 4 == PUBLISH:
             on_publish(node, connection, first, body, now)
             return
+        self.check_no_connect(first)
         packet = decode_packet(connection.version, first, body)
         if isinstance(packet, Ack):
             on_ack(node, connection, packet, now)
@@ -231,8 +232,13 @@ class Broker:
         else:
             self.unexpected(packet)
 
+    def check_no_connect(self, first: int) -> None:
+        """Refuse a second CONNECT, whatever is in it. [MQTT-3.1.0-2]"""
+        if first >> 4 == CONNECT:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "CONNECT is sent once, and was")
+
     def unexpected(self, packet: Packet) -> None:
-        """A second CONNECT [MQTT-3.1.0-2], or a packet that only servers send."""
+        """A packet that only servers send, or that does not belong here."""
         raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"{type(packet).__name__.upper()} is not expected here")
 
     def packet_before_connack(self, connection: Connection, first: int, body: bytes, now: int) -> None:
@@ -249,6 +255,7 @@ class Broker:
             if isinstance(packet, Connect):
                 on_connect(self.node, connection, packet, now)
             return
+        self.check_no_connect(first)
         packet = decode_packet(connection.version, first, body)
         if isinstance(packet, Auth):
             on_auth(self.node, connection, packet, now)
