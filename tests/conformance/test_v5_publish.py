@@ -693,3 +693,44 @@ def test_mqtt5_4_7_3_2_null_character(harness: BrokerHarness) -> None:
     client = harness.client("c")
     client.send(publish(b"a/\0", b"x"))
     assert closed_with(client) == 0x81
+
+
+# --- payload format ---
+
+
+@pytest.mark.parametrize("more", [(), ((TOPIC_ALIAS, 1),), ((MESSAGE_EXPIRY, 60),)], ids=["plain", "alias", "expiry"])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_payload_that_is_not_what_it_says(harness: BrokerHarness, qos: int, more: tuple[tuple[int, int], ...]) -> None:
+    """A payload said to be UTF-8 that is not reaches nobody: 0x99 in the answer, or in DISCONNECT at QoS 0."""
+    watcher = harness.client("w")
+    watcher.subscribe(b"a", qos=2)
+    client = harness.client("c")
+    client.send(publish(b"a", b"\xff", qos=qos, pid=1, properties=props((PAYLOAD_FORMAT, 1), *more)))
+    if qos:
+        assert client.expect_ack(PUBACK if qos == 1 else PUBREC, 1).reason == 0x99
+        client.ping()
+    else:
+        assert closed_with(client) == 0x99
+    assert watcher.messages() == []
+
+
+@clause("5.0", "MQTT-3.3.2-4")
+@pytest.mark.parametrize("payload", [b"", b"\0", "ß\ufeff😀\U0010ffff".encode(), b"x" * 3_000])
+def test_mqtt5_3_3_2_4_text_payloads(harness: BrokerHarness, payload: bytes) -> None:
+    """Well-formed text goes through, U+0000 included: a payload is no MQTT string."""
+    client = harness.client("c")
+    client.subscribe(b"a")
+    sent = publish(b"a", payload, properties=props((PAYLOAD_FORMAT, 1)))
+    client.send(sent)
+    assert client.received_bytes() == sent
+
+
+@clause("5.0", "MQTT-3.3.2-4")
+def test_mqtt5_3_3_2_4_bytes_are_not_checked(harness: BrokerHarness) -> None:
+    """With indicator 0, or none, a payload is any bytes."""
+    client = harness.client("c")
+    client.subscribe(b"a")
+    for block in (props((PAYLOAD_FORMAT, 0)), b"\0"):
+        sent = publish(b"a", b"\xff\xfe\0", properties=block)
+        client.send(sent)
+        assert client.received_bytes() == sent

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -76,7 +76,7 @@ def plausible_packets(draw: st.DrawFn) -> bytes:
             draw(st.sampled_from([b"", b"c", b"d"])), version=version, flags=flags, properties=block, rest=rest
         )
     if kind <= 3:
-        block = draw(
+        properties: bytes | None = draw(
             st.sampled_from(
                 [
                     b"\0",
@@ -91,7 +91,7 @@ def plausible_packets(draw: st.DrawFn) -> bytes:
         qos = draw(st.integers(0, 3))
         return publish(
             topic, draw(st.binary(max_size=8)), qos=qos, pid=pid, retain=draw(st.integers(0, 1)),
-            dup=draw(st.integers(0, 1)), properties=block,
+            dup=draw(st.integers(0, 1)), properties=properties,
         )  # fmt: skip
     if kind == 4:
         return subscribe(pid, (topic, draw(st.integers(0, 255))), properties=draw(st.sampled_from([b"\0", None])))
@@ -163,7 +163,7 @@ def check_service(harness: BrokerHarness, subscriber: HarnessClient, publisher: 
 )
 def test_any_bytes(streams: list[tuple[bytes, list[int]]], version: int, wait_ms: int, blocked: int) -> None:
     """Nothing a client sends, before or after CONNECT, raises, breaks a bound or disturbs others."""
-    harness = BrokerHarness(1, BrokerSettings(limits=SMALL_LIMITS))
+    harness = BrokerHarness(1, BrokerSettings(limits=SMALL_LIMITS, sys_interval_ms=0))
     subscriber = harness.client("subscriber")
     subscriber.subscribe(b"service", qos=2)
     publisher = harness.client("publisher")
@@ -298,8 +298,8 @@ class Fleet(RuleBasedStateMachine):
         """A broker with room for everything, or one with hardly any."""
         self.is_bounded = bounded
         limits = SMALL_LIMITS if bounded else Limits()
-        settings = BrokerSettings(limits=limits, congestion_grace_ms=0 if bounded else 100)
-        self.harness = BrokerHarness(seed, settings, feeding=feeding)
+        broker = BrokerSettings(limits=limits, congestion_grace_ms=0 if bounded else 100)
+        self.harness = BrokerHarness(seed, broker, feeding=feeding)
         self.subscribers = [
             Subscriber("zero", 5, b"t/#", 0, 65_535),
             Subscriber("one", 5, b"t/+", 1, 2),
@@ -438,5 +438,6 @@ class Fleet(RuleBasedStateMachine):
 
 
 def test_everything_in_any_order() -> None:
-    """See Fleet."""
-    run_state_machine_as_test(Fleet)
+    """See Fleet. A case is up to fifty steps here, so the long search makes fewer of them."""
+    cases = max(100, settings().max_examples // 20)
+    run_state_machine_as_test(Fleet, settings=settings(max_examples=cases, stateful_step_count=50))
