@@ -14,7 +14,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-PURE_PACKAGES = ("wire", "mqtt", "session", "routing", "node")
+PURE_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
 INTERPRETED = {"settings.py", "ports.py"}  # slotted dataclasses and protocols: mypyc has nothing to add there
 
 
