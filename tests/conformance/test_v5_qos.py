@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from conformance.clauses import clause
+from conformance.conftest import MakeHarness
 from conformance.wire import ack, hexa, publish
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack, Publish
+from flockmq.node.settings import Limits
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
 
@@ -540,3 +542,65 @@ def test_mqtt5_4_6_0_6_every_topic_is_ordered(harness: BrokerHarness) -> None:
         publisher.publish(b"a", b"%d" % number, qos=1)
     fresh = [message for message in back(harness).consume() if message.payload not in {one.payload for one in got}]
     assert [int(message.payload) for message in got + fresh] == list(range(10))
+
+
+@clause("5.0", "MQTT-4.6.0-3", "MQTT-4.3.3-10")
+def test_mqtt5_4_6_0_3_repeats_among_new_ones(harness: BrokerHarness) -> None:
+    """New messages and repeats of one topic in one read: PUBRECs in order, and each message delivered once."""
+    watcher = harness.client("w")
+    watcher.subscribe(b"a")
+    client = harness.client("c")
+    first = [publish(b"a", b"%d" % pid, qos=2, pid=pid) for pid in (10, 11, 12)]
+    client.send(b"".join(first))
+    ids = [5, 11, 5, 6, 10, 7, 7]
+    client.send(b"".join(publish(b"a", b"%d" % pid, qos=2, pid=pid) for pid in ids))
+    assert client.received_bytes() == b"".join(ack(0x50, pid) for pid in (10, 11, 12, *ids))
+    assert watcher.payloads() == [b"10", b"11", b"12", b"5", b"6", b"7"]
+
+
+@clause("5.0", "MQTT-4.3.3-10")
+def test_mqtt5_4_3_3_10_twice_in_one_read(harness: BrokerHarness) -> None:
+    """The same identifier twice in one read is one message, however many others are unreleased."""
+    watcher = harness.client("w")
+    watcher.subscribe(b"a")
+    client = harness.client("c")
+    for others in range(6):
+        if others:
+            client.send(publish(b"b", qos=2, pid=100 + others))
+        client.send(publish(b"a", b"%d" % others, qos=2, pid=1) + publish(b"a", b"%d" % others, qos=2, pid=1, dup=1))
+        client.send(ack(0x62, 1))
+        client.send(publish(b"a", b"again", qos=2, pid=1) * 2 + ack(0x62, 1))
+    assert watcher.payloads() == [text for others in range(6) for text in (b"%d" % others, b"again")]
+
+
+@clause("5.0", "MQTT-4.3.3-9")
+def test_mqtt5_4_3_3_9_refused_twice_in_one_read(harness: BrokerHarness) -> None:
+    """A refused message that is repeated in the same read is refused again: never taken as delivered."""
+    client = harness.client("c")
+    client.send(publish(b"$SYS/x", b"x", qos=2, pid=1) * 2)
+    assert [one.reason for one in client.received() if isinstance(one, Ack)] == [0x87, 0x87]
+
+
+@clause("5.0", "MQTT-3.3.4-7", "MQTT-4.3.3-10")
+def test_mqtt5_3_3_4_7_nothing_is_lost_beyond_the_maximum(make_harness: MakeHarness) -> None:
+    """What came beyond the receive maximum was not taken: sent again on the next connection it is delivered."""
+    harness = make_harness(limits=Limits(receive_max=3))
+    watcher = harness.client("w")
+    watcher.subscribe(b"a")
+    client = harness.client("c", session_expiry_s=60)
+    packets = [publish(b"a", b"%d" % pid, qos=2, pid=pid) for pid in (1, 2, 3, 4, 5)]
+    client.send(b"".join(packets))
+    assert client.closed
+    again = harness.client("c", clean_start=False, session_expiry_s=60)
+    for pid in (1, 2, 3, 4, 5):
+        again.send(publish(b"a", b"%d" % pid, qos=2, pid=pid, dup=1) + ack(0x62, pid))
+    assert not again.closed
+    assert watcher.payloads() == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_no_limit_on_unreleased_messages(make_harness: MakeHarness) -> None:
+    """A limit of 0 is no limit: what the protocol allows is taken."""
+    harness = make_harness(limits=Limits(receive_max=0))
+    client = harness.client("c")
+    client.send(b"".join(publish(b"a", qos=2, pid=pid) for pid in range(1, 50)))
+    client.ping()

@@ -36,6 +36,7 @@ from flockmq.node.state import NodeState
 from flockmq.routing.plan import RoutePlan
 from flockmq.routing.shared import ShareGroup
 from flockmq.session.connection import Connection
+from flockmq.session.outbound import PACKET_IDS
 from flockmq.session.session import Session
 
 VERDICTS_MAX: Final = 1_024
@@ -72,12 +73,19 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
         stats.publishes_denied += count
         refuse_run(connection, run, reasons.NOT_AUTHORIZED)
         return
-    if run.qos == 2:
-        fresh = take_new(connection, run)
-        if fresh is None:
-            return
-        run = fresh
-    code = special_topic(node, connection, run, now) if special else -1
+    if run.qos == 2 and not take_all(connection, run):
+        for index in range(run.count):  # repeats among them, or too many: one by one, in their order
+            one = run.part(index, index + 1)
+            if take_one(connection, one):
+                accept(node, connection, one, plan, now)
+        return
+    accept(node, connection, run, plan, now)
+
+
+def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | None, now: int) -> None:
+    """Retain, deliver and acknowledge a run that is allowed and new."""
+    topic = run.topic
+    code = special_topic(node, connection, run, now) if topic[0] == 0x24 else -1
     if code < 0:
         if run.retain and not keep(node, run, now):
             code = reasons.QUOTA_EXCEEDED
@@ -85,16 +93,17 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
             if plan is None:
                 plan = node.table.plan(topic)
             code = reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
-    if run.qos:
-        if code >= 0x80 and run.qos == 2 and connection.session is not None and connection.session.received:
-            connection.session.received.difference_update(packet_ids(run))
-        if code >= 0x80:
-            if connection.version != 5 and code != reasons.NOT_AUTHORIZED:
-                # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
-                raise RemoteProtocolError(code, WHY_REFUSED.get(code, reasons.name(code)))
-            refuse_run(connection, run, code)
-        else:
-            acknowledge(connection, run, code)
+    if not run.qos:
+        return
+    if code < 0x80:
+        acknowledge(connection, run, code)
+        return
+    if run.qos == 2 and connection.session is not None and connection.session.received:
+        connection.session.received.difference_update(packet_ids(run))
+    if connection.version != 5 and code != reasons.NOT_AUTHORIZED:
+        # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
+        raise RemoteProtocolError(code, WHY_REFUSED.get(code, reasons.name(code)))
+    refuse_run(connection, run, code)
 
 
 def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | None, now: int) -> bool:
@@ -232,63 +241,48 @@ def may_publish(node: NodeState, connection: Connection, topic: bytes) -> bool:
     return verdict
 
 
-def take_new(connection: Connection, run: Run) -> Run | None:
-    """QoS 2: note the packet ids and leave out messages that are here already; those only get their PUBREC again."""
+def take_all(connection: Connection, run: Run) -> bool:
+    """QoS 2: note the packet ids if all of them are new and there is room for them; otherwise note none."""
     session = connection.session
     if session is None:
-        return None
+        return False
     received = session.received
     if received is None:
         received = set()
         session.received = received
+    before = len(received)
+    if before + run.count > (connection.limits.receive_max or PACKET_IDS):
+        return False
     wire = run.wire
-    again = False
-    for at in run.pid_at:
-        if (wire[at] << 8 | wire[at + 1]) in received:
-            again = True
-            break
-    if again:
-        return take_some(connection, run, received)
+    if before:
+        for at in run.pid_at:
+            if (wire[at] << 8 | wire[at + 1]) in received:
+                return False
     for at in run.pid_at:
         received.add(wire[at] << 8 | wire[at + 1])
-    if len(received) < run.count + 1 and _has_repeats(run):
+    if len(received) < before + run.count:  # the same id twice in this run
         received.difference_update(packet_ids(run))
-        return take_some(connection, run, received)
-    if len(received) > connection.limits.receive_max:
+        return False
+    return True
+
+
+def take_one(connection: Connection, run: Run) -> bool:
+    """QoS 2, one message: note its packet id; if it is here already it only gets its PUBREC again. [MQTT-4.3.3-10]"""
+    session = connection.session
+    if session is None or session.received is None:
+        return False
+    received = session.received
+    pid = packet_ids(run)[0]
+    if pid in received:
+        connection.reply(encode_ack(PUBREC, pid, reasons.SUCCESS, connection.version))
+        return False
+    most = connection.limits.receive_max or PACKET_IDS
+    if len(received) >= most:
         raise RemoteProtocolError(
-            reasons.RECEIVE_MAXIMUM_EXCEEDED,
-            f"More than {connection.limits.receive_max} QoS 2 messages wait for their PUBREL",
+            reasons.RECEIVE_MAXIMUM_EXCEEDED, f"More than {most} QoS 2 messages wait for their PUBREL"
         )
-    return run
-
-
-def _has_repeats(run: Run) -> bool:
-    return len(set(packet_ids(run))) < run.count
-
-
-def take_some(connection: Connection, run: Run, received: set[int]) -> Run | None:
-    """The slow way: message by message. All repeats are acknowledged here; what is new comes back as a run."""
-    fresh: list[int] = []
-    ids = packet_ids(run)
-    for index in range(run.count):
-        pid = ids[index]
-        if pid in received:
-            connection.reply(encode_ack(PUBREC, pid, reasons.SUCCESS, connection.version))
-        else:
-            received.add(pid)
-            fresh.append(index)
-    if not fresh:
-        return None
-    parts = [run.part(index, index + 1) for index in fresh]
-    wire = b"".join([part.wire for part in parts])
-    pid_at: list[int] = []
-    ends: list[int] = []
-    start = 0
-    for part in parts:
-        pid_at.append(start + part.pid_at[0])
-        start += len(part.wire)
-        ends.append(start)
-    return Run(run.version, run.qos, run.retain, run.topic, wire, len(parts), pid_at, ends, run.expires_at)
+    received.add(pid)
+    return True
 
 
 def packet_ids(run: Run) -> list[int]:
