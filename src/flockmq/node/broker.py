@@ -36,7 +36,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.run import make_run
 from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.topics import check_topic_name
-from flockmq.mqtt.varint import frame_length, varint_size
+from flockmq.mqtt.varint import frame_length
 from flockmq.node.acknowledging import on_ack, on_plain_acks
 from flockmq.node.congestion import has_drained, let_go
 from flockmq.node.connecting import (
@@ -179,12 +179,9 @@ class Broker:
                 return
             elif connection.phase == AUTHENTICATING and not connection.awaits_auth:
                 break  # the gate is thinking; the rest waits
-            header, total = frame_length(data, pos, end)
+            header, total = frame_length(data, pos, end, connection.version)
             if total == 0:
                 break
-            if header > 2 and connection.version == 5 and header > 1 + varint_size(total - header):
-                # 3.1.1 lets a client pad its lengths, MQTT 5 does not. [MQTT-1.5.5-1]
-                raise RemoteProtocolError(reasons.MALFORMED_PACKET, "The remaining length is longer than needed")
             if total > connection.packet_max:  # before a byte of it is kept
                 raise RemoteProtocolError(
                     reasons.PACKET_TOO_LARGE, f"A packet of {total} bytes; this listener takes {connection.packet_max}"
