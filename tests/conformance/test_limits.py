@@ -568,3 +568,42 @@ def test_shutdown_refuses_new_clients(harness: BrokerHarness) -> None:
     out = client.received()
     assert all(isinstance(packet, Connack) and packet.reason >= 0x80 for packet in out)
     assert not harness.broker.sessions or "c" not in harness.broker.sessions
+
+
+# --- a burst in one read, larger than a bound ---
+
+
+@pytest.mark.parametrize("identifier", [0, 7])
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_burst_fills_the_buffer(make_harness: MakeHarness, version: int, identifier: int) -> None:
+    """Of a burst that is larger than the write bound as much arrives as fits, and the rest is counted."""
+    harness = make_harness(limits=Limits(write_bytes_max=20_000))
+    client = harness.client("s", version=version)
+    client.subscribe(b"a", identifier=identifier if version == 5 else 0)
+    harness.broker.receive(
+        harness.client("p").connection,
+        b"".join(publish(b"a", b"x" * 1_000 + b"%d" % number) for number in range(10, 70)),
+        harness.now,
+    )
+    harness.flush()
+    got = [int(message.payload[1_000:]) for message in client.messages()]
+    assert got == list(range(10, 10 + len(got)))
+    assert 17 <= len(got) <= 20
+    assert harness.broker.stats.dropped_slow == 60 - len(got)
+
+
+def test_a_burst_fills_the_queue(make_harness: MakeHarness) -> None:
+    """Of a burst that is larger than the queue as much is kept as fits."""
+    harness = make_harness(limits=Limits(queue_bytes_max=20_000))
+    away = harness.client("away", session_expiry_s=600)
+    away.subscribe(b"a", qos=1)
+    away.drop()
+    harness.broker.receive(
+        harness.client("p").connection,
+        b"".join(publish(b"a", b"x" * 1_000 + b"%d" % number, qos=1, pid=number) for number in range(10, 70)),
+        harness.now,
+    )
+    got = [int(one.payload[1_000:]) for one in harness.client("away", clean_start=False).consume()]
+    assert got == list(range(10, 10 + len(got)))
+    assert 17 <= len(got) <= 20
+    assert harness.broker.stats.dropped_queue == 60 - len(got)

@@ -15,6 +15,7 @@ alias, no expiry (kept as ``expires_at``), no subscription identifiers, so that 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final
 
 from flockmq.mqtt.varint import encode_varint
@@ -110,6 +111,12 @@ class Run:
             ):  # subscription identifiers are the clients' choice: don't let them grow a cache
                 forms[key] = form
         return form
+
+    def fitting(self, size: int) -> int:
+        """How many of the first messages take no more than ``size`` bytes together."""
+        if not self.ends:
+            self.ends = packet_ends(self.wire)
+        return bisect_right(self.ends, size)
 
     def part(self, low: int, high: int) -> Run:
         """The messages ``low`` to ``high`` (exclusive) as a run of their own that shares nothing with this one."""

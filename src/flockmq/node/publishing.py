@@ -136,7 +136,7 @@ def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | No
                 and connection.client_packet_max == 0
             ):
                 if not connection.send(run.wire, count):
-                    dropped += count
+                    dropped += session.send_some(connection, run, retain, b"")
             else:
                 dropped += session.send_now(connection, run, retain, target.identifier_properties, now)
             if publisher is not None and connection.is_crowded():

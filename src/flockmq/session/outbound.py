@@ -112,7 +112,10 @@ class Outbound:
         if self.held + cost > self.bytes_max:
             self.shrink()
             if self.held + cost > self.bytes_max:
-                high = 0
+                high = min(high, run.fitting(self.bytes_max - self.held - DELIVERY_OVERHEAD_BYTES))
+                if high > 0:
+                    run = run.part(0, high)
+                    cost = len(run.wire) + DELIVERY_OVERHEAD_BYTES
         if high <= 0:
             return count
         delivery = Delivery(run, 0, high, qos, retain, properties, group, 0)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from flockmq.mqtt.run import Run
@@ -92,7 +93,18 @@ class Session:
             if connection.client_packet_max:
                 return self.send_fitting(connection, run, retain, properties)
             data = run.form(version, 0, retain, properties).data
-        return 0 if connection.send(data, run.count) else run.count
+        if connection.send(data, run.count):
+            return 0
+        return self.send_some(connection, run, retain, properties)
+
+    def send_some(self, connection: Connection, run: Run, retain: bool, properties: bytes) -> int:
+        """QoS 0 that did not fit into the buffer as a whole (and was counted as dropped): as much of it as does."""
+        form = run.form(connection.version, 0, retain, properties)
+        high = bisect_right(form.ends, connection.out_max - connection.out_bytes)
+        if high and connection.send(form.piece(0, high), high):
+            connection.dropped -= high
+            return run.count - high
+        return run.count
 
     def send_fitting(self, connection: Connection, run: Run, retain: bool, properties: bytes) -> int:
         """QoS 0 to a client with a maximum packet size: what is too large is as good as delivered. [MQTT-3.1.2-25]"""
