@@ -1,35 +1,38 @@
 """Time as a node counts it, made of ticks, so that a clock that jumps can't make it hasty.
 
-Deadlines are counted in ``elapsed``: each tick adds what the clock says has passed, but at least nothing and at most two
-tick lengths. A jump ahead thus costs one tick, a jump back none, and a follower never counts faster than twice the time
-that really passed. A leader's lease is the opposite case, there caution means to believe the clock when it says that
-much time has passed; ``is_steady`` is false around a jump back or a pause, when it can't be believed.
+```
+ deadlines (elections, quorum checks)      lease of a leader
+ err by waiting longer                     err by waiting less
+ -> ``elapsed``: per tick at least         -> ``raw`` and ``ticks``, whichever says that more time has passed;
+    nothing, at most two tick lengths         none at all when ``jumps`` changed meanwhile
+```
+A jump ahead thus costs a follower one tick, a jump back nothing, and it never counts faster than twice the time that
+really passed (ticks come no more often than every ``tick_ms``).
 """
 
 from __future__ import annotations
 
 
 class TickClock:
-    """Elapsed milliseconds since start, by ticks."""
+    """Elapsed milliseconds since start, by ticks. All groups of a node share one."""
 
     def __init__(self, tick_ms: int, now: int) -> None:
         self.tick_ms = tick_ms
         self.elapsed = 0
+        self.ticks = 0
         self.raw = now
         """What the clock said at the last tick."""
-        self.last_jump = 0
-        """``elapsed`` when the clock was last seen to jump back or stand still for long."""
+        self.jumps = 0
+        """How often it was seen to jump back or stand still for long."""
 
     def tick(self, now: int) -> None:
         """Count one tick."""
-        step = now - self.raw
-        if step < 0 or step > 4 * self.tick_ms:
-            self.last_jump = self.elapsed + 1
-        self.elapsed += min(max(step, 0), 2 * self.tick_ms)
+        if not self.is_sane(now):
+            self.jumps += 1
+        self.elapsed += min(max(now - self.raw, 0), 2 * self.tick_ms)
+        self.ticks += 1
         self.raw = now
 
-    def is_steady(self, now: int, span_ms: int) -> bool:
-        """Whether the clock can be trusted to have measured the last ``span_ms`` up to ``now``."""
-        if now < self.raw or now - self.raw > 4 * self.tick_ms:
-            return False
-        return self.last_jump == 0 or self.elapsed - self.last_jump > span_ms
+    def is_sane(self, now: int) -> bool:
+        """Whether ``now`` can be what the clock says so shortly after the last tick."""
+        return 0 <= now - self.raw <= 4 * self.tick_ms

@@ -20,12 +20,17 @@ class Configuration:
     def __init__(self, voters: tuple[int, ...], outgoing: tuple[int, ...] = (), learners: tuple[int, ...] = ()) -> None:
         self.voters = tuple(sorted(set(voters)))
         self.outgoing = tuple(sorted(set(outgoing)))
-        self.learners = tuple(sorted(set(learners) - set(voters) - set(outgoing)))
+        self.learners = tuple(sorted(set(learners) - set(voters)))
+        """Replicas without a vote. One that is outgoing as well still votes, until the change is over."""
 
     @property
     def is_joint(self) -> bool:
         """Whether a change of voters is under way."""
         return bool(self.outgoing)
+
+    def settled(self) -> Configuration:
+        """What it becomes when the change of voters is over."""
+        return Configuration(self.voters, (), self.learners)
 
     def members(self) -> list[int]:
         """Everybody, each once."""

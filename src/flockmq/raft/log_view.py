@@ -10,28 +10,12 @@ Entries stay in the tail after they became durable, within a bound, because foll
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from flockmq.raft.entry import Entry, entry_of
 
-
-class LogReader(Protocol):
-    """Durable entries of one group. ``flockmq.log.group.GroupLog`` is one."""
-
-    def first_index(self) -> int:
-        """Index of the oldest entry that is still there; one behind the last when there is none."""
-
-    def last_index(self) -> int:
-        """Index of the newest entry, 0 when there never was one."""
-
-    def term_at(self, index: int) -> int:
-        """Term of an entry or of the last one before the oldest; -1 when that is not known any more."""
-
-    def entries(self, low: int, high: int, bytes_max: int) -> list[bytes]:
-        """Stamped batches from ``low`` to ``high`` (exclusive): at least one, then as many as fit."""
-
-    def next_offset(self) -> int:
-        """Offset of the first record after the newest entry."""
+if TYPE_CHECKING:
+    from flockmq.raft.ports import LogReader
 
 
 class RaftLog:
@@ -45,12 +29,21 @@ class RaftLog:
         self.next_offset = stable.next_offset()
         self.durable = self.last_index
         self.handed = self.last_index
+        self.truncated_from = 0
+        """Entries from here on were given out to be written, then forgotten: the disk must forget them as well."""
+        self.rewritten = False
+        """What was given out before is no longer what the log holds; see ``became_durable``."""
+        self.floor = 0
+        """A snapshot that ends here took the place of all entries, and is not durable yet: the disk has others."""
+        self.floor_term = 0
         self.tail: list[Entry] = []
         self.tail_first = self.last_index + 1
         self.tail_bytes = 0
 
     def first_index(self) -> int:
         """Oldest entry that can be read."""
+        if self.floor:
+            return self.floor + 1
         return min(self.stable.first_index(), self.tail_first)
 
     def term_at(self, index: int) -> int:
@@ -63,10 +56,13 @@ class RaftLog:
             return -1
         if index >= self.tail_first:
             return self.tail[index - self.tail_first].term
+        if self.floor:
+            return self.floor_term if index == self.floor else -1
         return self.stable.term_at(index)
 
     def append(self, entry: Entry) -> None:
         """Add the next entry."""
+        assert entry.index == self.last_index + 1, "entries are appended one behind the other"
         self.tail.append(entry)
         self.tail_bytes += len(entry.data)
         self.last_index = entry.index
@@ -75,9 +71,12 @@ class RaftLog:
 
     def truncate_from(self, index: int) -> None:
         """Forget all entries from ``index`` on."""
+        if index > self.last_index:
+            return
+        offset = self.offset_at(index)
         self.last_term = max(self.term_at(index - 1), 0)
-        self.next_offset = self.offset_at(index)
-        if index < self.tail_first:
+        self.next_offset = offset
+        if index <= self.tail_first:
             self.tail.clear()
             self.tail_first = index
             self.tail_bytes = 0
@@ -85,7 +84,10 @@ class RaftLog:
             del self.tail[index - self.tail_first :]
             self.tail_bytes = sum([len(entry.data) for entry in self.tail])
         self.last_index = index - 1
-        self.handed = min(self.handed, self.last_index)
+        if index <= self.handed:
+            self.truncated_from = min(index, self.truncated_from) if self.truncated_from else index
+            self.handed = index - 1
+            self.rewritten = True
         self.durable = min(self.durable, self.last_index)
 
     def offset_at(self, index: int) -> int:
@@ -113,18 +115,42 @@ class RaftLog:
             size += len(entry.data)
         return found
 
+    def agreement(self, index: int, term: int, low: int) -> int:
+        """The last entry at or before ``index`` whose term is not above ``term``; at least ``low``.
+
+        Two logs can't agree behind it, if the other one has ``term`` at ``index``. Terms never fall along a log, so
+        halving finds it, however long the logs went apart.
+        """
+        high = min(index, self.last_index)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.term_at(middle) <= term:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
     def take_unwritten(self) -> list[Entry]:
         """Entries to be made durable that were not given out yet."""
         fresh = self.tail[self.handed + 1 - self.tail_first :]
         self.handed = self.last_index
         return fresh
 
-    def became_durable(self, index: int, term: int) -> bool:
-        """All up to this entry is written, unless it was replaced meanwhile. True when ``durable`` moved."""
-        if index <= self.durable or self.term_at(index) != term:
-            return False
-        self.durable = index
-        return True
+    def take_truncation(self) -> int:
+        """From where on the disk must forget entries before it writes new ones; 0 for nowhere."""
+        index = self.truncated_from
+        self.truncated_from = 0
+        return index
+
+    def became_durable(self, index: int) -> None:
+        """All up to here is written.
+
+        The caller sees to it that nothing which was given out up to here was rewritten since: an entry may be forgotten
+        and come back with the same term, while the write in between that removes it is still on its way to the disk.
+        """
+        self.durable = max(self.durable, index)
+        if self.floor and self.durable >= self.floor:
+            self.floor = 0
 
     def trim(self) -> None:
         """Keep the tail within its bound."""
@@ -140,7 +166,7 @@ class RaftLog:
             self.tail_first += drop
 
     def restart_at(self, index: int, term: int, next_offset: int) -> None:
-        """A snapshot took the place of everything: the log ends at ``index`` and holds nothing in memory."""
+        """A snapshot takes the place of everything: the log ends at ``index`` and holds nothing in memory."""
         self.tail.clear()
         self.tail_bytes = 0
         self.tail_first = index + 1
@@ -148,5 +174,8 @@ class RaftLog:
         self.last_term = term
         self.next_offset = next_offset
         self.handed = index
-        self.durable = index
-
+        self.durable = 0
+        self.truncated_from = 0
+        self.rewritten = True
+        self.floor = index
+        self.floor_term = term

@@ -20,7 +20,15 @@ class VoteRequest(Message):
     """May I lead? With ``pre``: would you let me, if I asked. ``transfer``: the leader itself wants it."""
 
     def __init__(
-        self, group: int, sender: int, receiver: int, term: int, last_index: int, last_term: int, pre: bool, transfer: bool
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        last_index: int,
+        last_term: int,
+        pre: bool,
+        transfer: bool,
     ) -> None:
         super().__init__(group, sender, receiver, term)
         self.last_index = last_index
@@ -65,7 +73,10 @@ class Append(Message):
 
 
 class AppendReply(Message):
-    """``ok``: all up to ``index`` is durable here. Else ``index`` was refused and the logs may agree at the hint."""
+    """``ok``: all up to ``index`` is durable here. Else ``index`` was refused and the logs may agree at the hint.
+
+    ``impaired``: this replica lost entries, maybe such that it acknowledged before.
+    """
 
     def __init__(
         self,
@@ -78,6 +89,7 @@ class AppendReply(Message):
         hint_index: int,
         hint_term: int,
         lease_round: int,
+        impaired: bool,
     ) -> None:
         super().__init__(group, sender, receiver, term)
         self.ok = ok
@@ -85,13 +97,22 @@ class AppendReply(Message):
         self.hint_index = hint_index
         self.hint_term = hint_term
         self.lease_round = lease_round
+        self.impaired = impaired
 
 
 class Heartbeat(Message):
     """The leader lives. ``quiet``: it will say no more until there is work."""
 
     def __init__(
-        self, group: int, sender: int, receiver: int, term: int, commit: int, last_index: int, lease_round: int, quiet: bool
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        commit: int,
+        last_index: int,
+        lease_round: int,
+        quiet: bool,
     ) -> None:
         super().__init__(group, sender, receiver, term)
         self.commit = commit
@@ -101,25 +122,51 @@ class Heartbeat(Message):
 
 
 class HeartbeatReply(Message):
-    """Heard. ``durable`` is the last entry that is safe here, as far as it is known to agree with the leader's."""
+    """Heard. What is here of the leader's log: ``matched`` in memory, ``durable`` safe, ``commit`` decided."""
 
-    def __init__(self, group: int, sender: int, receiver: int, term: int, lease_round: int) -> None:
+    def __init__(
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        lease_round: int,
+        matched: int,
+        durable: int,
+        commit: int,
+    ) -> None:
         super().__init__(group, sender, receiver, term)
         self.lease_round = lease_round
+        self.matched = matched
+        self.durable = durable
+        self.commit = commit
 
 
 class SnapshotMeta:
-    """What a snapshot stands for: everything up to ``index``."""
+    """What a snapshot stands for: everything up to ``index``. ``size`` and ``checksum`` are those of its content."""
 
-    def __init__(self, index: int, term: int, next_offset: int, configuration: Configuration) -> None:
+    def __init__(
+        self, index: int, term: int, next_offset: int, configuration: Configuration, size: int = 0, checksum: int = 0
+    ) -> None:
         self.index = index
         self.term = term
         self.next_offset = next_offset
         self.configuration = configuration
+        self.size = size
+        self.checksum = checksum
+
+    def is_same(self, other: SnapshotMeta) -> bool:
+        """Whether a transfer of one can go on with the bytes of the other."""
+        return (
+            self.index == other.index
+            and self.term == other.term
+            and self.size == other.size
+            and self.checksum == other.checksum
+        )
 
 
 class SnapshotChunk(Message):
-    """A piece of a snapshot at ``offset``; the last one when ``offset + len(data) == total``."""
+    """A piece of a snapshot; the last one when ``position + len(data) == meta.size``."""
 
     def __init__(
         self,
@@ -128,26 +175,29 @@ class SnapshotChunk(Message):
         receiver: int,
         term: int,
         meta: SnapshotMeta,
-        offset: int,
-        total: int,
+        position: int,
         data: bytes,
         last_index: int,
+        lease_round: int,
     ) -> None:
         super().__init__(group, sender, receiver, term)
         self.meta = meta
-        self.offset = offset
-        self.total = total
+        self.position = position
         self.data = data
         self.last_index = last_index
+        self.lease_round = lease_round
 
 
 class SnapshotReply(Message):
-    """``offset`` bytes of the snapshot up to ``index`` are here; go on from there."""
+    """``position`` bytes of the snapshot up to ``index`` are here, go on from there; or all of it is durable."""
 
-    def __init__(self, group: int, sender: int, receiver: int, term: int, index: int, offset: int) -> None:
+    def __init__(
+        self, group: int, sender: int, receiver: int, term: int, index: int, position: int, is_durable: bool
+    ) -> None:
         super().__init__(group, sender, receiver, term)
         self.index = index
-        self.offset = offset
+        self.position = position
+        self.is_durable = is_durable
 
 
 class TimeoutNow(Message):

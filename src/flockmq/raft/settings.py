@@ -22,6 +22,15 @@ class RaftSettings:
     """Most bytes sent to a follower and not yet acknowledged."""
     tail_bytes_max: int = 8_388_608
     """Durable entries kept in memory for followers, so that replication reads no disk."""
+    uncommitted_bytes_max: int = 67_108_864
+    """Most bytes a leader takes in that are not committed yet; then it refuses until its followers have caught up."""
+    apply_bytes_max: int = 8_388_608
+    """Most bytes of committed entries given out at once."""
+    snapshot_chunk_bytes: int = 1_048_576
+    """Size of the pieces a snapshot is sent in."""
+    lease: bool = True
+    """Answer reads from the leader's own word while a quorum has lately confirmed it. Needs a clock that can't be set
+    back while the process stands still (a monotonic one); without, each read waits for a round of heartbeats."""
     quiet_after_ms: int = 2_000
     """A group without work for this long goes quiet: no heartbeats, no lease."""
 

@@ -1,0 +1,262 @@
+"""One replica of one group: time, messages and proposals in, obligations out. No IO, no clock, no randomness.
+
+```
+   tick   step   propose   read   change   transfer            persisted(n)
+     |      |       |        |       |         |                    |
+   .-v------v-------v--------v-------v---------v--------------------v--.
+   |                 RaftNode: RaftState and the rules beside it       |
+   `---------------------------------|--------------------------------'
+                                     v
+        take_ready(): write this, then tell me; send that; apply these
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.log.batch import BATCH_BYTES_MAX, CONFIG, HEADER_BYTES, NOOP, BatchView, control_batch
+from flockmq.raft import membership, persistence, quiet, reads, replication, snapshots, transfer
+from flockmq.raft.clock import TickClock
+from flockmq.raft.configuration import Configuration, decode_configuration
+from flockmq.raft.election import is_loyal, on_timeout_now, on_vote_reply, on_vote_request, tick_election
+from flockmq.raft.following import on_append, on_heartbeat
+from flockmq.raft.log_view import RaftLog
+from flockmq.raft.messages import (
+    Append,
+    AppendReply,
+    Heartbeat,
+    HeartbeatReply,
+    Message,
+    SnapshotChunk,
+    SnapshotMeta,
+    SnapshotReply,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from flockmq.raft.ready import Proposal, Ready, Refusal
+from flockmq.raft.roles import append, become_follower, draw_campaign
+from flockmq.raft.state import LEADER, HardState, RaftState
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.raft.ports import LogReader, SnapshotSink, SnapshotSource
+    from flockmq.raft.settings import RaftSettings
+
+
+class RaftNode:
+    """See the module. ``checkpoint`` is what the applied state stands for; all after it is replayed from the log."""
+
+    def __init__(
+        self,
+        group: int,
+        node: int,
+        settings: RaftSettings,
+        clock: TickClock,
+        rng: random.Random,
+        log: LogReader,
+        checkpoint: SnapshotMeta,
+        hard: HardState,
+        commit: int = 0,
+        priority: int = 0,
+        source: SnapshotSource | None = None,
+        sink: SnapshotSink | None = None,
+    ) -> None:
+        raft_log = RaftLog(log, settings.tail_bytes_max)
+        assert raft_log.last_index >= checkpoint.index, "the log must reach the checkpoint"
+        self.state = RaftState(
+            group,
+            node,
+            settings,
+            clock,
+            rng,
+            raft_log,
+            hard,
+            _configurations(raft_log, checkpoint),
+            max(min(commit, raft_log.last_index), checkpoint.index),
+            checkpoint.index,
+            priority,
+            source,
+            sink,
+        )
+        membership.note_commit(self.state)
+        draw_campaign(self.state)
+        if self.state.configuration.voters == (node,) and not self.state.configuration.is_joint:
+            self.state.campaign_at = clock.elapsed  # nobody else to wait for
+
+    def tick(self, now: int) -> None:
+        """Time passes; for a replica with a clock of its own. Call it every ``tick_ms``."""
+        self.state.clock.tick(now)
+        self.on_tick()
+
+    def on_tick(self) -> None:
+        """Time has passed on the clock that this replica shares with others."""
+        state = self.state
+        if state.role != LEADER:
+            tick_election(state)
+        elif not state.quiet:
+            self._tick_leader(state)
+
+    def _tick_leader(self, state: RaftState) -> None:
+        elapsed = state.clock.elapsed
+        if elapsed >= state.quorum_check_at and not self._has_quorum(state):
+            # Check-quorum (thesis 6.2): a leader cut off from the others makes way, and stops letting clients wait.
+            become_follower(state, state.term, 0)
+            return
+        transfer.tick_transfer(state)
+        if elapsed >= state.heartbeat_at or self._commit_is_news(state):
+            state.heartbeat_at = elapsed + state.settings.heartbeat_ms
+            if not quiet.fall_silent(state):
+                reads.begin_round(state)
+
+    def _has_quorum(self, state: RaftState) -> bool:
+        heard = {state.node}
+        for node, progress in state.progress.items():
+            if progress.active:
+                heard.add(node)
+            progress.active = False
+        state.quorum_check_at = state.clock.elapsed + state.settings.election_ms
+        state.commit_at_check = state.commit
+        return state.configuration.has_quorum(heard)
+
+    def _commit_is_news(self, state: RaftState) -> bool:
+        told = [progress.told_commit for progress in state.progress.values()]
+        return bool(told) and min(told) < state.commit
+
+    def step(self, message: Message) -> None:
+        """A message of this group has arrived."""
+        state = self.state
+        state.dirty = True
+        if state.role == LEADER:
+            quiet.wake(state)
+        if message.term > state.term:
+            if not self._follow_term(state, message):
+                return
+        elif message.term < state.term:
+            self._answer_stale(state, message)
+            return
+        self._dispatch(state, message)
+
+    def _follow_term(self, state: RaftState, message: Message) -> bool:
+        """A later term makes everybody a follower (paper, 5.1); False when the message is to be ignored."""
+        if isinstance(message, VoteRequest):
+            if is_loyal(state, message):
+                return False
+            if message.pre:
+                return True  # only a question (thesis 9.6)
+            become_follower(state, message.term, 0)
+        elif isinstance(message, VoteReply) and message.pre and message.granted:
+            pass  # it names the term that was asked about
+        elif isinstance(message, Append | Heartbeat | SnapshotChunk):
+            become_follower(state, message.term, message.sender)
+        else:
+            become_follower(state, message.term, 0)
+        return True
+
+    def _answer_stale(self, state: RaftState, message: Message) -> None:
+        """The sender lives in an earlier term: tell it ours, so that it follows (paper, 5.1)."""
+        if isinstance(message, VoteRequest):
+            state.send(VoteReply(state.group, state.node, message.sender, state.term, message.pre, False))
+        elif isinstance(message, Append | Heartbeat | SnapshotChunk):
+            reply = AppendReply(state.group, state.node, message.sender, state.term, False, 0, 0, 0, 0, False)
+            state.send(reply)
+
+    def _dispatch(self, state: RaftState, message: Message) -> None:
+        if isinstance(message, Append):
+            on_append(state, message)
+        elif isinstance(message, AppendReply):
+            replication.on_append_reply(state, message)
+        elif isinstance(message, Heartbeat):
+            on_heartbeat(state, message)
+        elif isinstance(message, HeartbeatReply):
+            replication.on_heartbeat_reply(state, message)
+        elif isinstance(message, VoteRequest):
+            on_vote_request(state, message)
+        elif isinstance(message, VoteReply):
+            on_vote_reply(state, message)
+        elif isinstance(message, SnapshotChunk):
+            snapshots.on_chunk(state, message)
+        elif isinstance(message, SnapshotReply):
+            replication.on_snapshot_reply(state, message)
+        elif isinstance(message, TimeoutNow):
+            on_timeout_now(state, message)
+
+    def propose(self, batch: bytes) -> Proposal | Refusal:
+        """Put a batch into the log, if this replica leads. Appends leave with the next ``take_ready``."""
+        state = self.state
+        if state.role != LEADER:
+            return Refusal("This replica does not lead the group; ask its leader.", state.leader)
+        if state.transfer_to:
+            return Refusal("Leadership is being handed over; ask the new leader in a moment.", state.transfer_to)
+        if state.uncommitted_bytes >= state.settings.uncommitted_bytes_max:
+            return Refusal("Too much waits for a majority of replicas; try again when it is committed.", state.node)
+        if len(batch) < HEADER_BYTES or len(batch) > BATCH_BYTES_MAX or BatchView(batch).kind in (NOOP, CONFIG):
+            raise ValueError("Only data and control batches that no leader makes itself can be proposed")
+        quiet.wake(state)
+        entry = append(state, batch)
+        return Proposal(entry.index, entry.term, entry.base_offset)
+
+    def read(self, number: int, now: int) -> None:
+        """Ask from which index on a read may be served; ``Ready.reads`` answers under the same number."""
+        quiet.wake(self.state)
+        reads.read(self.state, number, now)
+
+    def change(self, voters: tuple[int, ...], learners: tuple[int, ...] = ()) -> Proposal | Refusal:
+        """Change who is in the group."""
+        state = self.state
+        if state.role != LEADER:
+            return Refusal("Only the leader can change the members of a group; ask it.", state.leader)
+        if state.transfer_to:
+            return Refusal("Leadership is being handed over; ask the new leader in a moment.", state.transfer_to)
+        wanted = Configuration(voters, (), learners)
+        reason = membership.refusal(state, wanted)
+        if reason:
+            return Refusal(reason, state.node)
+        quiet.wake(state)
+        configuration = membership.joint(state.configuration, wanted)
+        entry = append(state, control_batch(CONFIG, configuration.encode()))
+        return Proposal(entry.index, entry.term, entry.base_offset)
+
+    def transfer(self, target: int) -> Refusal | None:
+        """Hand leadership over to ``target``; None when that has begun."""
+        state = self.state
+        reason = transfer.refusal(state, target)
+        if reason:
+            return Refusal(reason, state.leader)
+        quiet.wake(state)
+        transfer.begin(state, target)
+        return None
+
+    def wake(self) -> None:
+        """End the silence of a quiet group."""
+        quiet.wake(self.state)
+
+    def leader_is_lost(self) -> None:
+        """The leader's node was not heard for an election timeout, or was started anew."""
+        quiet.leader_is_lost(self.state)
+
+    def has_ready(self) -> bool:
+        """Whether ``take_ready`` may have something."""
+        return self.state.dirty
+
+    def take_ready(self) -> Ready:
+        """All obligations since the last call; see ``Ready``."""
+        return persistence.take_ready(self.state)
+
+    def persisted(self, number: int) -> None:
+        """All Readies up to ``number`` are durable."""
+        persistence.persisted(self.state, number)
+
+
+def _configurations(log: RaftLog, checkpoint: SnapshotMeta) -> list[tuple[int, Configuration]]:
+    """The configuration of the checkpoint and all that the log has after it."""
+    found = [(checkpoint.index, checkpoint.configuration)]
+    index = checkpoint.index + 1
+    while index <= log.last_index:
+        for entry in log.read(index, log.last_index + 1, log.tail_bytes_max):
+            if entry.kind == CONFIG:
+                found.append((entry.index, decode_configuration(BatchView(entry.data).body())))
+            index = entry.index + 1
+    return found

@@ -1,0 +1,144 @@
+"""What must be durable before anybody hears of it, and what follows once it is.
+
+```
+ take_ready() --> number n: hard state, truncation, entries --> disk --> persisted(n)
+                                                                           |-- own log counts for the quorum
+                                                                           `-- promises up to n may leave
+```
+Several Readies may be on their way to the disk; they become durable in order. A leader's appends do not wait for its
+own disk (thesis, 10.2.1), only its own count does. Votes, vote requests and acknowledgements are promises.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.raft import reads
+from flockmq.raft.commits import commit_by_count
+from flockmq.raft.election import on_vote_reply
+from flockmq.raft.health import recover
+from flockmq.raft.messages import AppendReply, VoteReply
+from flockmq.raft.ready import Ready
+from flockmq.raft.replication import replicate
+from flockmq.raft.state import LEADER, SOUND, HardState, InFlight, Promise
+
+if TYPE_CHECKING:
+    from flockmq.raft.entry import Entry
+    from flockmq.raft.messages import Message
+    from flockmq.raft.state import RaftState
+
+
+def take_ready(state: RaftState) -> Ready:
+    """All obligations since the last call."""
+    state.dirty = False
+    if state.role == LEADER:
+        reads.begin_due_round(state)
+        replicate(state)
+    elif state.acknowledge >= 0:
+        _promise_acknowledgement(state)
+    log = state.log
+    install = state.install
+    state.install = None
+    truncate_from = log.take_truncation()
+    entries = log.take_unwritten()
+    hard_state: HardState | None = None
+    if state.hard_is_dirty:
+        hard_state = HardState(state.term, state.vote, state.health)
+        state.hard_is_dirty = False
+    number = 0
+    if hard_state is not None or install is not None or truncate_from or entries:
+        state.number += 1
+        number = state.number
+        state.in_flight.append(InFlight(number, log.handed, state.term))
+        if log.rewritten:
+            log.rewritten = False
+            state.barrier = number
+    _hold_promises(state)
+    committed = _take_committed(state)
+    messages = state.outbox
+    state.outbox = []
+    answers = state.answers
+    state.answers = []
+    return Ready(number, hard_state, install, truncate_from, entries, messages, committed, answers, state.commit)
+
+
+def persisted(state: RaftState, number: int) -> None:
+    """All Readies up to ``number`` are durable."""
+    done = 0
+    while done < len(state.in_flight) and state.in_flight[done].number <= number:
+        done += 1
+    if done == 0:
+        return
+    latest = state.in_flight[done - 1]
+    del state.in_flight[:done]
+    state.durable_term = max(state.durable_term, latest.term)
+    # What this Ready wrote may be rewritten by one that is still on its way; then only that one tells what is durable.
+    if number >= state.barrier and not state.log.rewritten:
+        state.log.became_durable(latest.handed)
+    state.log.trim()
+    recover(state)
+    _release_promises(state, number)
+    commit_by_count(state)
+    state.dirty = True
+
+
+def _promise_acknowledgement(state: RaftState) -> None:
+    """One answer for all appends of a turn."""
+    state.promise(
+        AppendReply(
+            state.group,
+            state.node,
+            state.leader,
+            state.term,
+            True,
+            state.acknowledge,
+            0,
+            0,
+            state.lease_round_seen,
+            state.health != SOUND,
+        )
+    )
+    state.acknowledge = -1
+
+
+def _hold_promises(state: RaftState) -> None:
+    """Promises wait for everything that is on its way to the disk, even when this turn itself had nothing to write."""
+    promises = state.promises
+    state.promises = []
+    if not state.in_flight:
+        for message in promises:
+            _say(state, message)
+        return
+    number = state.in_flight[-1].number
+    for message in promises:
+        state.waiting.append(Promise(number, message))
+
+
+def _release_promises(state: RaftState, number: int) -> None:
+    done = 0
+    while done < len(state.waiting) and state.waiting[done].number <= number:
+        _say(state, state.waiting[done].message)
+        done += 1
+    del state.waiting[:done]
+
+
+def _say(state: RaftState, message: Message) -> None:
+    """Send it, if it still means something: a later term has made it stale."""
+    if message.term != state.term:
+        return
+    if message.receiver != state.node:
+        state.send(message)
+    elif isinstance(message, VoteReply):
+        on_vote_reply(state, message)
+
+
+def _take_committed(state: RaftState) -> list[Entry]:
+    """Entries to apply: decided, and durable here, so that no state is ever ahead of its own log."""
+    high = min(state.commit, state.log.durable)
+    if high <= state.applied:
+        return []
+    entries = state.log.read(state.applied + 1, high + 1, state.settings.apply_bytes_max)
+    state.applied += len(entries)
+    if state.applied < high:
+        state.dirty = True
+    return entries

@@ -1,0 +1,128 @@
+"""The leader's side of replication (Raft paper, 5.3): what each follower gets, and what its answers mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.raft import reads, snapshots, transfer
+from flockmq.raft.commits import commit_by_count
+from flockmq.raft.messages import Append
+from flockmq.raft.progress import PROBE, SNAPSHOT, Progress
+from flockmq.raft.state import LEADER
+
+if TYPE_CHECKING:
+    from flockmq.raft.messages import AppendReply, HeartbeatReply, SnapshotReply
+    from flockmq.raft.state import RaftState
+
+
+def replicate(state: RaftState) -> None:
+    """Send every follower what it lacks, within its window. Called once a turn, so that proposals share appends."""
+    for node, progress in state.progress.items():
+        if progress.state == SNAPSHOT:
+            snapshots.send_chunk(state, node, progress)
+        else:
+            _send_appends(state, node, progress)
+
+
+def _send_appends(state: RaftState, node: int, progress: Progress) -> None:
+    log = state.log
+    settings = state.settings
+    while True:
+        if progress.state == PROBE:
+            if progress.sent:
+                return
+        elif progress.next > log.last_index or progress.sent_bytes >= settings.window_bytes_max:
+            return
+        first = progress.next
+        prev_term = log.term_at(first - 1)
+        if prev_term < 0 or first < log.first_index():
+            snapshots.begin(state, node, progress)
+            return
+        is_old = first < log.tail_first
+        entries = log.read(first, log.last_index + 1, settings.append_bytes_max) if first <= log.last_index else []
+        size = 0
+        for entry in entries:
+            size += len(entry.data)
+        state.send(
+            Append(
+                state.group,
+                state.node,
+                node,
+                state.term,
+                first - 1,
+                prev_term,
+                entries,
+                state.commit,
+                log.last_index,
+                state.round,
+            )
+        )
+        progress.told_commit = state.commit
+        progress.note_sent(first - 1, first - 1 + len(entries), size, state.round)
+        if is_old:
+            return  # from the disk one piece a turn, others want theirs
+
+
+def on_append_reply(state: RaftState, reply: AppendReply) -> None:
+    """A follower holds more, or its log differs."""
+    progress = state.progress.get(reply.sender)
+    if state.role != LEADER or progress is None:
+        return
+    reads.answered(state, reply.sender, reply.lease_round)
+    if not reply.ok:
+        _on_refusal(state, progress, reply)
+    elif reply.index <= state.log.last_index:
+        on_durable(state, progress, reply.index)
+    state.dirty = True
+
+
+def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
+    """A follower lives; maybe an append or its answer was lost on the way."""
+    progress = state.progress.get(reply.sender)
+    if state.role != LEADER or progress is None:
+        return
+    reads.answered(state, reply.sender, reply.lease_round)
+    progress.knows_commit = max(progress.knows_commit, reply.commit)
+    if progress.match < reply.durable <= state.log.last_index:
+        on_durable(state, progress, reply.durable)
+    if progress.state == SNAPSHOT:
+        snapshots.resume(progress, reply.lease_round)
+    elif progress.has_lost(reply.lease_round, reply.matched):
+        progress.send_again(reply.matched)
+    state.dirty = True
+
+
+def on_snapshot_reply(state: RaftState, reply: SnapshotReply) -> None:
+    """A follower has more of a snapshot, or all of it."""
+    if state.role == LEADER and snapshots.on_reply(state, reply):
+        progress = state.progress[reply.sender]
+        on_durable(state, progress, reply.index)
+        progress.replicate()
+
+
+def on_durable(state: RaftState, progress: Progress, index: int) -> None:
+    """All up to ``index`` is durable at a follower, and the same as here."""
+    moved = progress.acknowledged(index)
+    if progress.state == PROBE or (progress.state == SNAPSHOT and snapshots.is_needless(state, progress)):
+        progress.replicate()
+    if moved:
+        commit_by_count(state)
+        transfer.hand_over(state)
+    state.dirty = True
+
+
+def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> None:
+    if progress.state == SNAPSHOT:
+        return
+    if reply.impaired:
+        # It lost what it had acknowledged, so nothing is known of it. What is committed stays committed: the replica
+        # does not vote before it has all of this log (``health.py``).
+        progress.match = 0
+    elif progress.state == PROBE:
+        if not progress.sent or progress.sent[0].prev_index != reply.index:
+            return  # an answer to an earlier question
+    elif reply.index <= progress.match:
+        return  # late
+    # Both sides skip entries whose term rules out that they agree: one question per term (paper, end of 5.3).
+    hint = min(reply.hint_index, reply.index)
+    progress.probe(state.log.agreement(hint, reply.hint_term, 0) + 1)

@@ -1,0 +1,125 @@
+"""Changes of role, and what each one must forget (Raft paper, figures 2 and 4).
+
+```
+              silence              pre-votes               votes
+ FOLLOWER ------------> PRE_CANDIDATE --------> CANDIDATE --------> LEADER
+     ^  ^-----------------------'-------------------'                  |
+     `------- higher term, a leader of this term, no quorum heard -----'
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.log.batch import NOOP, BatchView, control_batch, stamp
+from flockmq.raft.entry import Entry
+from flockmq.raft.membership import follow_members, note_entry
+from flockmq.raft.progress import Progress
+from flockmq.raft.state import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, ReadAnswer
+
+if TYPE_CHECKING:
+    from flockmq.raft.state import RaftState
+
+
+def become_follower(state: RaftState, term: int, leader: int) -> None:
+    """Follow ``leader``, 0 when it is not known yet."""
+    if term > state.term:
+        state.term = term
+        state.vote = 0
+        state.hard_is_dirty = True
+        state.matched = 0
+    _leave(state)
+    state.role = FOLLOWER
+    state.leader = leader
+    draw_campaign(state)
+
+
+def become_pre_candidate(state: RaftState) -> None:
+    """Ask whether a campaign would succeed. Term and vote stay as they are (thesis 9.6)."""
+    _leave(state)
+    state.role = PRE_CANDIDATE
+    state.leader = 0
+    draw_campaign(state)
+
+
+def become_candidate(state: RaftState) -> None:
+    """A new term, with the own vote for oneself (paper, 5.2)."""
+    _leave(state)
+    state.term += 1
+    state.vote = state.node
+    state.hard_is_dirty = True
+    state.matched = 0
+    state.role = CANDIDATE
+    state.leader = 0
+    draw_campaign(state)
+
+
+def become_leader(state: RaftState) -> None:
+    """A quorum has voted for us in this term."""
+    _leave(state)
+    state.role = LEADER
+    state.leader = state.node
+    elapsed = state.clock.elapsed
+    state.heartbeat_at = elapsed
+    state.quorum_check_at = elapsed + state.settings.election_ms
+    state.commit_at_check = state.log.last_index + 1
+    state.work_at = elapsed
+    follow_members(state)
+    # An entry of the own term: only with it can entries of earlier terms be known as committed (paper, 5.4.2 and 8).
+    state.term_start = state.log.last_index + 1
+    append(state, control_batch(NOOP, b""))
+
+
+def append(state: RaftState, batch: bytes) -> Entry:
+    """A leader puts a batch into its log; it never overwrites or deletes any (paper, 5.3: leader append-only)."""
+    log = state.log
+    index = log.last_index + 1
+    view = BatchView(batch)
+    data = stamp(batch, state.term, index, log.next_offset)
+    entry = Entry(index, state.term, log.next_offset, view.count, view.kind, data)
+    log.append(entry)
+    state.uncommitted.append((index, len(data)))
+    state.uncommitted_bytes += len(data)
+    note_entry(state, entry)
+    state.work_at = state.clock.elapsed
+    state.dirty = True
+    return entry
+
+
+def draw_campaign(state: RaftState) -> None:
+    """When to campaign if nothing is heard: at random, so that votes seldom split (paper, 5.2).
+
+    Replicas that are not the preferred leader wait a little longer on average.
+    """
+    election_ms = state.settings.election_ms
+    wait = election_ms + int(state.rng.random() * election_ms)
+    state.campaign_wait = wait + state.priority * election_ms // 4
+    state.campaign_at = state.clock.elapsed + state.campaign_wait
+
+
+def _leave(state: RaftState) -> None:
+    """Forget what belongs to the role that ends."""
+    state.votes.clear()
+    state.quiet = False
+    state.acknowledge = -1
+    state.lease_round_seen = 0
+    if state.role == LEADER:
+        # Whoever waits for a read hears at once that it must ask elsewhere.
+        for number in state.early_reads:
+            state.answers.append(ReadAnswer(number, -1))
+        for read in state.reads:
+            state.answers.append(ReadAnswer(read.number, -1))
+    no_progress: dict[int, Progress] = {}
+    state.progress = no_progress
+    state.early_reads = []
+    state.reads = []
+    state.round = 0
+    state.round_confirmed = 0
+    state.rounds = []
+    state.round_is_due = False
+    state.uncommitted = []
+    state.uncommitted_bytes = 0
+    state.transfer_to = 0
+    state.lease_is_safe = True
+    state.dirty = True

@@ -1,0 +1,134 @@
+"""Snapshots, for followers that lack entries which are gone here (Raft paper, section 7).
+
+```
+ leader: SnapshotSource --chunk(position)--> follower: SnapshotSink
+                        <--"I have so much"--   ... until all is here, then it takes the place of the log, durably
+```
+A transfer goes on where it stood: the follower says how much of exactly this snapshot it has, after a lost piece, a
+pause or a restart of either side alike. One piece is out at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.raft.commits import commit_to
+from flockmq.raft.following import acknowledge, hear_leader
+from flockmq.raft.messages import SnapshotChunk, SnapshotReply
+
+if TYPE_CHECKING:
+    from flockmq.raft.messages import SnapshotMeta
+    from flockmq.raft.progress import Progress
+    from flockmq.raft.state import RaftState
+
+
+def begin(state: RaftState, node: int, progress: Progress) -> None:
+    """The entries a follower needs next are gone here: send it a snapshot, if there is one that helps."""
+    if state.source is None:
+        return
+    meta = state.source.latest()
+    # It must join up with the log: the entry behind it has to be here.
+    if meta is None or meta.index < state.log.first_index() - 1 or meta.index > state.log.last_index:
+        return
+    progress.send_snapshot(meta)
+    send_chunk(state, node, progress)
+
+
+def send_chunk(state: RaftState, node: int, progress: Progress) -> None:
+    """Send the next piece, unless one is out."""
+    meta = progress.snapshot
+    if meta is None or state.source is None or progress.chunk_round >= 0:
+        return
+    length = min(state.settings.snapshot_chunk_bytes, meta.size - progress.snapshot_position)
+    data = state.source.read(meta, progress.snapshot_position, length) if length > 0 else b""
+    if len(data) != max(length, 0):
+        progress.probe(progress.match + 1)  # gone meanwhile: a newer one has to do
+        return
+    progress.chunk_round = state.round
+    state.send(
+        SnapshotChunk(
+            state.group,
+            state.node,
+            node,
+            state.term,
+            meta,
+            progress.snapshot_position,
+            data,
+            state.log.last_index,
+            state.round,
+        )
+    )
+
+
+def resume(progress: Progress, lease_round: int) -> None:
+    """A heartbeat that left two rounds after a piece was answered, the piece was not: send it again."""
+    if progress.chunk_round >= 0 and lease_round >= progress.chunk_round + 2:
+        progress.chunk_round = -1
+
+
+def is_needless(state: RaftState, progress: Progress) -> bool:
+    """Whether the follower has come so far that entries will do."""
+    match = progress.match
+    return state.log.term_at(match) >= 0 and match + 1 >= state.log.first_index()
+
+
+def on_reply(state: RaftState, reply: SnapshotReply) -> bool:
+    """The follower says how far it is; True when the snapshot is durable there."""
+    progress = state.progress.get(reply.sender)
+    if progress is None:
+        return False
+    progress.active = True
+    meta = progress.snapshot
+    if meta is None or reply.index != meta.index:
+        return False
+    progress.chunk_round = -1
+    state.dirty = True
+    if reply.position >= meta.size and reply.is_durable:
+        return True
+    progress.snapshot_position = min(reply.position, meta.size)
+    return False
+
+
+def on_chunk(state: RaftState, chunk: SnapshotChunk) -> None:
+    """A piece arrived."""
+    hear_leader(state, chunk.sender, chunk.last_index, chunk.lease_round)
+    meta = chunk.meta
+    if meta.index <= state.commit:
+        # We have all of it. A snapshot must never take the place of newer entries (paper, section 7).
+        acknowledge(state, state.commit)
+        return
+    if state.log.term_at(meta.index) == meta.term:
+        # The log has the last entry it stands for, so it has all before: keep the log (paper, figure 13, step 6).
+        acknowledge(state, meta.index)
+        commit_to(state, meta.index)
+        return
+    if state.sink is None:
+        return
+    have = state.sink.received(meta)
+    if chunk.position <= have <= chunk.position + len(chunk.data):
+        fresh = chunk.data[have - chunk.position :]
+        if fresh:
+            state.sink.write(meta, have, fresh)
+            have += len(fresh)
+    if have < meta.size:
+        state.send(_reply(state, chunk, have, is_durable=False))
+    elif not state.sink.complete(meta):
+        state.send(_reply(state, chunk, 0, is_durable=False))
+    else:
+        _install(state, meta)
+        state.promise(_reply(state, chunk, have, is_durable=True))
+
+
+def _install(state: RaftState, meta: SnapshotMeta) -> None:
+    """Let the snapshot take the place of the whole log and of the state made from it (paper, figure 13, steps 7, 8)."""
+    state.log.restart_at(meta.index, meta.term, meta.next_offset)
+    state.configurations = [(meta.index, meta.configuration)]
+    state.commit = meta.index
+    state.applied = meta.index
+    state.matched = max(state.matched, meta.index)
+    state.install = meta
+    state.dirty = True
+
+
+def _reply(state: RaftState, chunk: SnapshotChunk, position: int, is_durable: bool) -> SnapshotReply:
+    return SnapshotReply(state.group, state.node, chunk.sender, state.term, chunk.meta.index, position, is_durable)

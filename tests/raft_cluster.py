@@ -1,0 +1,328 @@
+"""A group of RaftNodes in one process, with a network and disks that tests hold in their hands.
+
+```
+ cluster.tick(ms)   time passes everywhere, messages stay where they are
+ cluster.settle()   disks write, messages are delivered, until nothing moves (time stands still)
+ cluster.run(ms)    both in turn
+ cluster.cut(1, 2)  messages from 1 to 2 are lost; ``isolate``, ``heal``
+ replica.slow_disk  writes wait for ``replica.sync()``
+```
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from flockmq.log.batch import BatchBuilder, BatchView
+from flockmq.raft.clock import TickClock
+from flockmq.raft.configuration import Configuration
+from flockmq.raft.entry import Entry
+from flockmq.raft.messages import Message, SnapshotMeta
+from flockmq.raft.node import RaftNode
+from flockmq.raft.ready import Proposal, Ready
+from flockmq.raft.settings import RaftSettings
+from flockmq.raft.state import LEADER, SOUND, HardState, ReadAnswer
+
+GROUP = 7
+SETTINGS = RaftSettings()
+
+
+class MemoryLog:
+    """A disk with the entries of one group."""
+
+    def __init__(self, base: int = 0, base_term: int = 0, base_offset: int = 0) -> None:
+        self.base = base
+        self.base_term = base_term
+        self.base_offset = base_offset
+        self.items: list[bytes] = []
+
+    def first_index(self) -> int:
+        return self.base + 1
+
+    def last_index(self) -> int:
+        return self.base + len(self.items)
+
+    def term_at(self, index: int) -> int:
+        if index == self.base:
+            return self.base_term
+        if self.base < index <= self.last_index():
+            return BatchView(self.items[index - self.base - 1]).term
+        return -1
+
+    def entries(self, low: int, high: int, bytes_max: int) -> list[bytes]:
+        assert self.base < low <= self.last_index(), f"{low} is not between {self.base} and {self.last_index()}"
+        found = self.items[low - self.base - 1 : high - self.base - 1]
+        size = 0
+        for position, item in enumerate(found):
+            size += len(item)
+            if position and size > bytes_max:
+                return found[:position]
+        return found
+
+    def next_offset(self) -> int:
+        return BatchView(self.items[-1]).next_offset if self.items else self.base_offset
+
+    def compact(self, index: int) -> None:
+        """Forget entries up to ``index``."""
+        last = BatchView(self.items[index - self.base - 1])
+        del self.items[: index - self.base]
+        self.base, self.base_term, self.base_offset = index, last.term, last.next_offset
+
+    def write(self, ready: Ready, content: bytes) -> None:
+        if ready.install is not None:
+            meta = ready.install
+            self.base, self.base_term, self.base_offset = meta.index, meta.term, meta.next_offset
+            self.items = []
+        if ready.truncate_from:
+            del self.items[ready.truncate_from - self.base - 1 :]
+        for entry in ready.entries:
+            assert entry.index == self.last_index() + 1
+            self.items.append(entry.data)
+
+
+class MemorySnapshots:
+    """Source and sink of snapshots: the content is the payloads applied, joined."""
+
+    def __init__(self) -> None:
+        self.meta: SnapshotMeta | None = None
+        self.content = b""
+        self.coming: SnapshotMeta | None = None
+        self.buffer = b""
+        self.pieces = 0
+
+    def latest(self) -> SnapshotMeta | None:
+        return self.meta
+
+    def read(self, meta: SnapshotMeta, position: int, length: int) -> bytes:
+        if self.meta is None or not self.meta.is_same(meta):
+            return b""
+        return self.content[position : position + length]
+
+    def received(self, meta: SnapshotMeta) -> int:
+        if self.coming is None or not self.coming.is_same(meta):
+            self.coming = meta
+            self.buffer = b""
+        return len(self.buffer)
+
+    def write(self, meta: SnapshotMeta, position: int, data: bytes) -> None:
+        assert position == len(self.buffer)
+        self.buffer += data
+        self.pieces += 1
+
+    def complete(self, meta: SnapshotMeta) -> bool:
+        if sum(self.buffer) != meta.checksum:
+            self.coming = None
+            return False
+        return True
+
+
+class Replica:
+    """One node: what is on its disk, and while it runs a RaftNode."""
+
+    def __init__(self, cluster: Cluster, node_id: int, configuration: Configuration, health: int = SOUND) -> None:
+        self.cluster = cluster
+        self.id = node_id
+        self.log = MemoryLog()
+        self.hard = HardState(0, 0, health)
+        self.checkpoint = SnapshotMeta(0, 0, 0, configuration)
+        self.snapshots = MemorySnapshots()
+        self.slow_disk = False
+        self.writes: list[Ready] = []
+        self.applied: list[Entry] = []
+        self.reads: list[ReadAnswer] = []
+        self.clock_error_ms = 0
+        self.running = False
+        self.start()
+
+    def start(self) -> None:
+        """Start from what is on the disk, all else is forgotten."""
+        self.clock = TickClock(SETTINGS.tick_ms, self.cluster.now + self.clock_error_ms)
+        self.writes = []
+        self.applied = [entry for entry in self.applied if entry.index <= self.checkpoint.index]
+        self.reads = []
+        self.node = RaftNode(
+            *(
+                GROUP,
+                self.id,
+                self.cluster.settings,
+                self.clock,
+                self.cluster.rng,
+                self.log,
+                self.checkpoint,
+                self.hard,
+            ),
+            source=self.snapshots,
+            sink=self.snapshots,
+        )
+        self.state = self.node.state
+        self.running = True
+
+    def crash(self) -> None:
+        """Stop; writes that were not synced are lost."""
+        self.running = False
+        self.writes = []
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """What was applied, in order."""
+        return [record.payload for entry in self.applied if entry.count for record in BatchView(entry.data).records()]
+
+    def terms(self) -> list[int]:
+        """The terms of all entries of the log in memory."""
+        return [self.state.log.term_at(index) for index in range(1, self.state.log.last_index + 1)]
+
+    def take(self) -> bool:
+        """One turn; whether anything happened."""
+        if not self.running or not self.node.has_ready():
+            return False
+        ready = self.node.take_ready()
+        if ready.number:
+            self.writes.append(ready)
+        self.cluster.flying += ready.messages
+        self.applied += ready.committed
+        self.reads += ready.reads
+        if not self.slow_disk:
+            self.sync()
+        return True
+
+    def sync(self) -> None:
+        """Everything that was handed out becomes durable."""
+        for ready in self.writes:
+            self.log.write(ready, b"")
+            if ready.hard_state is not None:
+                self.hard = ready.hard_state
+            if ready.install is not None:
+                self.checkpoint = ready.install
+                self.applied = []
+        if self.writes:
+            number = self.writes[-1].number
+            self.writes = []
+            self.node.persisted(number)
+
+    def snapshot(self) -> None:
+        """Take a snapshot of what is applied, and forget all entries up to there."""
+        state = self.state
+        content = b"".join(self.payloads)
+        index = state.applied
+        configuration = next(found for at, found in reversed(state.configurations) if at <= index)
+        offset = state.log.offset_at(index + 1)
+        meta = SnapshotMeta(index, state.log.term_at(index), offset, configuration, len(content), sum(content))
+        self.snapshots.meta, self.snapshots.content = meta, content
+        self.checkpoint = meta
+        state.log.tail_bytes_max = 0
+        state.log.trim()
+        state.log.tail_bytes_max = self.cluster.settings.tail_bytes_max
+        self.log.compact(index)
+
+
+class Cluster:
+    """All replicas and what flies between them."""
+
+    def __init__(self, size: int = 3, seed: int = 1, settings: RaftSettings = SETTINGS) -> None:
+        self.settings = settings
+        self.rng = random.Random(seed)
+        self.now = 1_000_000
+        self.flying: list[Message] = []
+        self.cuts: set[tuple[int, int]] = set()
+        self.lost: Callable[[Message], bool] = lambda _message: False
+        configuration = Configuration(tuple(range(1, size + 1)))
+        self.replicas = {node: Replica(self, node, configuration) for node in range(1, size + 1)}
+        self.delivered: list[Message] = []
+
+    def __getitem__(self, node: int) -> Replica:
+        return self.replicas[node]
+
+    def add(self, node: int, health: int = SOUND) -> Replica:
+        """An empty replica that belongs to nothing yet."""
+        self.replicas[node] = Replica(self, node, Configuration(()), health)
+        return self.replicas[node]
+
+    def tick(self, ms: int = SETTINGS.tick_ms) -> None:
+        """Let time pass, tick by tick."""
+        for _ in range(ms // SETTINGS.tick_ms):
+            self.now += SETTINGS.tick_ms
+            for replica in self.replicas.values():
+                if replica.running:
+                    replica.node.tick(self.now + replica.clock_error_ms)
+
+    def turn(self) -> bool:
+        """Every node takes a turn, then all that flies arrives."""
+        moved = [replica.take() for replica in self.replicas.values()]
+        arriving, self.flying = self.flying, []
+        for message in arriving:
+            self.deliver(message)
+        return any(moved) or bool(arriving)
+
+    def deliver(self, message: Message) -> None:
+        """One message arrives, unless it is lost."""
+        replica = self.replicas.get(message.receiver)
+        if (message.sender, message.receiver) in self.cuts or self.lost(message):
+            return
+        if replica is not None and replica.running:
+            self.delivered.append(message)
+            replica.node.step(message)
+
+    def settle(self, turns_max: int = 1_000) -> None:
+        """Until nothing moves."""
+        for _ in range(turns_max):
+            if not self.turn():
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def run(self, ms: int) -> None:
+        """Time passes, messages flow."""
+        self.settle()
+        for _ in range(ms // SETTINGS.tick_ms):
+            self.tick()
+            self.settle()
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """Messages this way are lost."""
+        self.cuts.add((sender, receiver))
+
+    def isolate(self, *nodes: int) -> None:
+        """These nodes talk only among themselves."""
+        for inside in nodes:
+            for outside in self.replicas:
+                if outside not in nodes:
+                    self.cut(inside, outside)
+                    self.cut(outside, inside)
+
+    def heal(self) -> None:
+        """The network works again."""
+        self.cuts.clear()
+        self.lost = lambda _message: False
+
+    def leaders(self) -> list[Replica]:
+        """All that believe to lead, the latest term last."""
+        found = [replica for replica in self.replicas.values() if replica.running and replica.state.role == LEADER]
+        return sorted(found, key=lambda replica: replica.state.term)
+
+    def elect(self, node: int) -> Replica:
+        """Make a node the leader."""
+        replica = self.replicas[node]
+        for _ in range(20):
+            for other in self.replicas.values():
+                other.state.loyal_until = 0
+                other.state.campaign_at = other.clock.elapsed + 60_000
+            replica.state.campaign_at = 0
+            self.run(50)
+            if replica.state.role == LEADER:
+                return replica
+        raise AssertionError(f"node {node} can't be elected")
+
+    def propose(self, payload: bytes, node: int = 0) -> Proposal:
+        """A batch with one record, to the leader or to whom the test says."""
+        replica = self.replicas[node] if node else self.leaders()[-1]
+        proposal = replica.node.propose(batch(payload))
+        assert isinstance(proposal, Proposal), proposal.reason
+        return proposal
+
+
+def batch(*payloads: bytes) -> bytes:
+    """Records with these payloads."""
+    builder = BatchBuilder()
+    for payload in payloads:
+        builder.add(b"t", b"c", 0, 0, payload)
+    return builder.build()
