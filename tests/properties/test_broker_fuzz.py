@@ -193,11 +193,15 @@ def test_cuts_do_not_matter(data: bytes, cuts: list[int], version: int) -> None:
     for pieces in ([data], cut(data, cuts), cut(data, range(len(data)))):
         harness = BrokerHarness(1, BrokerSettings(limits=SMALL_LIMITS, sys_interval_ms=0))
         client = harness.client("c", version=version)
+        watcher = harness.client("w")
+        for topic_filter in (b"#", b"$x/#", b"$share/h/a"):
+            watcher.subscribe(topic_filter, qos=2)
         for piece in pieces:
             client.send(piece)
         session = harness.broker.sessions.get("c")
         filters = sorted(session.subscriptions) if session is not None else None
-        outcomes.append((client.received_bytes(), client.closed, filters, harness.broker.retained.count))
+        answers = (client.received_bytes(), client.closed, watcher.received_bytes())
+        outcomes.append((answers, filters, harness.broker.retained.count))
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
@@ -207,12 +211,15 @@ def test_cuts_do_not_matter(data: bytes, cuts: list[int], version: int) -> None:
 class Subscriber:
     """A well-behaved subscriber that reads and acknowledges when told to, and remembers what it got."""
 
-    def __init__(self, name: str, version: int, topic_filter: bytes, qos: int, receive_max: int) -> None:
+    def __init__(
+        self, name: str, version: int, topic_filter: bytes, qos: int, receive_max: int, aliases_max: int = 0
+    ) -> None:
         self.name = name
         self.version = version
         self.topic_filter = topic_filter
         self.qos = qos
         self.receive_max = receive_max
+        self.aliases_max = aliases_max
         self.client: HarnessClient | None = None
         self.is_blocked = False
         self.got: list[tuple[bytes, int, int]] = []
@@ -227,7 +234,9 @@ class Subscriber:
 
     def connect(self, harness: BrokerHarness) -> None:
         """Come, or come back, or take over."""
-        properties = make_properties(receive_maximum=self.receive_max, session_expiry_s=100_000)
+        properties = make_properties(
+            receive_maximum=self.receive_max, session_expiry_s=100_000, topic_alias_maximum=self.aliases_max
+        )
         self.client = harness.client(
             self.name, self.version, False, properties=properties if self.version == 5 else None
         )
@@ -241,7 +250,7 @@ class Subscriber:
             return
         for one in self.client.received():
             if isinstance(one, Publish):
-                self.on_publish(one)
+                self.on_publish(self.client.resolve(one))
             elif isinstance(one, Ack):
                 assert one.kind == PUBREL
                 self.open_ids.discard(one.packet_id)
@@ -305,6 +314,7 @@ class Fleet(RuleBasedStateMachine):
             Subscriber("one", 5, b"t/+", 1, 2),
             Subscriber("two", 5, b"t/1", 2, 3),
             Subscriber("old", 4, b"t/#", 2, 65_535),
+            Subscriber("alias", 5, b"t/#", 2, 4, aliases_max=1),
         ]
         self.members = [
             Subscriber("m0", 5, b"$share/g/t/#", 2, 2),
@@ -321,8 +331,14 @@ class Fleet(RuleBasedStateMachine):
         """Plain subscribers and members of the group."""
         return self.subscribers + self.members
 
-    @rule(topic=st.sampled_from([b"t/1", b"t/2"]), qos=st.integers(0, 2), count=st.integers(1, 5), again=st.booleans())
-    def publish(self, topic: bytes, qos: int, count: int, again: bool) -> None:
+    @rule(
+        topic=st.sampled_from([b"t/1", b"t/2"]),
+        qos=st.integers(0, 2),
+        count=st.integers(1, 5),
+        again=st.booleans(),
+        dup=st.integers(0, 1),
+    )
+    def publish(self, topic: bytes, qos: int, count: int, again: bool, dup: int) -> None:
         """Some messages in one go; at QoS 2 the connection may be lost before the answer, and all is repeated."""
         publisher = self.publisher
         ids = [publisher.next_id() for _ in range(count)]
@@ -337,21 +353,21 @@ class Fleet(RuleBasedStateMachine):
             self.publisher = self.harness.client("p", clean_start=False, session_expiry_s=1_000)
             publisher, self.publisher._next_id = self.publisher, publisher._next_id
             first = self.number - count + 1
-            for index, packet_id in enumerate(ids):
-                publisher.send(publish(topic, b"%d" % (first + index), qos=2, pid=packet_id, dup=1))
+            repeats = [publish(topic, b"%d" % (first + at), qos=2, pid=ids[at], dup=dup) for at in range(count)]
+            publisher.send(b"".join(repeats + repeats[::-1]))
         if qos == 2:
             publisher.send(b"".join(ack(0x62, packet_id) for packet_id in ids))
         publisher.received()
         assert not publisher.closed
 
-    @rule(index=st.integers(0, 5), count=st.integers(0, 5))
+    @rule(index=st.integers(0, 6), count=st.integers(0, 5))
     def read(self, index: int, count: int) -> None:
         """Somebody reads and answers a little."""
         one = self.everybody[index]
         one.read()
         one.answer(count)
 
-    @rule(index=st.integers(0, 5))
+    @rule(index=st.integers(0, 6))
     def drop(self, index: int) -> None:
         """A connection is lost, with all that was not read."""
         one = self.everybody[index]
@@ -359,12 +375,12 @@ class Fleet(RuleBasedStateMachine):
             one.client.drop()
             one.client = None
 
-    @rule(index=st.integers(0, 5))
+    @rule(index=st.integers(0, 6))
     def come_back(self, index: int) -> None:
         """Somebody connects again, or takes its own session over."""
         self.everybody[index].connect(self.harness)
 
-    @rule(index=st.integers(0, 5))
+    @rule(index=st.integers(0, 6))
     def block(self, index: int) -> None:
         """Somebody stops reading from its socket, or starts again."""
         one = self.everybody[index]

@@ -239,7 +239,7 @@ class HarnessClient:
         taken = [self._decode(frame) for frame in self._inbox]
         kept = [frame for frame, packet in zip(self._inbox, taken, strict=True) if not isinstance(packet, Publish)]
         self._inbox = kept
-        return [self._resolve(packet) for packet in taken if isinstance(packet, Publish)]
+        return [self.resolve(packet) for packet in taken if isinstance(packet, Publish)]
 
     def consume(self) -> list[Publish]:
         """Read and acknowledge like a well-behaved subscriber until nothing more comes: all messages, in order."""
@@ -277,7 +277,8 @@ class HarnessClient:
             f"No {kind.__name__} came{' and the broker closed' if self.closed else ''}: {self.received()!r}"
         )
 
-    def _resolve(self, message: Publish) -> Publish:
+    def resolve(self, message: Publish) -> Publish:
+        """Put the topic back that an alias stands for; once for each message, in their order."""
         alias = message.properties.topic_alias if message.properties is not None else None
         if alias is not None:
             if message.topic:
