@@ -9,3 +9,15 @@ def crc32c(data: bytes) -> int:
     """The checksum of all of ``data``."""
     value: int = google_crc32c.value(data)
     return value
+
+
+def seal_text(text: str) -> bytes:
+    """A text behind its own checksum."""
+    data = text.encode()
+    return b"%08x\n" % crc32c(data) + data
+
+
+def open_text(data: bytes) -> str | None:
+    """A sealed text, if its checksum fits."""
+    body = data[9:]
+    return body.decode() if data[:9] == b"%08x\n" % crc32c(body) else None

@@ -1,0 +1,25 @@
+"""What can go wrong with a log, each in its own class because callers do different things about it."""
+
+from __future__ import annotations
+
+from flockmq.errors import FlockError
+
+
+class StoreDown(FlockError):  # noqa: N818
+    """A write or sync failed. Nothing of this store may be trusted to be durable from now on: restart the node."""
+
+
+class StoreBusy(FlockError):  # noqa: N818
+    """More is staged than one group commit may hold. Ask ``Store.has_room`` first."""
+
+
+class DamageError(FlockError):
+    """Bytes that were durable can't be read back. They are not served; the replica must be refilled."""
+
+    def __init__(self, text: str, index: int = 0) -> None:
+        super().__init__(text)
+        self.index = index
+
+
+class Gone(FlockError):  # noqa: N818
+    """What was asked for is before the start of the log: retention or a snapshot took it away."""

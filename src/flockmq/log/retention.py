@@ -1,0 +1,56 @@
+"""Which segments of a log may go: by age and size, but not while a cursor needs them, unless the disk is at its bound.
+
+```
+ oldest segment --> already applied and in a snapshot? --no--> stays
+        | yes
+        v
+ too old, or the log too large? --no--> stays (and all newer ones)
+        | yes
+        v
+ does a cursor that holds retention still need it? --no--> goes
+        | yes
+        v
+ is the log above its bound? --no--> stays     --yes--> goes, and the cursor is told: it lost records
+```
+"""
+
+from __future__ import annotations
+
+from flockmq.log.settings import Retention
+from flockmq.log.state import LogState
+
+
+class Expiry:
+    """What may go: everything up to entry ``index`` (0: nothing)."""
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.bytes = 0
+        self.overrun = 0
+        """A cursor that stands before this offset loses records; 0 when none does."""
+
+
+def expired(log: LogState, rule: Retention, now_ms: int, held_offset: int | None, applied: int) -> Expiry:
+    """Decide for one log.
+
+    ``held_offset`` is the lowest offset that a cursor which holds retention still needs, None when no cursor holds any.
+    Nothing after entry ``applied`` may go: the state machine still needs it. ``GroupLog.compact_to`` carries it out.
+    """
+    found = Expiry()
+    left = log.size()
+    for order, segment in enumerate(log.segments):
+        if segment.next_index - 1 > applied:
+            break
+        end_offset = log.segments[order + 1].base_offset if order + 1 < len(log.segments) else log.end_offset
+        too_old = rule.age_ms > 0 and segment.latest_timestamp < now_ms - rule.age_ms
+        too_large = rule.bytes > 0 and left > rule.bytes
+        beyond = rule.bytes_bound > 0 and left > rule.bytes_bound
+        held = held_offset is not None and held_offset < end_offset
+        if not beyond and (held or not (too_old or too_large)):
+            break
+        if held:
+            found.overrun = end_offset
+        found.index = segment.next_index - 1
+        found.bytes += segment.length
+        left -= segment.length
+    return found

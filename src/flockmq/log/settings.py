@@ -1,0 +1,63 @@
+"""Sizes of a store and of what a log keeps. Frozen; contradictions are refused where they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flockmq.errors import ConfigError
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """How one node's store behaves. The defaults suit a real disk; the simulator takes much smaller ones."""
+
+    journal_bytes: int = 32 * MIB
+    """Size of a journal file. At most two hold what is not checkpointed: a restart replays at most twice this."""
+
+    commit_bytes: int = 8 * MIB
+    """How much may wait for the next group commit before ``Store.has_room`` says no."""
+
+    segment_bytes: int = 64 * MIB
+    """A segment that reached this size is closed. Retention removes whole segments."""
+
+    segment_age_ms: int = 24 * 3600 * 1000
+    """A segment whose first batch is this old is closed with the next append, however small."""
+
+    index_bytes: int = 32 * KIB
+    """Gap between two entries of a segment's sparse index: what a seek reads and does not need."""
+
+    cache_bytes: int = 64 * MIB
+    """Recent batches kept in memory, of all groups together, besides those that are not checkpointed yet."""
+
+    verify_bytes: int = 256 * MIB
+    """How much of the newest segments is read and verified at start, of all groups together."""
+
+    loaded_indexes: int = 64
+    """Sparse indexes of closed segments kept in memory."""
+
+    def __post_init__(self) -> None:
+        if self.journal_bytes % 4096 or self.journal_bytes < 4 * 4096:
+            raise ConfigError("A journal file must be a multiple of 4,096 bytes, at least four times as much.")
+        if self.commit_bytes * 2 > self.journal_bytes:
+            raise ConfigError("A journal file must hold at least two group commits: raise journal_bytes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What a log keeps. 0 means without limit."""
+
+    age_ms: int = 0
+    """Segments whose newest record is older may go."""
+
+    bytes: int = 0
+    """The oldest segments may go while the log is larger than this."""
+
+    bytes_bound: int = 0
+    """Above this the oldest segments go even though a cursor still needs them: the disk is finite."""
+
+    def __post_init__(self) -> None:
+        if self.bytes_bound and self.bytes_bound < self.bytes:
+            raise ConfigError("retention: bytes_bound is the last resort and can't be smaller than bytes.")

@@ -1,0 +1,91 @@
+"""What logs ask of their store between two group commits, and what they share.
+
+```
+ GroupLog.append, truncate_from, ... --> rows (one per group and kind of change) --> Store.take_commit
+```
+Changes take effect in memory at once; they are durable when the commit that took their rows is.
+"""
+
+from __future__ import annotations
+
+from flockmq.log.disk import Disk
+from flockmq.log.errors import StoreBusy, StoreDown
+from flockmq.log.journal import APPEND, UNIT, Row, record_bytes
+from flockmq.log.segment import Segment
+from flockmq.log.settings import StoreSettings
+from flockmq.log.state import Snapshot
+from flockmq.log.work import SaveSnapshot
+
+
+class Staging:
+    """One per store."""
+
+    def __init__(self, disk: Disk, settings: StoreSettings) -> None:
+        self.disk = disk
+        self.segment_bytes = settings.segment_bytes
+        self.segment_age_ms = settings.segment_age_ms
+        self.index_bytes = settings.index_bytes
+        self.batch_bytes_max = settings.commit_bytes
+        self.loaded_indexes = settings.loaded_indexes
+        self.room_bytes = settings.journal_bytes - 4 * UNIT
+        self.rows: list[Row] = []
+        self.bytes = 0
+        """Batches in these rows."""
+        self.appends: dict[int, Row] = {}
+        """By group: the row that a further append to the same segment goes into."""
+        self.changed: set[int] = set()
+        """Groups that differ from what the last checkpoint wrote."""
+        self.garbage: list[str] = []
+        """Files that no log needs any more; they go once no manifest names them."""
+        self.saves: list[SaveSnapshot] = []
+        self.checkpoint_due = False
+        self.next_number = 1
+        """For files: segments and snapshots."""
+        self.down = ""
+        """Why the store is down, if it is."""
+        self._loaded: list[Segment] = []
+
+    def stage(self, row: Row) -> None:
+        """Let the next commit make this durable."""
+        if self.down:
+            raise StoreDown(self.down)
+        self.rows.append(row)
+        self.changed.add(row.group)
+        if row.kind == APPEND:
+            self.appends[row.group] = row
+        else:
+            self.appends.pop(row.group, None)
+
+    def size(self) -> int:
+        """Bytes that the next record will have."""
+        return record_bytes(len(self.rows), self.bytes)
+
+    def need_room(self, length: int) -> None:
+        """Refuse what does not fit into the next record any more."""
+        if self.size() + 4 * UNIT + length > self.room_bytes:
+            raise StoreBusy("Too much is staged for one group commit; wait until Store.has_room().")
+
+    def stage_batch(self, row: Row, batch: bytes, index: int) -> None:
+        """Add a batch to an append that is staged already."""
+        row.parts.append(batch)
+        row.length += len(batch)
+        row.last = index
+        self.bytes += len(batch)
+
+    def save(self, path: str, snapshot: Snapshot, data: bytes) -> None:
+        """Let a chore write a snapshot's file."""
+        if self.down:
+            raise StoreDown(self.down)
+        self.saves.append(SaveSnapshot(path, snapshot, data))
+
+    def take_number(self) -> int:
+        """A number that no file of this store ever had."""
+        number = self.next_number
+        self.next_number = number + 1
+        return number
+
+    def loaded(self, segment: Segment) -> None:
+        """The sparse index of a closed segment is in memory; the one that came first may have to go."""
+        self._loaded.append(segment)
+        if len(self._loaded) > self.loaded_indexes and self._loaded[0].flushed == self._loaded[0].length:
+            self._loaded.pop(0).rows = None

@@ -1,0 +1,143 @@
+"""Work for the disk, as values: the store decides what has to be written, a driver does it, off the event loop.
+
+```
+ Store.take_commit() --> Commit --> perform(disk) --> Store.committed(commit)      one at a time, in order
+ Store.take_chore()  --> Chore  --> perform(disk) --> Store.done(chore)            one at a time, beside the commits
+                                `-> OSError --------> Store.failed(error)          final: the store is down
+```
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.log.checksum import seal_text
+from flockmq.log.disk import Disk
+from flockmq.log.journal import Row
+from flockmq.log.segment import Segment
+from flockmq.log.state import LogState, Snapshot
+
+MANIFESTS: Final = ("manifest-a", "manifest-b")
+"""The same text twice: one flipped bit must not make a whole store unreadable."""
+
+
+class Commit:
+    """One record of the journal: all that all groups asked for since the commit before."""
+
+    def __init__(self, sequence: int, path: str, position: int, record: bytes, rows: list[Row]) -> None:
+        self.sequence = sequence
+        self.path = path
+        self.position = position
+        self.record = record
+        self.rows = rows
+
+    def perform(self, disk: Disk) -> None:
+        """When this returns everything in it is durable."""
+        disk.write_through(self.path, self.position, self.record)
+
+
+class Chore:
+    """Work that no acknowledgement waits for."""
+
+    def perform(self, disk: Disk) -> None:
+        """Do it, all of it."""
+        raise NotImplementedError
+
+
+class AllocateJournal(Chore):
+    """The next journal file, full of zeros: writing into it later changes no metadata, which is what makes it fast."""
+
+    def __init__(self, path: str, length: int) -> None:
+        self.path = path
+        self.length = length
+
+    def perform(self, disk: Disk) -> None:
+        """Allocate it."""
+        disk.allocate(self.path, self.length)
+
+
+class SaveSnapshot(Chore):
+    """A snapshot's file."""
+
+    def __init__(self, path: str, snapshot: Snapshot, data: bytes) -> None:
+        self.path = path
+        self.snapshot = snapshot
+        self.data = data
+
+    def perform(self, disk: Disk) -> None:
+        """Write it and make it durable, with its name."""
+        disk.write(self.path, 0, self.data)
+        disk.sync(self.path)
+        disk.sync_folder(self.path.rpartition("/")[0])
+
+
+class Flush:
+    """What a segment's files lack: batches that only the journal holds so far, and rows of the sparse index."""
+
+    def __init__(self, log: LogState, segment: Segment, batches: list[bytes], rows: bytes) -> None:
+        self.log = log
+        self.batches = batches
+        self.first_index = segment.flushed_index
+        self._segment = segment
+        self._path = log.path(segment.file_name())
+        self._index_path = log.path(segment.index_name())
+        self._rows = rows
+        self._position = segment.flushed
+        self._row_position = segment.rows_flushed
+        self._length = segment.length
+        self._next_index = segment.next_index
+        self._cut = segment.was_cut
+        segment.low = segment.length
+        segment.low_index = segment.next_index
+        segment.was_cut = False
+        segment.rows_flushed += len(rows)
+
+    def perform(self, disk: Disk) -> None:
+        """Write both and make them durable; their names become so with their folder."""
+        disk.write(self._path, self._position, b"".join(self.batches))
+        rows_end = self._row_position + len(self._rows)
+        if self._rows:
+            disk.write(self._index_path, self._row_position, self._rows)
+        if self._cut:
+            disk.truncate(self._path, self._length)
+            if disk.size(self._index_path) > rows_end:
+                disk.truncate(self._index_path, rows_end)
+        disk.sync(self._path)
+        if self._rows:
+            disk.sync(self._index_path)
+
+    def finish(self) -> None:
+        """It was performed. What the segment was cut to in the meantime does not count as written."""
+        self._segment.flushed = min(self._length, self._segment.low)
+        self._segment.flushed_index = min(self._next_index, self._segment.low_index)
+
+
+class Checkpoint(Chore):
+    """Brings segment files and manifest up to one record of the journal; everything before that record can go."""
+
+    def __init__(self, flushes: list[Flush], folders: list[str], parts: list[str], garbage: list[str]) -> None:
+        self.flushes = flushes
+        self.folders = folders
+        self.parts = parts
+        """The manifest, in pieces that are cheap to collect."""
+        self.garbage = garbage
+        self.journals: list[str] = []
+        """Journal files that are not needed once the manifest is durable."""
+        self.sequence = 0
+        """The commit that it includes: it must not start before that is durable."""
+
+    def perform(self, disk: Disk) -> None:
+        """Segments first, then the manifest that names them, then away with what it no longer names."""
+        for flush in self.flushes:
+            flush.perform(disk)
+        for folder in self.folders:
+            disk.sync_folder(folder)
+        text = seal_text("".join(self.parts))
+        for name in MANIFESTS:
+            disk.remove(name + ".new")
+            disk.write(name + ".new", 0, text)
+            disk.sync(name + ".new")
+            disk.rename(name + ".new", name)
+            disk.sync_folder("")
+        for path in [*self.garbage, *self.journals]:
+            disk.remove(path)
