@@ -39,15 +39,6 @@ def encode_varint(value: int) -> bytes:
     return _encode(value)
 
 
-def varint_size(value: int) -> int:
-    """Count the bytes that ``encode_varint`` would give."""
-    if value < 0x80:
-        return 1
-    if value < 0x4000:
-        return 2
-    return 3 if value < 0x200000 else 4
-
-
 def decode_varint(buf: bytes, pos: int, end: int) -> tuple[int, int]:
     """Decode at ``pos``: the value and the position after it. It must be whole and in its shortest form."""
     if pos >= end:
