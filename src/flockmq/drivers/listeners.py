@@ -183,7 +183,8 @@ async def _resolve(bind: Bind) -> list[Bind]:
 
 def _listen(host: str, port: int, *, only_6: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio knows that accepted sockets are TCP and turns Nagle off.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
