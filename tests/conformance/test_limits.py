@@ -607,3 +607,40 @@ def test_a_burst_fills_the_queue(make_harness: MakeHarness) -> None:
     assert got == list(range(10, 10 + len(got)))
     assert 17 <= len(got) <= 20
     assert harness.broker.stats.dropped_queue == 60 - len(got)
+
+
+# --- congestion ---
+
+
+def test_a_full_buffer_that_drains_at_once_holds_nobody(make_harness: MakeHarness) -> None:
+    """A reader whose transport takes everything slows its publisher down for one turn, not for a grace period."""
+    harness = make_harness(BrokerSettings(limits=Limits(write_bytes_max=2_000), congestion_grace_ms=60_000))
+    client = harness.client("s")
+    client.subscribe(b"a")
+    publisher = harness.client("p")
+    for number in range(50):
+        publisher.send(publish(b"a", b"x" * 1_200 + b"%d" % number))
+    assert [int(message.payload[1_200:]) for message in client.messages()] == list(range(50))
+    assert not publisher.has_unsent
+
+
+def test_grace_is_used_up_only_by_waiting(make_harness: MakeHarness) -> None:
+    """A reader that drained in time has its grace again: the next burst loses nothing either."""
+    harness = make_harness(BrokerSettings(limits=Limits(write_bytes_max=2_000), congestion_grace_ms=1_000))
+    client = harness.client("s")
+    client.subscribe(b"a")
+    publisher = harness.client("p")
+    sent = 0
+    for _ in range(5):
+        client.block()
+        for _ in range(6):
+            publisher.send(publish(b"a", b"x" * 500 + b"%d" % sent))
+            sent += 1
+        harness.advance(500)
+        while publisher.has_unsent:
+            client.unblock()
+            client.block()
+        client.unblock()
+        harness.advance(5_000)
+    assert [int(message.payload[500:]) for message in client.messages()] == list(range(sent))
+    assert harness.broker.stats.dropped_slow == 0

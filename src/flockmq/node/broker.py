@@ -361,6 +361,10 @@ class Broker:
         for connection in taken:
             if connection.backlog is not None:
                 feed_retained(self.node, connection, self.node.now)
+            if connection.waiting is not None:
+                session = connection.session
+                if session is not None and has_drained(session, connection):
+                    let_go(connection, True)
         return taken
 
     def auth_result(self, request: AuthRequest, verdict: Verdict, now: int) -> None:
@@ -391,7 +395,7 @@ class Broker:
             elif kind == AUTHORITY_TIMER:
                 subject.authority_timer = None
                 disconnect(node, subject, reasons.NOT_AUTHORIZED, "What the client proved itself with has expired", now)
-            elif kind == CONGESTION_TIMER:
+            elif kind == CONGESTION_TIMER and subject.congestion_timer is timer:  # else it drained in time
                 let_go(subject, False)
         elif isinstance(subject, Session):
             if kind == WILL_TIMER:

@@ -2,6 +2,7 @@
 
 ```
  subscriber's buffer or queue half full --> the publisher is no longer read (TCP slows it down)
+     |   and what was read of it already waits
      |-- buffer drained ----------------> publishers go on, nothing was lost
      `-- grace over (a quarter second) --> publishers go on; what does not fit is dropped and counted,
                                            and this subscriber slows nobody down until it has drained once
@@ -12,8 +13,9 @@ So a burst costs no message, and a subscriber that never reads costs everybody e
 from __future__ import annotations
 
 from flockmq.node.state import CONGESTION_TIMER, NodeState
-from flockmq.session.connection import Connection
+from flockmq.session.connection import CONNECTED, Connection
 from flockmq.session.session import Session
+from flockmq.session.timers import Timer
 
 
 def slow_down(node: NodeState, publisher: Connection, subscriber: Connection, now: int) -> None:
@@ -22,12 +24,12 @@ def slow_down(node: NodeState, publisher: Connection, subscriber: Connection, no
         return
     waiting = subscriber.waiting
     if waiting is None:
-        waiting = []
+        waiting = {}
         subscriber.waiting = waiting
-        node.timers.add(now + node.settings.congestion_grace_ms, CONGESTION_TIMER, subscriber)
-    elif publisher in waiting:
+        subscriber.grace_timer = node.timers.add(now + node.settings.congestion_grace_ms, CONGESTION_TIMER, subscriber)
+    elif publisher.number in waiting:
         return
-    waiting.append(publisher)
+    waiting[publisher.number] = publisher
     publisher.waits_for += 1
     publisher.reading_paused = True
     publisher.mark()
@@ -41,13 +43,31 @@ def has_drained(session: Session, connection: Connection) -> bool:
     return connection.out_bytes * 4 <= connection.out_max and not connection.blocked
 
 
-def let_go(subscriber: Connection, drained: bool) -> None:
-    """The subscriber drained, or its grace is over: its publishers go on."""
+def look_again(node: NodeState, subscriber: Connection) -> None:
+    """Something was written, or acknowledged: publishers go on if that was enough."""
+    if subscriber.waiting is None and not subscriber.out_of_grace:
+        return
+    session = subscriber.session
+    if subscriber.phase == CONNECTED and session is not None and has_drained(session, subscriber):
+        let_go(node, subscriber, True)
+
+
+def on_grace_over(node: NodeState, subscriber: Connection, timer: Timer) -> None:
+    """The subscriber had its time. A timer that is no longer its own is one that came due while it was taken back."""
+    if subscriber.grace_timer is timer:
+        let_go(node, subscriber, False)
+
+
+def let_go(node: NodeState, subscriber: Connection, drained: bool) -> None:
+    """The subscriber drained or is gone, or its grace is over: its publishers go on."""
     subscriber.out_of_grace = not drained
+    node.timers.cancel(subscriber.grace_timer)
+    subscriber.grace_timer = None
     waiting = subscriber.waiting
     if waiting is None:
         return
     subscriber.waiting = None
-    for publisher in waiting:
+    for publisher in waiting.values():
         publisher.waits_for -= 1
+        publisher.last_read_at = node.now  # it was not silent, it was not listened to
         publisher.start_reading_again()

@@ -103,6 +103,7 @@ class Connection:
         self.verdicts_version = 0
         # congestion: publishers that wait for this subscriber, and whether it used up its grace
         self.waiting: list[Connection] | None = None
+        self.congestion_timer: Timer | None = None
         self.waits_for = 0
         self.out_of_grace = False
         # counters
@@ -167,6 +168,8 @@ class Connection:
             self.bytes_out += self.out_bytes
             self.stats.bytes_out += self.out_bytes
             self.out_bytes = 0
+            if self.waiting is not None:
+                self.mark()  # if the transport took it all, those who wait for this client can go on
         return taken
 
     def start_reading_again(self) -> None:

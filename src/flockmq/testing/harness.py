@@ -50,6 +50,8 @@ class Where(TypedDict, total=False):
     limits: Limits
     peer: str
     certificate_name: str
+    refuse_code: int
+    """The listener has no room: its CONNECT will be answered by this reason code."""
 
 
 class BrokerHarness:
@@ -80,6 +82,7 @@ class BrokerHarness:
             where.get("peer", "127.0.0.1"),
             self.now,
             where.get("certificate_name"),
+            where.get("refuse_code", 0),
         )
         client = HarnessClient(self, connection, version)
         connection.handle = client
