@@ -14,9 +14,15 @@ for the first packet (QoS, topic, properties) holds for the others because their
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.properties import HAS_PAYLOAD_FORMAT, PUBLISH_NEEDS_DECISION, scan_publish_properties
 from flockmq.mqtt.run import NO_POSITIONS, Run
+
+KEPT_MAX: Final = 1_024
+"""Most messages in a run of QoS 1 or 2. Queues are bounded by messages: runs much shorter than that let a publisher be
+stopped in time, where a whole read of small messages would be too many."""
 
 
 def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> Run | None:
@@ -31,7 +37,8 @@ def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> R
     pid_at: list[int] = [] if qos else NO_POSITIONS
     ends: list[int] = [] if qos else NO_POSITIONS
     count = 0
-    while pos + 2 <= end and buf[pos] == first:
+    most = KEPT_MAX if qos else end
+    while pos + 2 <= end and buf[pos] == first and count < most:
         at = pos + 1
         length = buf[at]
         if length >= 0x80:
@@ -85,7 +92,7 @@ def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> R
             ends.append(stop - begin)
             pos = stop
             count += 1
-            while pos + size <= end and buf[pos : pos + prefix_length] == prefix:
+            while pos + size <= end and count < most and buf[pos : pos + prefix_length] == prefix:
                 body = pos + prefix_length
                 if buf[body] == 0 and buf[body + 1] == 0:
                     break

@@ -13,7 +13,7 @@ from __future__ import annotations
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_ack
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack
-from flockmq.node.congestion import has_drained, let_go
+from flockmq.node.congestion import look_again
 from flockmq.node.state import NodeState
 from flockmq.session.connection import Connection
 from flockmq.session.outbound import Outbound
@@ -61,8 +61,7 @@ def go_on(node: NodeState, session: Session, now: int) -> None:
         return
     if connection.backlog is not None:
         connection.mark()
-    if (connection.waiting is not None or connection.out_of_grace) and has_drained(session, connection):
-        let_go(connection, True)
+    look_again(node, connection)
 
 
 def on_pubrecs(connection: Connection, session: Session, buf: bytes, pos: int, end: int) -> int:

@@ -38,7 +38,7 @@ from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.mqtt.varint import frame_length
 from flockmq.node.acknowledging import on_ack, on_plain_acks
-from flockmq.node.congestion import has_drained, let_go
+from flockmq.node.congestion import look_again, on_grace_over
 from flockmq.node.connecting import (
     on_auth,
     on_connect,
@@ -151,13 +151,17 @@ class Broker:
         except RemoteProtocolError as error:
             self.protocol_error(connection, error, now)
 
-    def process(self, connection: Connection, data: bytes, now: int) -> None:
-        """All packets of a buffer; what is left of an unfinished one is kept."""
+    def process(self, connection: Connection, data: bytes, now: int, is_last: bool = False) -> None:
+        """All packets of a buffer; what is left of an unfinished one is kept, and what comes after a pause."""
         node = self.node
+        connection.held_back = False
         pos = 0
         end = len(data)
         while pos < end:
             if connection.phase == CONNECTED:
+                if connection.reading_paused and not is_last:
+                    connection.held_back = True
+                    break
                 first = data[pos]
                 kind = first >> 4
                 if kind == PUBLISH:
@@ -318,6 +322,8 @@ class Broker:
 
     def closed(self, connection: Connection, now: int) -> None:
         """The transport is gone. Fine to call after the broker closed it."""
+        if connection.held_back:
+            self.catch_up(connection, now)
         if connection.phase == CLOSED:
             return
         was_connected = connection.phase == CONNECTED
@@ -336,6 +342,15 @@ class Broker:
             )
             detach(self.node, session, now, True)
 
+    def catch_up(self, connection: Connection, now: int) -> None:
+        """Nothing more will come: look at what was held back, a DISCONNECT may be in it."""
+        data = connection.rest
+        connection.rest = b""
+        try:
+            self.process(connection, data, now, True)
+        except RemoteProtocolError as error:
+            self.protocol_error(connection, error, now)
+
     def pause_writing(self, connection: Connection) -> None:
         """The transport is full."""
         connection.blocked = True
@@ -347,24 +362,21 @@ class Broker:
         connection.mark()
         session = connection.session
         if session is None or session.connection is not connection:
-            let_go(connection, True)
             return
         connection.start_reading_again()
         self.stats.dropped_queue += session.pump(now)
-        if has_drained(session, connection):
-            let_go(connection, True)
+        look_again(self.node, connection)
 
     def take_dirty(self) -> list[Connection]:
         """The connections a driver has to look at now."""
         taken = self.dirty[:]
         self.dirty.clear()
         for connection in taken:
+            look_again(self.node, connection)
+            if connection.held_back and not connection.reading_paused:
+                self.receive(connection, b"", self.node.now)
             if connection.backlog is not None:
                 feed_retained(self.node, connection, self.node.now)
-            if connection.waiting is not None:
-                session = connection.session
-                if session is not None and has_drained(session, connection):
-                    let_go(connection, True)
         return taken
 
     def auth_result(self, request: AuthRequest, verdict: Verdict, now: int) -> None:
@@ -395,8 +407,8 @@ class Broker:
             elif kind == AUTHORITY_TIMER:
                 subject.authority_timer = None
                 disconnect(node, subject, reasons.NOT_AUTHORIZED, "What the client proved itself with has expired", now)
-            elif kind == CONGESTION_TIMER and subject.congestion_timer is timer:  # else it drained in time
-                let_go(subject, False)
+            elif kind == CONGESTION_TIMER:
+                on_grace_over(node, subject, timer)
         elif isinstance(subject, Session):
             if kind == WILL_TIMER:
                 on_will_timer(node, subject, now)

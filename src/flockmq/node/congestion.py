@@ -26,7 +26,8 @@ def slow_down(node: NodeState, publisher: Connection, subscriber: Connection, no
     if waiting is None:
         waiting = {}
         subscriber.waiting = waiting
-        subscriber.grace_timer = node.timers.add(now + node.settings.congestion_grace_ms, CONGESTION_TIMER, subscriber)
+        deadline = now + node.settings.congestion_grace_ms
+        subscriber.congestion_timer = node.timers.add(deadline, CONGESTION_TIMER, subscriber)
     elif publisher.number in waiting:
         return
     waiting[publisher.number] = publisher
@@ -54,15 +55,15 @@ def look_again(node: NodeState, subscriber: Connection) -> None:
 
 def on_grace_over(node: NodeState, subscriber: Connection, timer: Timer) -> None:
     """The subscriber had its time. A timer that is no longer its own is one that came due while it was taken back."""
-    if subscriber.grace_timer is timer:
+    if subscriber.congestion_timer is timer:
         let_go(node, subscriber, False)
 
 
 def let_go(node: NodeState, subscriber: Connection, drained: bool) -> None:
     """The subscriber drained or is gone, or its grace is over: its publishers go on."""
     subscriber.out_of_grace = not drained
-    node.timers.cancel(subscriber.grace_timer)
-    subscriber.grace_timer = None
+    node.timers.cancel(subscriber.congestion_timer)
+    subscriber.congestion_timer = None
     waiting = subscriber.waiting
     if waiting is None:
         return

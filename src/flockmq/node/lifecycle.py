@@ -16,6 +16,7 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Disconnect
 from flockmq.mqtt.properties import Properties
+from flockmq.node.congestion import let_go
 from flockmq.node.publishing import publish_will, reroute
 from flockmq.node.state import SESSION_TIMER, WILL_TIMER, NodeState
 from flockmq.routing.shared import ShareGroup
@@ -78,12 +79,7 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
     connection.authority_timer = None
     connection.auth = None
     connection.aliases_in = None
-    waiting = connection.waiting
-    if waiting is not None:
-        connection.waiting = None
-        for publisher in waiting:
-            publisher.waits_for -= 1
-            publisher.start_reading_again()
+    let_go(node, connection, True)
 
 
 def detach(node: NodeState, session: Session, now: int, will: bool) -> None:

@@ -68,6 +68,8 @@ class Connection:
         self.chunks: list[bytes] | None = None
         self.missing = 0
         self.reading_paused = False
+        self.held_back = False
+        """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
         self.packet_max = limits.packet_bytes_max or 268_435_460
         self.last_read_at = now
         self.timer: Timer | None = None
@@ -102,7 +104,7 @@ class Connection:
         self.verdicts: dict[bytes, bool] | None = None
         self.verdicts_version = 0
         # congestion: publishers that wait for this subscriber, and whether it used up its grace
-        self.waiting: list[Connection] | None = None
+        self.waiting: dict[int, Connection] | None = None
         self.congestion_timer: Timer | None = None
         self.waits_for = 0
         self.out_of_grace = False
@@ -168,7 +170,7 @@ class Connection:
             self.bytes_out += self.out_bytes
             self.stats.bytes_out += self.out_bytes
             self.out_bytes = 0
-            if self.waiting is not None:
+            if self.waiting is not None or self.out_of_grace:
                 self.mark()  # if the transport took it all, those who wait for this client can go on
         return taken
 
