@@ -183,7 +183,7 @@ def test_stopping_says_goodbye_to_all(run: Run, authority: Authority, kind: str)
 # --- addresses ---
 
 
-def test_sockets_are_set_up_for_small_packets(run: Run) -> None:
+def test_sockets_are_set_up_for_small_packets_and_vanished_peers(run: Run) -> None:
     async def scenario() -> None:
         async with running() as node:
             listener = await node.listen()
@@ -191,6 +191,7 @@ def test_sockets_are_set_up_for_small_packets(run: Run) -> None:
             await client.connect()
             server_side = transport_of(only_connection(node)).get_extra_info("socket")
             assert server_side.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert server_side.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             await client.close()
 
     run(scenario())
@@ -606,6 +607,28 @@ def test_a_flood_beyond_politeness_is_dropped_and_counted(run: Run) -> None:
             for one in held:
                 one.close()
             await keeper.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("options", [{"proxy_protocol": "any"}, {"kind": "tls"}], ids=["proxy", "tls"])
+def test_hanging_handshakes_do_not_keep_others_out(run: Run, authority: Authority, options: dict[str, str]) -> None:
+    """The oldest go first, and honest clients are faster than that."""
+
+    async def scenario() -> None:
+        async with running() as node:
+            kind = options.get("kind", "tcp")
+            listener = await node.listen(**options, tls=server_tls(kind, authority), handshakes_max=20)
+            hanging = [socket.create_connection(listener.addresses[0]) for _ in range(70)]
+            await until(lambda: listener.admission.dropped >= 50)
+            before = PROXY_V1 if kind == "tcp" else b""
+            client = await open_client(kind, listener, authority, before=before)
+            await client.connect()
+            assert hanging[0].recv(1) == b""
+            for one in hanging:
+                one.close()
+            await client.close()
+            await until(lambda: listener.admission.live == 0)
 
     run(scenario())
 

@@ -3,8 +3,9 @@
 ```
  accept --> admission --> [PROXY header] --> [TLS handshake] --> protocol
 ```
-They count from the moment they are accepted. At most HANDSHAKES_MAX are between accept and protocol at once; beyond
-that nothing is accepted and the kernel's backlog holds the rest: half-open handshakes cost a bounded amount.
+They count from the moment they are accepted. At most ``handshakes_max`` are between accept and protocol at once; one
+more, and the one that has been at it longest is dropped: an honest handshake is over in a blink, so somebody who opens
+thousands and leaves them hanging hits his own first, and holds a bounded amount.
 Plain listeners don't come this way, the event loop accepts for them.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.drivers.admission import DROPPED
@@ -21,10 +23,11 @@ from flockmq.drivers.tcp import Arrival, plain_peer
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from flockmq.drivers.listeners import Listener
+    from flockmq.drivers.tcp import MqttProtocol
 
-HANDSHAKES_MAX: Final = 1_024
 ACCEPTS_PER_TURN: Final = 64
 RETRY_S: Final = 1.0
 NO_MORE_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -39,8 +42,9 @@ class Acceptor:
         self._listening = listening
         self._accepting = False
         self._closed = False
-        self._handshakes = 0
+        self._pending: dict[Arrival, Callable[[], object]] = {}  # in order of arrival: how to end each
         self._tasks: set[asyncio.Task[None]] = set()
+        self._untouched: set[socket.socket] = set()  # handed over, but no transport has them yet
 
     def start(self) -> None:
         """Begin to accept."""
@@ -58,7 +62,6 @@ class Acceptor:
         self._pause()
         self._closed = True
         self._listening.close()
-        await asyncio.sleep(0)  # a task that never ran could not close its socket
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -66,21 +69,15 @@ class Acceptor:
 
     def _readable(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            if self._handshakes >= HANDSHAKES_MAX:
-                self._pause()
-                return
             try:
                 accepted, peername = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
             except OSError as error:
-                if error.errno not in NO_MORE_FILES:
-                    raise
-                # Accepting would fail again at once: wait until connections have closed.
-                self.listener.runner.fault("accept", error, listener=self.listener.name)
-                self._pause()
-                self.loop.call_later(RETRY_S, self.start)
-                return
+                if error.errno in NO_MORE_FILES:
+                    # Accepting would fail again at once: wait until connections have closed.
+                    self.listener.runner.fault("accept", error, listener=self.listener.name)
+                    self._pause()
+                    self.loop.call_later(RETRY_S, self.start)
+                return  # else nobody is there any more, or was gone before we came
             accepted.setblocking(False)
             self._arrived(accepted, peername)
 
@@ -89,41 +86,54 @@ class Acceptor:
         if code == DROPPED:
             accepted.close()
             return
-        self._handshakes += 1
+        if len(self._pending) >= self.listener.settings.handshakes_max:
+            self._drop_oldest()
         arrival = Arrival(plain_peer(peername), None, code)
         if self.listener.proxy_versions:
-            HeaderReader(self, accepted, arrival, self.listener.proxy_versions)
+            reader = HeaderReader(self, accepted, arrival, self.listener.proxy_versions)
+            self._pending[arrival] = reader.deadline_passed
         else:
             self.hand_over(accepted, arrival)
 
-    def drop(self, accepted: socket.socket) -> None:
+    def _drop_oldest(self) -> None:
+        end = self._pending.pop(next(iter(self._pending)))
+        end()
+        self.listener.admission.dropped += 1
+
+    def drop(self, accepted: socket.socket, arrival: Arrival) -> None:
         """Close a socket that never became a connection."""
         accepted.close()
+        self._pending.pop(arrival, None)
         self.listener.admission.leave()
-        self._finished()
 
     def hand_over(self, accepted: socket.socket, arrival: Arrival) -> None:
         """Go on with TLS, if the listener has it, and then the protocol."""
-        task = self.loop.create_task(self._connect(accepted, arrival))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _connect(self, accepted: socket.socket, arrival: Arrival) -> None:
         protocol = self.listener.protocol(arrival)
+        task = self.loop.create_task(self._connect(accepted, arrival, protocol))
+        task.add_done_callback(partial(self._handed_over, accepted, arrival, protocol))
+        self._pending[arrival] = task.cancel
+        self._tasks.add(task)
+        self._untouched.add(accepted)
+
+    async def _connect(self, accepted: socket.socket, arrival: Arrival, protocol: MqttProtocol) -> None:
+        self._untouched.discard(accepted)  # from here on the loop closes it when it fails
         context = self.listener.tls
         timeout_s = self.listener.limits.connect_timeout_ms / 1000 or None
         try:
             await self.loop.connect_accepted_socket(
                 lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s if context else None
             )
-        except Exception as error:  # the transport, which has the socket, is closed by the loop
+        except Exception as error:
             where = {"listener": self.listener.name, "peer": arrival.peer}
             self.listener.runner.events.note("tls_handshake_failed", {**where, "reason": str(error)})
-        finally:
-            if not protocol.began:
-                self.listener.admission.leave()
-            self._finished()
 
-    def _finished(self) -> None:
-        self._handshakes -= 1
-        self.start()
+    def _handed_over(
+        self, accepted: socket.socket, arrival: Arrival, protocol: MqttProtocol, task: asyncio.Task[None]
+    ) -> None:
+        self._tasks.discard(task)
+        self._pending.pop(arrival, None)
+        if accepted in self._untouched:  # cancelled before it ran
+            self._untouched.discard(accepted)
+            accepted.close()
+        if not protocol.began:
+            self.listener.admission.leave()

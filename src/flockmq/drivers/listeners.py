@@ -58,6 +58,8 @@ class ListenerSettings:
     proxy_protocol: str = "off"
     """Which PROXY header every connection must begin with: ``off``, ``v1``, ``v2`` or ``any``. Only for listeners that
     nobody but the load balancer can reach: the address in it is believed."""
+    handshakes_max: int = 1_024
+    """Most TLS and PROXY handshakes under way at once; then the oldest gives way. Each may hold some 50 KB."""
     path: str = "/mqtt"
     """Where WebSocket is (``ws`` and ``wss``)."""
     origins: tuple[str, ...] = ()
@@ -189,6 +191,7 @@ def _listen(host: str, port: int, *, only_6: bool) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_6))
+        _find_vanished_peers(listening)
         listening.setblocking(False)
         listening.bind((host, port))
         listening.listen(BACKLOG)
@@ -196,6 +199,17 @@ def _listen(host: str, port: int, *, only_6: bool) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def _find_vanished_peers(listening: socket.socket) -> None:
+    """Have the kernel ask silent peers whether they live: MQTT does not when a client's keep alive is 0.
+
+    Accepted sockets inherit it. The finer options are not everywhere; without them it takes hours, not for ever.
+    """
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 300), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _why_not(name: str, bind: Bind, error: OSError) -> str:

@@ -74,4 +74,4 @@ class HeaderReader:
     def _give_up(self, accepted: socket.socket) -> None:
         self._socket = None
         self._acceptor.loop.remove_reader(accepted.fileno())
-        self._acceptor.drop(accepted)
+        self._acceptor.drop(accepted, self._arrival)
