@@ -19,6 +19,8 @@ from flockmq.mqtt.varint import encode_varint
 
 PACKET_IDS: Final = 65_535
 DELIVERY_OVERHEAD_BYTES: Final = 200
+SHRINK_EFFORT: Final = 64
+"""Flights that ``shrink`` may look at for each one that changed since the last time."""
 NOTHING: Final = Run(4, 0, False, b"", b"", 0, [], [])
 
 
@@ -90,6 +92,8 @@ class Outbound:
         """Bytes of runs kept alive by queue and flights."""
         self.inflight = 0
         """Messages sent and not finished: PUBACK, PUBCOMP or a refusing PUBREC is still to come."""
+        self.shrinkable = 0
+        """Acknowledgements and cut runs since the last ``shrink``: it takes enough of them to make another worth it."""
         self.next_pid = 1
         self.again: list[int] = []
         """Packet ids to send again after a resumption, newest first; they leave it as the window allows."""
@@ -102,31 +106,36 @@ class Outbound:
 
     # --- in ---
 
-    def offer(self, run: Run, qos: int, retain: bool, properties: bytes, group: object) -> int:
-        """Queue a run; how many of its messages had to be dropped because a bound was reached."""
+    def offer(self, run: Run, qos: int, retain: bool, properties: bytes, group: object, now: int = 0) -> int:
+        """Queue a run; how many messages had to be dropped because a bound was reached, or expired meanwhile."""
         count = run.count
+        cost = len(run.wire) + DELIVERY_OVERHEAD_BYTES
+        expired = 0
+        if self.queued + count > self.messages_max or self.held + cost > self.bytes_max:
+            expired = self.forget_expired(now)
         high = count
         if self.queued + count > self.messages_max:
             high = self.messages_max - self.queued
-        cost = len(run.wire) + DELIVERY_OVERHEAD_BYTES
         if self.held + cost > self.bytes_max:
-            self.shrink()
+            if self.shrinkable * SHRINK_EFFORT >= len(self.flights) - self.flights_head:
+                self.shrink()
             if self.held + cost > self.bytes_max:
                 high = min(high, run.fitting(self.bytes_max - self.held - DELIVERY_OVERHEAD_BYTES))
                 if high > 0:
                     run = run.part(0, high)
                     cost = len(run.wire) + DELIVERY_OVERHEAD_BYTES
         if high <= 0:
-            return count
+            return count + expired
         delivery = Delivery(run, 0, high, qos, retain, properties, group, 0)
         delivery.held = cost
         self.held += cost
         self.queue.append(delivery)
         self.queued += high
-        return count - high
+        return count - high + expired
 
     def shrink(self) -> None:
         """Let go of the parts of runs that are acknowledged already: copy what is still needed out of them."""
+        self.shrinkable = 0
         for index in range(self.flights_head, len(self.flights)):
             flight = self.flights[index]
             if flight.settled == flight.high - flight.low:
@@ -159,7 +168,7 @@ class Outbound:
     # --- out ---
 
     def room(self, window: int) -> int:
-        """How many messages may be sent now: the window, less what is in flight, and never an id that is in use."""
+        """How many messages may be sent now: the window, less what is in flight. ``launch`` may find ids in use."""
         free = window - self.inflight
         if free <= 0:
             return 0
@@ -167,11 +176,6 @@ class Outbound:
         if self.flights_head < len(self.flights):
             flight = self.flights[self.flights_head]
             oldest = flight.first + flight.settled
-        if self.releasing:
-            for pid in self.releasing:
-                if oldest == 0 or self.age(pid) > self.age(oldest):
-                    oldest = pid
-                break
         if oldest:
             ids = PACKET_IDS - self.age(oldest)
             free = min(free, ids)
@@ -189,22 +193,21 @@ class Outbound:
         count = waiting.high - waiting.low
         count = min(count, count_max)
         count = min(count, PACKET_IDS + 1 - self.next_pid)
+        first = self.next_pid
+        if self.releasing:  # in any order: only a look at each id tells
+            for step in range(count):
+                if first + step in self.releasing:
+                    count = step
+                    break
         if count <= 0:
             return None
-        first = self.next_pid
         self.next_pid = first + count if first + count <= PACKET_IDS else 1
         self.queued -= count
         self.inflight += count
         if waiting.low + count == waiting.high:
             flight = waiting
             flight.first = first
-            self.queue_head += 1
-            if self.queue_head == len(self.queue):
-                self.queue.clear()
-                self.queue_head = 0
-            elif self.queue_head > 256 and self.queue_head * 2 > len(self.queue):
-                del self.queue[: self.queue_head]
-                self.queue_head = 0
+            self.leave_queue()
         else:
             high = waiting.low + count
             flight = Delivery(
@@ -212,6 +215,7 @@ class Outbound:
             )
             flight.held = len(waiting.run.wire) + DELIVERY_OVERHEAD_BYTES
             self.held += flight.held
+            self.shrinkable += 1
             waiting.low = high
         self.flights.append(flight)
         return flight
@@ -219,14 +223,32 @@ class Outbound:
     def forget_next(self) -> int:
         """Drop the delivery at the head of the queue (it expired); how many messages it had."""
         waiting = self.queue[self.queue_head]
-        self.queue_head += 1
         self.held -= waiting.held
         count = waiting.high - waiting.low
         self.queued -= count
+        waiting.run = NOTHING  # the list may keep it for a while
+        self.leave_queue()
+        return count
+
+    def forget_expired(self, now: int) -> int:
+        """Drop what expired at the head of the queue, to make room; how many messages."""
+        count = 0
+        while self.queue_head < len(self.queue):
+            expires_at = self.queue[self.queue_head].run.expires_at
+            if not expires_at or expires_at > now:
+                break
+            count += self.forget_next()
+        return count
+
+    def leave_queue(self) -> None:
+        """The delivery at the head is no longer waiting."""
+        self.queue_head += 1
         if self.queue_head == len(self.queue):
             self.queue.clear()
             self.queue_head = 0
-        return count
+        elif self.queue_head > 256 and self.queue_head * 2 > len(self.queue):
+            del self.queue[: self.queue_head]
+            self.queue_head = 0
 
     # --- acknowledgements ---
 
@@ -246,11 +268,13 @@ class Outbound:
             place = pid - flight.first
         if flight.qos != qos or not flight.settle(place):
             return False
+        self.shrinkable += 1
         while head < len(flights):
             flight = flights[head]
             if flight.settled < flight.high - flight.low:
                 break
             self.held -= flight.held
+            flight.run = NOTHING  # the lists may keep it for a while
             head += 1
         if head == len(flights):
             flights.clear()

@@ -62,7 +62,7 @@ class Session:
         if outbound is None:
             outbound = Outbound(self.queue_messages_max, self.queue_bytes_max)
             self.outbound = outbound
-        dropped = outbound.offer(run, qos, retain, properties, group)
+        dropped = outbound.offer(run, qos, retain, properties, group, now)
         if connection is not None and outbound.inflight < self.window:
             dropped += self.pump(now)
         self.dropped += dropped

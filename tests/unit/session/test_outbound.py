@@ -152,3 +152,82 @@ def test_bytes_are_bounded_and_parts_that_are_done_are_let_go() -> None:
     assert outbound.offer(big, 1, False, b"", None) < dropped, "what is done made room"
     assert outbound.held <= 3_000
     assert outbound.settle(100, 1)
+
+
+def kept_bytes(outbound: Outbound) -> int:
+    """Bytes of runs that the lists of an Outbound keep alive, in use or not."""
+    return sum(len(delivery.run.wire) for delivery in {*outbound.queue, *outbound.flights})
+
+
+def test_what_is_acknowledged_is_let_go_while_other_messages_wait() -> None:
+    outbound = Outbound(1_000, 100_000)
+    large = [b"x" * 9_000]
+    for _ in range(5):
+        assert not outbound.offer(run_of(large, 1), 1, False, b"", None)
+    for _ in range(200):
+        flight = outbound.launch(1)
+        assert flight is not None
+        assert not outbound.offer(run_of(large, 1), 1, False, b"", None)
+        assert outbound.settle(flight.first, 1)
+        outbound.inflight -= 1
+    assert kept_bytes(outbound) <= 100_000
+
+
+def test_what_expired_is_let_go_while_other_messages_wait() -> None:
+    outbound = Outbound(1_000, 100_000)
+    for _ in range(600):
+        assert not outbound.offer(run_of([b"x" * 9_000], 1), 1, False, b"", None)
+        if outbound.queued > 5:
+            assert outbound.forget_next() == 1
+    assert kept_bytes(outbound) <= 100_000
+    assert len(outbound.queue) < 600, "the list itself does not grow for ever"
+
+
+def test_a_full_queue_makes_room_with_what_expired() -> None:
+    outbound = Outbound(5, 0)
+    for expires_at in (50, 50, 0, 50, 50):
+        run = run_of([b"xx"], 1)
+        run.expires_at = expires_at
+        assert outbound.offer(run, 1, False, b"", None, 10) == 0
+    assert outbound.offer(run_of([b"xx"], 1), 1, False, b"", None, 20) == 1, "nothing expired yet"
+    assert outbound.offer(run_of([b"xx"] * 2, 1), 1, False, b"", None, 60) == 2, "two expired, two came in their place"
+    assert outbound.queued == 5
+
+
+def test_a_run_cut_into_single_messages_leaves_room_for_others() -> None:
+    """Each piece counts the run that it came from until pieces are copied out, which needs no acknowledgement."""
+    outbound = Outbound(10_000, 100_000)
+    assert not outbound.offer(run_of([b"xx"] * 500, 1), 1, False, b"", None)
+    for _ in range(400):
+        assert outbound.launch(1) is not None
+    for _ in range(10):
+        assert not outbound.offer(run_of([b"xx"], 1), 1, False, b"", None)
+    assert outbound.held <= 100_000
+
+
+def test_an_id_that_waits_for_pubcomp_is_not_given_again() -> None:
+    """Also when PUBRECs came out of order, so that the first to be released is not the oldest."""
+    outbound = Outbound(1 << 20, 0)
+    outbound.offer(run_of([b"xx"] * 3, 2), 2, False, b"", None)
+    assert outbound.launch(3) is not None
+    for pid in (3, 1, 2):
+        assert outbound.settle(pid, 2)
+        outbound.releasing[pid] = True
+    given = 0
+    while given < PACKET_IDS:
+        outbound.offer(run_of([b"xx"] * 1_000, 1), 1, False, b"", None)
+        room = outbound.room(PACKET_IDS)
+        flight = outbound.launch(min(room, 1_000)) if room else None
+        if flight is None:
+            break
+        for pid in range(flight.first, flight.first + flight.high - flight.low):
+            assert pid not in outbound.releasing
+            assert outbound.settle(pid, 1)
+            outbound.inflight -= 1
+            given += 1
+    assert given == PACKET_IDS - 3
+    assert outbound.finish(1)
+    assert outbound.room(PACKET_IDS)
+    flight = outbound.launch(1_000)
+    assert flight is not None
+    assert (flight.first, flight.high - flight.low) == (1, 1)
