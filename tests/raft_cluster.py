@@ -18,8 +18,9 @@ from flockmq.log.batch import BatchBuilder, BatchView
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry
-from flockmq.raft.messages import Message, SnapshotMeta
+from flockmq.raft.messages import Checkpoint, Message, SnapshotMeta
 from flockmq.raft.node import RaftNode
+from flockmq.raft.ports import BROKEN, SAVED
 from flockmq.raft.ready import Proposal, Ready
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND, HardState, ReadAnswer
@@ -85,19 +86,26 @@ class MemorySnapshots:
     """Source and sink of snapshots: the content is the payloads applied, joined."""
 
     def __init__(self) -> None:
-        self.meta: SnapshotMeta | None = None
+        self.checkpoint: Checkpoint | None = None
         self.content = b""
         self.coming: SnapshotMeta | None = None
         self.buffer = b""
         self.pieces = 0
 
-    def latest(self) -> SnapshotMeta | None:
-        return self.meta
+    def latest(self) -> Checkpoint | None:
+        return self.checkpoint
 
     def read(self, meta: SnapshotMeta, position: int, length: int) -> bytes:
-        if self.meta is None or not self.meta.is_same(meta):
+        if self.checkpoint is None or self.checkpoint.index != meta.applied:
             return b""
         return self.content[position : position + length]
+
+    def install(self, meta: SnapshotMeta) -> None:
+        """What came has become our own."""
+        assert self.coming is not None
+        assert self.coming.is_same(meta)
+        self.checkpoint = Checkpoint(meta.applied, meta.applied_term, meta.configuration, meta.size, meta.checksum)
+        self.content = self.buffer
 
     def received(self, meta: SnapshotMeta) -> int:
         if self.coming is None or not self.coming.is_same(meta):
@@ -110,11 +118,11 @@ class MemorySnapshots:
         self.buffer += data
         self.pieces += 1
 
-    def complete(self, meta: SnapshotMeta) -> bool:
+    def complete(self, meta: SnapshotMeta) -> int:
         if sum(self.buffer) != meta.checksum:
             self.coming = None
-            return False
-        return True
+            return BROKEN
+        return SAVED
 
 
 class Replica:
@@ -125,7 +133,7 @@ class Replica:
         self.id = node_id
         self.log = MemoryLog()
         self.hard = HardState(0, 0, health)
-        self.checkpoint = SnapshotMeta(0, 0, 0, configuration)
+        self.checkpoint = Checkpoint(0, 0, configuration)
         self.snapshots = MemorySnapshots()
         self.slow_disk = False
         self.writes: list[Ready] = []
@@ -193,27 +201,26 @@ class Replica:
             if ready.hard_state is not None:
                 self.hard = ready.hard_state
             if ready.install is not None:
-                self.checkpoint = ready.install
+                self.snapshots.install(ready.install)
+                self.checkpoint = self.snapshots.checkpoint or self.checkpoint
                 self.applied = []
         if self.writes:
             number = self.writes[-1].number
             self.writes = []
             self.node.persisted(number)
 
-    def snapshot(self) -> None:
-        """Take a snapshot of what is applied, and forget all entries up to there."""
+    def snapshot(self, keep: int = 0) -> None:
+        """Take a snapshot of what is applied, and forget all entries up to there, but ``keep`` of them."""
         state = self.state
         content = b"".join(self.payloads)
         index = state.applied
         configuration = next(found for at, found in reversed(state.configurations) if at <= index)
-        offset = state.log.offset_at(index + 1)
-        meta = SnapshotMeta(index, state.log.term_at(index), offset, configuration, len(content), sum(content))
-        self.snapshots.meta, self.snapshots.content = meta, content
-        self.checkpoint = meta
+        self.checkpoint = Checkpoint(index, state.log.term_at(index), configuration, len(content), sum(content))
+        self.snapshots.checkpoint, self.snapshots.content = self.checkpoint, content
         state.log.tail_bytes_max = 0
         state.log.trim()
         state.log.tail_bytes_max = self.cluster.settings.tail_bytes_max
-        self.log.compact(index)
+        self.log.compact(index - keep)
 
 
 class Cluster:

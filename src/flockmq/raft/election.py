@@ -31,8 +31,14 @@ def tick_election(state: RaftState) -> None:
 
 
 def may_campaign(state: RaftState) -> bool:
-    """Only voters that have all they ever acknowledged."""
-    return state.health == SOUND and state.configuration.is_voter(state.node)
+    """Only voters that have all they ever acknowledged.
+
+    Voters of a configuration that is being left as well, until its successor is known to be committed: maybe only they
+    have the entry that names the new voters, and those can't be elected without it (thesis 4.2.2).
+    """
+    if state.health != SOUND:
+        return False
+    return any(configuration.is_voter(state.node) for _, configuration in state.configurations)
 
 
 def ask_around(state: RaftState) -> None:

@@ -143,26 +143,52 @@ class HeartbeatReply(Message):
 
 
 class SnapshotMeta:
-    """What a snapshot stands for: everything up to ``index``. ``size`` and ``checksum`` are those of its content."""
+    """What a snapshot stands for: state with all entries up to ``applied``, for a log that begins behind ``index``.
+
+    Entries between the two are retained messages. They are sent as appends like any others, only not applied again; so
+    a snapshot holds state alone, however long the log is.
+    """
 
     def __init__(
-        self, index: int, term: int, next_offset: int, configuration: Configuration, size: int = 0, checksum: int = 0
+        self,
+        index: int,
+        term: int,
+        next_offset: int,
+        configuration: Configuration,
+        applied: int,
+        applied_term: int,
+        size: int = 0,
+        checksum: int = 0,
     ) -> None:
         self.index = index
         self.term = term
         self.next_offset = next_offset
         self.configuration = configuration
+        """As of ``applied``."""
+        self.applied = applied
+        self.applied_term = applied_term
         self.size = size
         self.checksum = checksum
 
     def is_same(self, other: SnapshotMeta) -> bool:
         """Whether a transfer of one can go on with the bytes of the other."""
         return (
-            self.index == other.index
-            and self.term == other.term
+            self.applied == other.applied
+            and self.applied_term == other.applied_term
             and self.size == other.size
             and self.checksum == other.checksum
         )
+
+
+class Checkpoint:
+    """State of the machine behind a group after entry ``index``: what a restart or a late follower begins with."""
+
+    def __init__(self, index: int, term: int, configuration: Configuration, size: int = 0, checksum: int = 0) -> None:
+        self.index = index
+        self.term = term
+        self.configuration = configuration
+        self.size = size
+        self.checksum = checksum
 
 
 class SnapshotChunk(Message):

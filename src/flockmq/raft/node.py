@@ -25,11 +25,11 @@ from flockmq.raft.log_view import RaftLog
 from flockmq.raft.messages import (
     Append,
     AppendReply,
+    Checkpoint,
     Heartbeat,
     HeartbeatReply,
     Message,
     SnapshotChunk,
-    SnapshotMeta,
     SnapshotReply,
     TimeoutNow,
     VoteReply,
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 
 class RaftNode:
-    """See the module. ``checkpoint`` is what the applied state stands for; all after it is replayed from the log."""
+    """See the module. ``checkpoint`` is what the applied state stands for; all after it is replayed from the log.
+
+    The log may end before the checkpoint, when the replica was cut off while it was refilled.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class RaftNode:
         clock: TickClock,
         rng: random.Random,
         log: LogReader,
-        checkpoint: SnapshotMeta,
+        checkpoint: Checkpoint,
         hard: HardState,
         commit: int = 0,
         priority: int = 0,
@@ -65,7 +68,6 @@ class RaftNode:
         sink: SnapshotSink | None = None,
     ) -> None:
         raft_log = RaftLog(log, settings.tail_bytes_max)
-        assert raft_log.last_index >= checkpoint.index, "the log must reach the checkpoint"
         self.state = RaftState(
             group,
             node,
@@ -75,7 +77,7 @@ class RaftNode:
             raft_log,
             hard,
             _configurations(raft_log, checkpoint),
-            max(min(commit, raft_log.last_index), checkpoint.index),
+            min(max(commit, checkpoint.index), raft_log.last_index),
             checkpoint.index,
             priority,
             source,
@@ -107,7 +109,9 @@ class RaftNode:
             return
         transfer.tick_transfer(state)
         if elapsed >= state.heartbeat_at or self._commit_is_news(state):
-            state.heartbeat_at = elapsed + state.settings.heartbeat_ms
+            # Groups beat at the same moments, so that their heartbeats to a node share a frame.
+            gap = state.settings.heartbeat_ms
+            state.heartbeat_at = (elapsed // gap + 1) * gap
             if not quiet.fall_silent(state):
                 reads.begin_round(state)
 
@@ -129,7 +133,7 @@ class RaftNode:
         """A message of this group has arrived."""
         state = self.state
         state.dirty = True
-        if state.role == LEADER:
+        if message.sender in state.progress:
             quiet.wake(state)
         if message.term > state.term:
             if not self._follow_term(state, message):
@@ -250,7 +254,7 @@ class RaftNode:
         persistence.persisted(self.state, number)
 
 
-def _configurations(log: RaftLog, checkpoint: SnapshotMeta) -> list[tuple[int, Configuration]]:
+def _configurations(log: RaftLog, checkpoint: Checkpoint) -> list[tuple[int, Configuration]]:
     """The configuration of the checkpoint and all that the log has after it."""
     found = [(checkpoint.index, checkpoint.configuration)]
     index = checkpoint.index + 1

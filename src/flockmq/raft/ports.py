@@ -5,10 +5,14 @@ Snapshots are optional: a group that keeps its whole log needs none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from flockmq.raft.messages import SnapshotMeta
+    from flockmq.raft.messages import Checkpoint, SnapshotMeta
+
+SAVED: Final = 1
+SAVING: Final = 0
+BROKEN: Final = -1
 
 
 class LogReader(Protocol):
@@ -36,19 +40,19 @@ class LogReader(Protocol):
 
 
 class SnapshotSource(Protocol):
-    """Snapshots of this replica, for followers that lack entries which are gone here."""
+    """Checkpoints of this replica, for followers that lack entries which are gone here."""
 
-    def latest(self) -> SnapshotMeta | None:
-        """The newest one that can be sent. It stays readable while it is being sent, or ``read`` returns nothing."""
+    def latest(self) -> Checkpoint | None:
+        """The newest one that can be sent. No entry after it may be gone from the log."""
         ...
 
     def read(self, meta: SnapshotMeta, position: int, length: int) -> bytes:
-        """A piece of it; nothing when it is gone."""
+        """A piece of its content; nothing when it is gone."""
         ...
 
 
 class SnapshotSink(Protocol):
-    """Where a snapshot that comes in pieces is put together."""
+    """Where the content of a snapshot that comes in pieces is put together."""
 
     def received(self, meta: SnapshotMeta) -> int:
         """How many bytes of exactly this snapshot are here; 0 starts it. Any other one may be dropped."""
@@ -58,6 +62,6 @@ class SnapshotSink(Protocol):
         """The next piece."""
         ...
 
-    def complete(self, meta: SnapshotMeta) -> bool:
-        """All of it is here; False when it is not what ``meta.checksum`` says, then it is dropped."""
+    def complete(self, meta: SnapshotMeta) -> int:
+        """All of it is here: SAVED, or SAVING as long as that lasts, or BROKEN when it is not what ``meta`` says."""
         ...

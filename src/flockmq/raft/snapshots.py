@@ -2,7 +2,8 @@
 
 ```
  leader: SnapshotSource --chunk(position)--> follower: SnapshotSink
-                        <--"I have so much"--   ... until all is here, then it takes the place of the log, durably
+                        <--"I have so much"--   ... until all is here and saved, then the log begins anew behind it
+                        --appends------------>  retained entries, then new ones
 ```
 A transfer goes on where it stood: the follower says how much of exactly this snapshot it has, after a lost piece, a
 pause or a restart of either side alike. One piece is out at a time.
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from flockmq.raft.commits import commit_to
 from flockmq.raft.following import acknowledge, hear_leader
-from flockmq.raft.messages import SnapshotChunk, SnapshotReply
+from flockmq.raft.messages import SnapshotChunk, SnapshotMeta, SnapshotReply
+from flockmq.raft.ports import BROKEN, SAVED
 
 if TYPE_CHECKING:
-    from flockmq.raft.messages import SnapshotMeta
     from flockmq.raft.progress import Progress
     from flockmq.raft.state import RaftState
 
@@ -26,11 +27,24 @@ def begin(state: RaftState, node: int, progress: Progress) -> None:
     """The entries a follower needs next are gone here: send it a snapshot, if there is one that helps."""
     if state.source is None:
         return
-    meta = state.source.latest()
-    # It must join up with the log: the entry behind it has to be here.
-    if meta is None or meta.index < state.log.first_index() - 1 or meta.index > state.log.last_index:
+    checkpoint = state.source.latest()
+    log = state.log
+    first = log.first_index()
+    # It must join up with the log: all entries behind it have to be here.
+    if checkpoint is None or checkpoint.index < first - 1 or log.term_at(first - 1) < 0:
         return
-    progress.send_snapshot(meta)
+    progress.send_snapshot(
+        SnapshotMeta(
+            first - 1,
+            log.term_at(first - 1),
+            log.offset_at(first),
+            checkpoint.configuration,
+            checkpoint.index,
+            checkpoint.term,
+            checkpoint.size,
+            checkpoint.checksum,
+        )
+    )
     send_chunk(state, node, progress)
 
 
@@ -112,11 +126,14 @@ def on_chunk(state: RaftState, chunk: SnapshotChunk) -> None:
             have += len(fresh)
     if have < meta.size:
         state.send(_reply(state, chunk, have, is_durable=False))
-    elif not state.sink.complete(meta):
+        return
+    verdict = state.sink.complete(meta)
+    if verdict == BROKEN:
         state.send(_reply(state, chunk, 0, is_durable=False))
-    else:
+    elif verdict == SAVED:
         _install(state, meta)
         state.promise(_reply(state, chunk, have, is_durable=True))
+    # Being saved still: the leader will ask again.
 
 
 def _install(state: RaftState, meta: SnapshotMeta) -> None:
@@ -124,7 +141,7 @@ def _install(state: RaftState, meta: SnapshotMeta) -> None:
     state.log.restart_at(meta.index, meta.term, meta.next_offset)
     state.configurations = [(meta.index, meta.configuration)]
     state.commit = meta.index
-    state.applied = meta.index
+    state.applied = meta.applied
     state.matched = max(state.matched, meta.index)
     state.install = meta
     state.dirty = True
