@@ -78,6 +78,8 @@ if TYPE_CHECKING:
 
 SWEEP_MS = 1_000
 SWEEP_BUDGET = 1_000
+CHUNK_BYTES = 4_096
+"""Packets up to here are collected in one piece, larger ones in pieces of about this size."""
 
 
 class Broker:
@@ -137,7 +139,10 @@ class Broker:
         chunks = connection.chunks
         if chunks is not None:
             # A large packet comes in pieces: put them together once, when all are there.
-            chunks.append(data)
+            if len(chunks[-1]) + len(data) <= CHUNK_BYTES:
+                chunks[-1] += data  # a few bytes at a time must not cost an object each
+            else:
+                chunks.append(data)
             connection.missing -= len(data)
             if connection.missing > 0:
                 return
@@ -192,7 +197,7 @@ class Broker:
                 )
             if pos + total > end:
                 self.check_first(connection, data[pos])
-                if total > 4096:
+                if total > CHUNK_BYTES:
                     connection.chunks = [data[pos:]]
                     connection.missing = pos + total - end
                     return

@@ -18,10 +18,17 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Auth, Connack, Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_name
-from flockmq.node.lifecycle import NEVER_EXPIRES, disconnect, end_session, hang_up, send_will
+from flockmq.node.lifecycle import (
+    NEVER_EXPIRES,
+    REASON_CHARACTERS_MAX,
+    disconnect,
+    end_session,
+    hang_up,
+    send_will,
+)
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
 from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
-from flockmq.session.connection import AUTHENTICATING, CONNECTED, NEW, Connection
+from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 
 
@@ -136,7 +143,10 @@ def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now
 def refuse(node: NodeState, connection: Connection, client_id: str, code: int, text: str, now: int) -> None:
     """Answer a CONNECT with a refusal and close."""
     node.stats.connects_refused += 1
+    text = text[:REASON_CHARACTERS_MAX]
     if connection.version == 5:
+        if code not in reasons.IN_CONNACK:  # what a packet before CONNACK is wrong with may have no code there
+            code = reasons.PROTOCOL_ERROR
         properties = Properties()
         if text and connection.wants_problem_information:
             properties.reason_string = text
@@ -145,7 +155,7 @@ def refuse(node: NodeState, connection: Connection, client_id: str, code: int, t
             packet = encode_packet(Connack(False, code), 5)
     else:
         packet = encode_packet(Connack(False, reasons.connack_code_v3(code)), 4)
-    connection.reply(packet)
+    connection.answer(packet)  # [MQTT-3.1.2-24]
     node.events.note(
         "connect_refused",
         {
@@ -370,7 +380,9 @@ def agree(node: NodeState, connection: Connection, session: Session, connect: Co
     if limits.packet_bytes_max:
         told.maximum_packet_size = limits.packet_bytes_max
     if asked.request_response_information == 1 and node.settings.response_information:
-        told.response_information = node.settings.response_information + session.client_id
+        prefix = node.settings.response_information + session.client_id
+        if len(prefix.encode()) <= 0xFFFF:  # else it is no MQTT string
+            told.response_information = prefix
     return told
 
 
@@ -385,6 +397,8 @@ def set_keep_alive_timer(node: NodeState, connection: Connection, now: int) -> N
 def on_connection_timer(node: NodeState, connection: Connection, now: int) -> None:
     """A client has been silent: too long, or not yet."""
     connection.timer = None
+    if connection.phase == CLOSED:  # by a timer that came due with this one
+        return
     if connection.phase in (NEW, AUTHENTICATING):
         node.stats.connect_timeouts += 1
         node.events.note("connect_timeout", {"peer": connection.peer, "listener": connection.listener})

@@ -24,12 +24,15 @@ from flockmq.session.connection import CLOSED, CONNECTED, Connection
 from flockmq.session.session import Session
 
 NEVER_EXPIRES = 0xFFFFFFFF
+REASON_CHARACTERS_MAX = 1_000
+"""Longest reason that clients and the log are given: it may quote what somebody else wrote."""
 
 
 def disconnect(node: NodeState, connection: Connection, reason: int, text: str, now: int, will: bool = True) -> None:
     """Close a connection from this side; an MQTT 5 client is told why."""
     if connection.phase == CLOSED:
         return
+    text = text[:REASON_CHARACTERS_MAX]
     if connection.phase == CONNECTED and connection.version == 5:
         properties = None
         if text and connection.wants_problem_information:

@@ -99,7 +99,7 @@ class OpenGate:
     def authenticate(self, request: AuthRequest) -> Verdict | None:
         """Accept, unless the client asks for an enhanced authentication that nobody here speaks."""
         if request.method is not None:
-            return Refuse(0x8C, f"Authentication method {request.method!r} is not supported")
+            return Refuse(0x8C, f"Authentication method {request.method[:64]!r} is not supported")
         return Accept(Identity(request.client_id, request.username))
 
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:  # noqa: ARG002

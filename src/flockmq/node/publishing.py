@@ -40,6 +40,8 @@ from flockmq.session.outbound import PACKET_IDS
 from flockmq.session.session import Session
 
 VERDICTS_MAX: Final = 1_024
+VERDICT_TOPIC_BYTES_MAX: Final = 512
+"""Longest topic whose verdict is kept: with the number of verdicts it bounds what a connection can make us keep."""
 WHY_REFUSED: Final = {
     reasons.NOT_AUTHORIZED: "This client may not publish to this topic",
     reasons.QUOTA_EXCEEDED: "The broker holds as many retained or delayed messages as it may",
@@ -50,27 +52,17 @@ WHY_REFUSED: Final = {
 
 def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
     """Take a run from a client: check, acknowledge, deliver."""
-    stats = node.stats
-    count = run.count
-    connection.messages_in += count
-    if run.qos == 0:
-        stats.publishes_in_qos0 += count
-    elif run.qos == 1:
-        stats.publishes_in_qos1 += count
-    else:
-        stats.publishes_in_qos2 += count
+    count_in(node, connection, run, now)
     limits = connection.limits
-    if limits.messages_per_s_max:
-        spend_tokens(connection, limits.messages_per_s_max, count, now)
     topic = run.topic
     plan = node.table.plans.get(topic)
     special = topic[0] == 0x24  # $
     if plan is None or special or limits.topic_levels_max != node.settings.limits.topic_levels_max:
         check_topic_name(topic, limits.topic_levels_max, limits.topic_bytes_max)
-    elif len(topic) > limits.topic_bytes_max:
+    elif limits.topic_bytes_max and len(topic) > limits.topic_bytes_max:
         raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, "The topic name is longer than this broker allows")
     if not node.gate_is_open and not may_publish(node, connection, topic):
-        stats.publishes_denied += count
+        node.stats.publishes_denied += run.count
         refuse_run(connection, run, reasons.NOT_AUTHORIZED)
         return
     if run.qos == 2 and not take_all(connection, run):
@@ -80,6 +72,22 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
                 accept(node, connection, one, plan, now)
         return
     accept(node, connection, run, plan, now)
+
+
+def count_in(node: NodeState, connection: Connection, run: Run, now: int) -> None:
+    """Count what a client sent, in the statistics and against its message rate."""
+    stats = node.stats
+    count = run.count
+    connection.messages_in += count
+    if run.qos == 0:
+        stats.publishes_in_qos0 += count
+    elif run.qos == 1:
+        stats.publishes_in_qos1 += count
+    else:
+        stats.publishes_in_qos2 += count
+    per_second = connection.limits.messages_per_s_max
+    if per_second:
+        spend_tokens(connection, per_second, count, now)
 
 
 def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | None, now: int) -> None:
@@ -237,7 +245,8 @@ def may_publish(node: NodeState, connection: Connection, topic: bytes) -> bool:
             verdict = len(parts) == 3 and node.gate.may_publish(identity, parts[2])
         else:
             verdict = node.gate.may_publish(identity, topic)
-        verdicts[topic] = verdict
+        if len(topic) <= VERDICT_TOPIC_BYTES_MAX:
+            verdicts[topic] = verdict
     return verdict
 
 
@@ -398,6 +407,7 @@ def on_publish(node: NodeState, connection: Connection, first: int, body: bytes,
     if text_payload and not valid_utf8_payload(payload):
         if qos == 0:
             raise RemoteProtocolError(reasons.PAYLOAD_FORMAT_INVALID, "The payload is said to be UTF-8 and is not")
+        count_in(node, connection, run, now)
         refuse_run(connection, run, reasons.PAYLOAD_FORMAT_INVALID)
         return
     on_run(node, connection, run, now)

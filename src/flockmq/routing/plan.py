@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
 
 SUBSCRIPTION_IDENTIFIER: Final = b"\x0b"
+IDENTIFIERS_MAX: Final = 128
+"""Most subscription identifiers on one message. Thousands of a session's filters can match one name, and each message
+of a few bytes would be built with tens of kilobytes of them."""
 
 
 def encode_identifiers(identifiers: tuple[int, ...]) -> bytes:

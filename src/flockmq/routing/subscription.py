@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.routing.plan import Target
+from flockmq.routing.plan import IDENTIFIERS_MAX, Target
 
 if TYPE_CHECKING:
     from flockmq.session.session import Session
@@ -65,7 +65,8 @@ def merge(subscriptions: list[Subscription]) -> Target:
     for subscription in subscriptions:
         qos = max(qos, subscription.qos)
         retain_as_published = retain_as_published or subscription.retain_as_published
-        identifiers += subscription.identifiers
+        if len(identifiers) < IDENTIFIERS_MAX:
+            identifiers += subscription.identifiers
         if not subscription.no_local:
             others.append(subscription)
     has_no_local = len(others) < len(subscriptions)

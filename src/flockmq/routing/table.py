@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 STEPS_PER_PLAN: Final = 16
 """Steps of walks that one kept plan pays for: they take about as long as making and keeping it took."""
 
+KEPT_BYTES_MAX: Final = 1_024
+KEPT_LEVELS_MAX: Final = 16
+"""Longest and deepest names whose plans are kept: the number of plans alone would not bound their memory."""
+
 NO_TARGETS: Final[list[Target]] = []
 NO_GROUPS: Final[list[ShareGroup]] = []
 
@@ -126,7 +130,7 @@ class SubscriptionTable:
             return plan
         levels = topic.split(b"/")
         plan = self._compile(topic, levels)
-        if self._familiar.meet(topic):
+        if len(topic) <= KEPT_BYTES_MAX and len(levels) <= KEPT_LEVELS_MAX and self._familiar.meet(topic):
             self._keep(plan, levels)
         return plan
 
