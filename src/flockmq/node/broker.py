@@ -226,7 +226,7 @@ class Broker:
         if isinstance(packet, Ack):
             on_ack(node, connection, packet, now)
         elif isinstance(packet, Subscribe):
-            on_subscribe(node, connection, packet, now)
+            on_subscribe(node, connection, packet)
         elif isinstance(packet, Unsubscribe):
             on_unsubscribe(node, connection, packet)
         elif isinstance(packet, Disconnect):

@@ -12,18 +12,22 @@ seen what came in its place.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from flockmq.node.state import NodeState
 from flockmq.routing.retained import RetainedMessage
 from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import CONNECTED, Connection
+from flockmq.session.outbound import Outbound
 from flockmq.session.session import Session
 
 FEED_BYTES: Final = 262_144
 """Bytes in a connection's buffer at which feeding pauses."""
 FEED_STEPS: Final = 50_000
 """Steps of matching filters in one loop turn, after which others have their turn."""
+STEPS_PER_MESSAGE: Final = 10
+"""What a message costs in such steps, also one that is too large for the client."""
 FEED_MESSAGES: Final = 1_000
 """Messages in a session's queue at which feeding pauses."""
 
@@ -32,7 +36,7 @@ class RetainedFeed:
     """What a connection is still to be sent."""
 
     def __init__(self) -> None:
-        self.waiting: list[Subscription] = []
+        self.waiting: deque[Subscription] = deque()
         self.subscription: Subscription | None = None
         self.messages: list[RetainedMessage] = []
         self.at = 0
@@ -40,7 +44,7 @@ class RetainedFeed:
     def add(self, session: Session, subscription: Subscription) -> None:
         """Another filter; those that were unsubscribed or asked for again meanwhile are dropped when they pile up."""
         if len(self.waiting) > 2 * len(session.subscriptions):
-            self.waiting = [one for one in self.waiting if is_current(session, one)]
+            self.waiting = deque([one for one in self.waiting if is_current(session, one)])
         self.waiting.append(subscription)
 
     def next_message(self, node: NodeState, now: int) -> RetainedMessage | None:
@@ -58,7 +62,7 @@ class RetainedFeed:
         self.messages = []
         self.subscription = None
         while self.waiting:
-            subscription = self.waiting.pop(0)
+            subscription = self.waiting.popleft()
             if is_current(session, subscription):
                 self.subscription = subscription
                 self.messages = node.retained.match(subscription.topic_filter, now)
@@ -71,10 +75,11 @@ def is_current(session: Session, subscription: Subscription) -> bool:
     return session.subscriptions.get(subscription.topic_filter) is subscription
 
 
-def add_retained(
-    node: NodeState, connection: Connection, session: Session, fresh: list[Subscription], now: int
-) -> None:
-    """Begin to send what is retained for new subscriptions."""
+def add_retained(connection: Connection, session: Session, fresh: list[Subscription]) -> None:
+    """Have sent what is retained for new subscriptions, from the end of this loop turn on.
+
+    Not at once: thousands of SUBSCRIBEs fit into one read, and together they get the time of one turn.
+    """
     if not fresh:
         return
     feed = connection.backlog
@@ -83,7 +88,12 @@ def add_retained(
         connection.backlog = feed
     for subscription in fresh:
         feed.add(session, subscription)
-    feed_retained(node, connection, now)
+    connection.mark()
+
+
+def has_enough(outbound: Outbound) -> bool:
+    """Whether so much waits for acknowledgements that more could be dropped."""
+    return outbound.queued >= FEED_MESSAGES or outbound.is_crowded()
 
 
 def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
@@ -95,12 +105,13 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
         return
     stats = node.stats
     steps = 0
+    bytes_max = min(FEED_BYTES, connection.out_max // 2)
     while not connection.blocked:
-        if connection.out_bytes >= FEED_BYTES or steps > FEED_STEPS:
+        if connection.out_bytes > bytes_max or steps > FEED_STEPS:
             connection.hungry = True
             return
-        if session.outbound is not None and session.outbound.queued >= FEED_MESSAGES:
-            return
+        if session.outbound is not None and has_enough(session.outbound):
+            return  # acknowledgements will bring us back
         message = feed.next_message(node, now)
         subscription = feed.subscription
         if message is None or subscription is None:
@@ -109,6 +120,7 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
                 return
             steps += node.retained.steps + 1
             continue
+        steps += STEPS_PER_MESSAGE
         run = message.run
         qos = subscription.qos if subscription.qos < run.qos else run.qos
         lost = session.deliver(run, qos, True, subscription.identifier_properties, None, now)

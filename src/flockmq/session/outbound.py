@@ -104,6 +104,10 @@ class Outbound:
         """Whether there is something that ``Session.pump`` could send."""
         return self.queue_head < len(self.queue) or len(self.again) > 0
 
+    def is_crowded(self) -> bool:
+        """Whether one of the bounds is more than half reached."""
+        return self.queued * 2 > self.messages_max or self.held * 2 > self.bytes_max
+
     # --- in ---
 
     def offer(self, run: Run, qos: int, retain: bool, properties: bytes, group: object, now: int = 0) -> int:

@@ -71,9 +71,7 @@ class Session:
     def is_crowded(self) -> bool:
         """Whether publishers should wait for this client's acknowledgements."""
         outbound = self.outbound
-        return outbound is not None and (
-            outbound.queued * 2 > outbound.messages_max or outbound.held * 2 > outbound.bytes_max
-        )
+        return outbound is not None and outbound.is_crowded()
 
     def send_now(self, connection: Connection, run: Run, retain: bool, properties: bytes, now: int) -> int:
         """QoS 0: encode as this connection needs it and write."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Publish, Subscribe, SubscribeEntry
-from flockmq.node.retained_feed import FEED_BYTES
+from flockmq.node.retained_feed import FEED_BYTES, RetainedFeed
 from flockmq.node.settings import BrokerSettings, Limits
-from flockmq.testing.harness import BrokerHarness, HarnessClient
+from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
 SIZE = 2_000
 
@@ -76,3 +77,51 @@ def test_what_was_deleted_meanwhile_is_left_out() -> None:
         if not packet.payload:
             deleted.add(packet.topic)
     assert len(deleted) == 400
+
+
+def test_small_bounds_hold_the_feed_back_and_lose_nothing() -> None:
+    for qos in (0, 1, 2):
+        harness = filled(60, qos, Limits(write_bytes_max=20_000, queue_messages_max=3, inflight_max=2))
+        client = harness.client("subscriber", version=5)
+        client.subscribe(b"kept/#", qos=qos)
+        assert sorted(message.topic for message in client.consume()) == [b"kept/%05d" % number for number in range(60)]
+        assert harness.broker.stats.dropped_slow + harness.broker.stats.dropped_queue == 0
+
+
+def test_large_messages_wait_for_acknowledgements() -> None:
+    harness = filled(60, 1, Limits(queue_bytes_max=20_000))
+    client = harness.client("subscriber", version=5)
+    client.subscribe(b"kept/#", qos=1)
+    assert sorted(message.topic for message in client.consume()) == [b"kept/%05d" % number for number in range(60)]
+    assert harness.broker.stats.dropped_queue == 0
+
+
+def test_many_subscriptions_in_one_read_share_one_turn() -> None:
+    harness = BrokerHarness()
+    for number in range(600):
+        harness.broker.publish(b"%d/kept" % number, b"x", 0, True, harness.now)
+    client = harness.client("subscriber")
+    packets = [Subscribe(1, [SubscribeEntry(b"+/none/%d" % number)]) for number in range(500)]
+    harness.broker.receive(client.connection, b"".join(encode_packet(one, 5) for one in packets), harness.now)
+    harness.broker.take_dirty()
+    feed = client.connection.backlog
+    assert isinstance(feed, RetainedFeed)
+    assert 400 < len(feed.waiting) < 500
+    for _ in range(20):
+        client.drain()
+        harness.flush()
+    assert client.connection.backlog is None
+
+
+def test_messages_that_are_too_large_take_their_time_as_well() -> None:
+    harness = BrokerHarness()
+    for number in range(8_000):
+        harness.broker.publish(b"%d" % number, bytes(50), 0, True, harness.now)
+    client = harness.client("subscriber", properties=make_properties(maximum_packet_size=50))
+    harness.broker.receive(client.connection, encode_packet(Subscribe(1, [SubscribeEntry(b"#")]), 5), harness.now)
+    harness.broker.take_dirty()
+    assert client.connection.backlog is not None, "others have their turn"
+    client.drain()
+    harness.flush()
+    assert client.connection.backlog is None
+    assert client.messages() == []
