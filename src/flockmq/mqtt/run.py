@@ -21,6 +21,8 @@ from typing import Final
 from flockmq.mqtt.varint import encode_varint
 
 NO_POSITIONS: Final[list[int]] = []
+FORMS_MAX: Final = 8
+"""Most forms kept with a run. Subscription identifiers are the clients' choice: they must not grow a cache."""
 _FIRST: Final[list[bytes]] = [bytes([0x30 | flags]) for flags in range(16)]
 
 
@@ -92,25 +94,40 @@ class Run:
 
     def form(self, version: int, qos: int, retain: bool, properties: bytes) -> Form:
         """This run for subscribers of ``version``, with ``properties`` (encoded, MQTT 5) added to each message."""
+        form = self.ready_form(version, qos, retain, properties)
+        if form is None:
+            form = build_form(self, version, qos, retain, properties)
+            forms = self.forms
+            if forms is None:
+                forms = {}
+                self.forms = forms
+            if self.keeps_forms and len(forms) < FORMS_MAX:
+                forms[form_key(version, qos, retain, properties)] = form
+        return form
+
+    def ready_form(self, version: int, qos: int, retain: bool, properties: bytes) -> Form | None:
+        """The form if it is the run itself, or was made before."""
         if not properties and version == self.version and qos == self.qos and retain == self.retain:
             if not self.ends:
                 self.ends = packet_ends(self.wire)
             return Form(self.wire, self.pid_at, self.ends)
-        if version != 5:
-            properties = b""
-        key = bytes((version << 4 | qos << 1 | int(retain),)) + properties
-        forms = self.forms
-        if forms is None:
-            forms = {}
-            self.forms = forms
-        form = forms.get(key)
+        if self.forms is None:
+            return None
+        return self.forms.get(form_key(version, qos, retain, properties))
+
+    def stamped(
+        self, version: int, qos: int, retain: bool, properties: bytes, low: int, high: int, first_pid: int
+    ) -> bytes:
+        """The messages ``low`` to ``high`` in such a form, with consecutive packet ids."""
+        form = self.ready_form(version, qos, retain, properties)
         if form is None:
-            form = build_form(self, version, qos, retain, properties)
-            if (
-                self.keeps_forms and len(forms) < 16
-            ):  # subscription identifiers are the clients' choice: don't let them grow a cache
-                forms[key] = form
-        return form
+            forms = self.forms
+            if forms is not None and len(forms) >= FORMS_MAX and high - low < self.count:
+                # A form of the whole run would not be kept, and must not be made anew for each piece.
+                piece = self.part(low, high)
+                return build_form(piece, version, qos, retain, properties).stamped(0, high - low, first_pid)
+            form = self.form(version, qos, retain, properties)
+        return form.stamped(low, high, first_pid)
 
     def fitting(self, size: int) -> int:
         """How many of the first messages take no more than ``size`` bytes together."""
@@ -203,6 +220,12 @@ def packet_ends(wire: bytes) -> list[int]:
         pos = at + 1 + length
         ends.append(pos)
     return ends
+
+
+def form_key(version: int, qos: int, retain: bool, properties: bytes) -> bytes:
+    """What tells two forms of a run apart; before MQTT 5 there are no properties."""
+    kind = bytes((version << 4 | qos << 1 | int(retain),))
+    return kind + properties if version == 5 else kind
 
 
 def build_form(run: Run, version: int, qos: int, retain: bool, properties: bytes) -> Form:

@@ -340,7 +340,7 @@ def encode_flight(flight: Delivery, version: int, now: int) -> bytes:
     properties = flight.properties
     if run.expires_at and version == 5:
         properties = properties + expiry_property(run.expires_at, now)
-    return run.form(version, flight.qos, flight.retain, properties).stamped(flight.low, flight.high, flight.first)
+    return run.stamped(version, flight.qos, flight.retain, properties, flight.low, flight.high, flight.first)
 
 
 def encode_again(flight: Delivery, pid: int, version: int, now: int) -> bytes:
@@ -350,7 +350,7 @@ def encode_again(flight: Delivery, pid: int, version: int, now: int) -> bytes:
     if run.expires_at and version == 5:
         properties = properties + expiry_property(run.expires_at, now)
     index = flight.low + pid - flight.first
-    packet = run.form(version, flight.qos, flight.retain, properties).stamped(index, index + 1, pid)
+    packet = run.stamped(version, flight.qos, flight.retain, properties, index, index + 1, pid)
     return bytes((packet[0] | 0x08,)) + packet[1:]
 
 

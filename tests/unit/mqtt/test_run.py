@@ -9,7 +9,7 @@ from flockmq.mqtt.decode import decode_packet
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Publish
 from flockmq.mqtt.properties import Properties
-from flockmq.mqtt.run import NO_POSITIONS, Run, make_run, packet_ends
+from flockmq.mqtt.run import FORMS_MAX, NO_POSITIONS, Run, build_form, make_run, packet_ends
 from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.varint import frame_length
 
@@ -153,3 +153,15 @@ def test_positions_are_found_when_needed() -> None:
     run = run_of(4, 0, False, [b"a", b"bb"])
     assert run.ends is NO_POSITIONS or run.ends == []
     assert run.payload(1) == b"bb"
+
+
+def test_pieces_are_the_same_whether_their_form_is_kept_or_not() -> None:
+    """More kinds of subscribers than a run keeps forms for: the further ones get their piece made by itself."""
+    run = run_of(5, 1, False, [b"%d" % number for number in range(20)], True)
+    for kind in range(3 * FORMS_MAX):
+        properties = b"\x0b" + bytes((kind + 1,))
+        whole = build_form(run, 5, 1, False, properties)
+        assert run.stamped(5, 1, False, properties, 3, 7, 300) == whole.stamped(3, 7, 300)
+        assert run.stamped(5, 1, False, properties, 0, 20, 1) == whole.stamped(0, 20, 1)
+    assert run.forms is not None
+    assert len(run.forms) == FORMS_MAX
