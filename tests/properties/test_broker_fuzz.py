@@ -193,15 +193,15 @@ def test_cuts_do_not_matter(data: bytes, cuts: list[int], version: int) -> None:
     for pieces in ([data], cut(data, cuts), cut(data, range(len(data)))):
         harness = BrokerHarness(1, BrokerSettings(limits=SMALL_LIMITS, sys_interval_ms=0))
         client = harness.client("c", version=version)
-        watcher = harness.client("w")
-        for topic_filter in (b"#", b"$x/#", b"$share/h/a"):
+        watchers = [harness.client(name) for name in ("plain", "dollar", "shared")]
+        for watcher, topic_filter in zip(watchers, (b"#", b"$x/#", b"$share/h/a"), strict=True):
             watcher.subscribe(topic_filter, qos=2)
         for piece in pieces:
             client.send(piece)
         session = harness.broker.sessions.get("c")
         filters = sorted(session.subscriptions) if session is not None else None
-        answers = (client.received_bytes(), client.closed, watcher.received_bytes())
-        outcomes.append((answers, filters, harness.broker.retained.count))
+        heard = [one.received_bytes() for one in (client, *watchers)]
+        outcomes.append((heard, client.closed, filters, harness.broker.retained.count))
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
