@@ -165,8 +165,10 @@ class MqttProtocol(asyncio.Protocol):
         """Write the bytes of one loop turn."""
         if len(chunks) == 1:
             transport.write(chunks[0])
-        else:
+        elif self.listener.tls is None:
             transport.writelines(chunks)
+        else:  # TLS would make a record of each
+            transport.write(b"".join(chunks))
 
     # Steps that other transports share
 

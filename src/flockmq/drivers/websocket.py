@@ -100,7 +100,7 @@ class WebSocketProtocol(MqttProtocol):
 
     def write(self, transport: asyncio.Transport, chunks: list[bytes]) -> None:
         """Write the bytes of one loop turn as one frame."""
-        transport.writelines([frame_header(sum(map(len, chunks))), *chunks])
+        super().write(transport, [frame_header(sum(map(len, chunks))), *chunks])
 
     def leave(self) -> None:
         """Say goodbye in WebSocket's words first."""
