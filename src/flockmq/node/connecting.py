@@ -309,7 +309,7 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         )
     if connection.reading_paused:
         connection.start_reading_again()
-    session.resume(now)
+    node.stats.dropped_queue += session.resume(now)
 
 
 def may_send_will(node: NodeState, identity: Identity, topic: bytes) -> bool:

@@ -93,7 +93,13 @@ def count_in(node: NodeState, connection: Connection, run: Run, now: int) -> Non
 def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | None, now: int) -> None:
     """Retain, deliver and acknowledge a run that is allowed and new."""
     topic = run.topic
-    code = special_topic(node, connection, run, now) if topic[0] == 0x24 else -1
+    code = -1
+    if topic[0] == 0x24:
+        try:
+            code = special_topic(node, connection, run, now)
+        except RemoteProtocolError:
+            forget_ids(connection, run)
+            raise
     if code < 0:
         if run.retain and not keep(node, run, now):
             code = reasons.QUOTA_EXCEEDED
@@ -106,8 +112,7 @@ def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | 
     if code < 0x80:
         acknowledge(connection, run, code)
         return
-    if run.qos == 2 and connection.session is not None and connection.session.received:
-        connection.session.received.difference_update(packet_ids(run))
+    forget_ids(connection, run)
     if connection.version != 5 and code != reasons.NOT_AUTHORIZED:
         # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
         raise RemoteProtocolError(code, WHY_REFUSED.get(code, reasons.name(code)))
@@ -292,6 +297,13 @@ def take_one(connection: Connection, run: Run) -> bool:
         )
     received.add(pid)
     return True
+
+
+def forget_ids(connection: Connection, run: Run) -> None:
+    """QoS 2: a run was refused, so that its packet ids mean nothing any more."""
+    session = connection.session
+    if run.qos == 2 and session is not None and session.received:
+        session.received.difference_update(packet_ids(run))
 
 
 def packet_ids(run: Run) -> list[int]:

@@ -13,8 +13,11 @@ from flockmq.session.connection import Connection
 
 def with_alias(
     connection: Connection, run: Run, qos: int, retain: bool, properties: bytes, first_pid: int = 0
-) -> bytes:
-    """The packets of a run, using an alias for its topic if the client's table has room for one."""
+) -> list[bytes]:
+    """The packets of a run, using an alias for its topic if the client's table has room for one.
+
+    At QoS 0 those that are too large for the client are left out.
+    """
     aliases = connection.aliases_out
     if aliases is None:
         aliases = {}
@@ -45,15 +48,15 @@ def with_alias(
             parts.append(packet)
         if alias:
             topic = b""
-    return b"".join(parts)
+    return parts
 
 
 def send_with_alias(connection: Connection, run: Run, retain: bool, properties: bytes) -> int:
     """Write a QoS 0 run with its alias; how many messages were dropped. An alias that was never sent is taken back."""
     known = connection.aliases_out is not None and run.topic in connection.aliases_out
-    data = with_alias(connection, run, 0, retain, properties)
-    if connection.send(data, run.count):
-        return 0
+    packets = with_alias(connection, run, 0, retain, properties)
+    if connection.send(b"".join(packets), len(packets)):
+        return run.count - len(packets)
     if not known and connection.aliases_out is not None:
         connection.aliases_out.pop(run.topic, None)
     return run.count

@@ -149,13 +149,14 @@ class Session:
         flight = outbound.launch(1)
         if flight is None:
             return 0
-        data = encode_flight(flight, connection.version, now)
-        if connection.client_alias_max:
+        if not connection.client_alias_max:
+            data = encode_flight(flight, connection.version, now)
+        else:
             part = flight.run.part(flight.low, flight.high)
             properties = flight.properties
             if flight.run.expires_at:
                 properties = properties + expiry_property(flight.run.expires_at, now)
-            data = with_alias(connection, part, flight.qos, flight.retain, properties, flight.first)
+            data = with_alias(connection, part, flight.qos, flight.retain, properties, flight.first)[0]
         if connection.client_packet_max and len(data) > connection.client_packet_max:
             outbound.settle(flight.first, flight.qos)
             outbound.inflight -= 1
@@ -164,17 +165,20 @@ class Session:
         connection.messages_out += 1
         return 0
 
-    def resume(self, now: int) -> None:
-        """Send again what the client has not acknowledged, in order, then go on with the queue. [MQTT-4.4.0-1]"""
+    def resume(self, now: int) -> int:
+        """Send again what the client has not acknowledged, in order, then go on with the queue. [MQTT-4.4.0-1]
+
+        How many messages expired meanwhile or are too large, as ``pump`` says.
+        """
         outbound = self.outbound
         connection = self.connection
         if outbound is None or connection is None:
-            return
+            return 0
         for pid in outbound.releasing:
             connection.reply(bytes((0x62, 2, pid >> 8, pid & 0xFF)))
         outbound.again = outbound.unfinished()
         outbound.again.reverse()
-        self.pump(now)
+        return self.pump(now)
 
     def send_again(self, outbound: Outbound, connection: Connection, now: int) -> int:
         """Send unacknowledged messages once more, within the window of this connection; how many were too large."""
