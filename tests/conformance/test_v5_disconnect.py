@@ -116,6 +116,19 @@ def test_server_reference_from_a_client(harness: BrokerHarness) -> None:
     assert client.closed
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_shutdown_publishes_all_wills_before_anybody_is_gone(harness: BrokerHarness, version: int) -> None:
+    """Who connected first hears the wills as well; so do those of clients that are away and had a delay."""
+    watcher = harness.client("watcher", version=version)
+    watcher.subscribe(b"will/#", qos=1)
+    delayed = Will(b"will/away", b"gone", 1, properties=make_properties(will_delay_s=60))
+    harness.client("away", session_expiry_s=600, will=delayed).drop()
+    harness.client("c", will=Will(b"will/c", b"gone", 1))
+    harness.shutdown()
+    assert sorted(message.topic for message in watcher.consume()) == [b"will/away", b"will/c"]
+    assert watcher.closed
+
+
 def test_shutdown_queues_wills(harness: BrokerHarness) -> None:
     """Shutting down publishes wills; sessions that are away would get them."""
     away = harness.client("away", session_expiry_s=600)

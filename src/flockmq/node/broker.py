@@ -50,7 +50,7 @@ from flockmq.node.connecting import (
 )
 from flockmq.node.delaying import Delayed, take_delayed
 from flockmq.node.events import Event
-from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up
+from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up, send_will
 from flockmq.node.ports import AuthRequest, Gate, OpenGate, Verdict
 from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
 from flockmq.node.retained_feed import feed_retained
@@ -434,8 +434,13 @@ class Broker:
         publish_figures(self.node, now, self.version)
 
     def shutdown(self, now: int) -> None:
-        """Say goodbye to all: DISCONNECT 0x8B, and wills of sessions that end with their connection."""
+        """Say goodbye to all: wills first, while there is somebody to hear them, then DISCONNECT 0x8B.
+
+        Sessions live in memory and end here, so that wills with a delay are due as well.
+        """
         self.node.stopping = True
+        for session in list(self.sessions.values()):
+            send_will(self.node, session, now)
         for connection in list(self.connections.values()):
             disconnect(self.node, connection, reasons.SERVER_SHUTTING_DOWN, "The broker is stopping", now)
 
