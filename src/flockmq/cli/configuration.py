@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,13 +44,20 @@ def show(
 
 
 def check(*, config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
-    """Say whether a broker would start with this configuration; all that is wrong is told at once."""
-    loaded = _load(config, set_)
-    listeners = [f"{one.key} on {address}" for one in loaded.config.listeners for address in one.addresses]
+    """Say whether a broker would start with this configuration and the files it names; all that is wrong is told."""
+    from flockmq.server.check import advice, check_files
+
+    checked = _load(config, set_).config
+    check_files(checked)
+    listeners = [f"{one.key} on {address}" for one in checked.listeners for address in one.addresses]
+    warnings = advice(checked, [address for one in checked.listeners for address in one.addresses])
     if as_json:
-        print_json({"ok": True, "node": loaded.config.broker.node_name, "listeners": listeners})
-    else:
-        print(f"The configuration is good: {loaded.config.broker.node_name} would serve {', '.join(listeners)}.")
+        told = [{"event": one.event, "message": one.message, **one.fields} for one in warnings]
+        print_json({"ok": True, "node": checked.broker.node_name, "listeners": listeners, "warnings": told})
+        return
+    print(f"The configuration is good: {checked.broker.node_name} would serve {', '.join(listeners)}.")
+    for one in warnings:
+        print(f"But {one.message}.", file=sys.stderr)
 
 
 def _load(config: Path | None, set_: list[str] | None) -> Loaded:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flockmq import __version__
+from flockmq.config.bind import Address
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.listeners import Bind, Listener, ListenerSettings
 from flockmq.drivers.runner import Runner
@@ -26,6 +27,7 @@ from flockmq.node.broker import Broker
 from flockmq.node.ports import OpenGate
 from flockmq.security.tls import ServerTls
 from flockmq.server.build import build_kind
+from flockmq.server.check import advice
 from flockmq.server.data_dir import DataDir, open_data_dir
 from flockmq.server.events import log_events
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
     from flockmq.admin import model
     from flockmq.admin.api import AdminApi
-    from flockmq.config.bind import Address
     from flockmq.config.sections import Admin, Config
     from flockmq.config.sections import Listener as ListenerPlan
     from flockmq.node.ports import AuthRequest, Gate, Verdict
@@ -258,24 +259,9 @@ class Server:
 
     def _warn(self) -> None:
         """Say what is probably not meant."""
-        security = self.config.security
-        open_to = [address for one in self.listeners for address in one.addresses if not _is_loopback(address[0])]
-        if security.allow_anonymous and open_to:
-            self.log.event(
-                "warning",
-                "anonymous_from_everywhere",
-                addresses=_shown(open_to),
-                message="anybody who reaches these addresses may publish and subscribe; bind to 127.0.0.1, or set "
-                "security.password_file instead of security.allow_anonymous",
-            )
-        certificates = any(plan.tls and plan.tls.client_certificates != "off" for plan in self._plans.values())
-        if not (security.allow_anonymous or security.password_file or security.has_jwt or certificates):
-            self.log.event(
-                "warning",
-                "nobody_can_log_in",
-                message="no way to log in is set up, so every client will be refused; set security.password_file (see "
-                "flockmq passwd), or use --allow-anonymous on a machine of your own",
-            )
+        served = [Address(host, port) for one in self.listeners for host, port in one.addresses]
+        for one in advice(self.config, served):
+            self.log.event("warning", one.event, **one.fields, message=one.message)
 
 
 def _has_files(config: Config) -> bool:
@@ -302,7 +288,3 @@ async def _bind_admin(admin: AdminApi, addresses: Sequence[Address]) -> None:
 
 def _shown(addresses: Sequence[tuple[str, int]]) -> list[str]:
     return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "::1" or host.startswith("127.")

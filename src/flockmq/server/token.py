@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def token_hash(token_file: str, data_dir: Path, server_url: str, log: Log) -> str:
     """The hash that tokens are compared with."""
     if token_file:
-        return credentials.token_hash(_read_token(Path(token_file)))
+        return credentials.token_hash(read_token(Path(token_file)))
     known_hash = credentials.load_or_mint(data_dir, server_url)
     if not _user_has(known_hash, server_url):
         log.event(
@@ -29,7 +29,8 @@ def token_hash(token_file: str, data_dir: Path, server_url: str, log: Log) -> st
     return known_hash
 
 
-def _read_token(path: Path) -> str:
+def read_token(path: Path) -> str:
+    """The token that ``admin.token_file`` holds."""
     try:
         token = path.read_text("utf-8").partition("\n")[0].strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -51,3 +51,24 @@ def test_check_tells_all_problems(tmp_path: Path, capsys: pytest.CaptureFixture[
         "flockmq: limits.inflig",
         "flockmq: limits.receiv",
     ]
+
+
+def test_check_reads_the_files_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "users").write_text("ann:secret\n")
+    (tmp_path / "acl").write_text("")
+    flags = ["--set", f"security.password_file={tmp_path / 'users'}", "--set", f"security.acl_file={tmp_path / 'acl'}"]
+    assert run(["config", "check", *flags]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    first, second = printed.err.splitlines()
+    assert "users, line 1: the hash of 'ann' is not an argon2id hash" in first
+    assert "acl is empty" in second
+
+
+def test_check_says_what_is_probably_not_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "check"]) == 0
+    assert capsys.readouterr().err.startswith("But no way to log in is set up")
+    assert run(["config", "check", "--json"]) == 0
+    assert [one["event"] for one in json.loads(capsys.readouterr().out)["warnings"]] == ["nobody_can_log_in"]
+    assert run(["config", "check", "--set", "security.allow_anonymous=true"]) == 0
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,91 @@
+"""What a start would stumble over in the files that a configuration names, and what is probably not meant.
+
+```
+ Config --> check_files: passwords, token keys, ACL, certificates, admin token read as a start reads them
+       `--> advice: settings that work and still deserve a word, with the addresses that are or would be served
+```
+A start ends at the first file that can't be used; ``flockmq config check`` wants to tell all of them at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flockmq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from flockmq.config.bind import Address
+    from flockmq.config.sections import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to say; ``event`` is its name in the log."""
+
+    event: str
+    message: str
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+def check_files(config: Config) -> None:
+    """Read every file; a ConfigError holds one sentence a line, one line a file that can't be used."""
+    problems = []
+    for read in _readers(config):
+        try:
+            read()
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
+
+
+def _readers(config: Config) -> Iterator[Callable[[], object]]:
+    from flockmq.security.acl import load_acl
+    from flockmq.security.jwt_auth import TokenVerifier
+    from flockmq.security.passwords import load_users
+    from flockmq.security.tls import build_context
+    from flockmq.server.token import read_token
+
+    security = config.security
+    if security.password_file:
+        yield partial(load_users, Path(security.password_file))
+    if security.has_jwt:
+        yield partial(TokenVerifier, security)
+    if security.acl_file:
+        yield partial(load_acl, Path(security.acl_file))
+    for listener in config.listeners:
+        if listener.tls is not None:
+            yield partial(build_context, listener.tls)
+    if config.admin is not None and config.admin.token_file:
+        yield partial(read_token, Path(config.admin.token_file))
+
+
+def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
+    """What is probably not meant, with MQTT served on these addresses."""
+    security = config.security
+    certificates = any(one.tls and one.tls.client_certificates != "off" for one in config.listeners)
+    open_to = [str(address) for address in addresses if not address.loopback]
+    found = []
+    if security.allow_anonymous and open_to:
+        found.append(
+            Advice(
+                "anonymous_from_everywhere",
+                "anybody who reaches these addresses may publish and subscribe; bind to 127.0.0.1, or set "
+                "security.password_file instead of security.allow_anonymous",
+                {"addresses": open_to},
+            )
+        )
+    if not (security.allow_anonymous or security.password_file or security.has_jwt or certificates):
+        found.append(
+            Advice(
+                "nobody_can_log_in",
+                "no way to log in is set up, so every client will be refused; set security.password_file (see "
+                "flockmq passwd), or use --allow-anonymous on a machine of your own",
+            )
+        )
+    return found
