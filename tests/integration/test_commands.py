@@ -189,6 +189,13 @@ def test_sub_that_waits_in_vain_fails(command: Commands) -> None:
     assert command.fails("sub", "never/#", *flags) == "flockmq: Only 0 of 1 messages came within 0.1 s.\n"
 
 
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_a_refused_qos_0_message_is_told(command: Commands, version: str) -> None:
+    too_deep = "a/" * 200
+    said = command.fails("pub", too_deep, "x", "--mqtt", version, "--port", command.port)
+    assert ("more than 128 levels" if version == "5" else "closed the connection") in said
+
+
 def test_a_refused_subscription_is_told(command: Commands) -> None:
     assert "Topic Filter invalid" in command.fails("sub", "a/#/b", "--port", command.port)
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Make load on a broker and measure it.", no_args_is_help=True)
+    group = typer.Typer(help="Make load on a broker and measure it.")
     group.command("roundtrip")(roundtrip)
     group.command("latency")(latency)
     group.command("pub")(pub)

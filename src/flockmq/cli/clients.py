@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, print_fields, print_json, print_listing
 from flockmq.errors import FlockError
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
@@ -19,7 +19,7 @@ ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="Client id, 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Connected clients, and bans.", no_args_is_help=False)
+    group = typer.Typer(help="Connected clients, and bans.")
     group.command("list")(list_clients)
     group.command("show")(show_client)
     group.command("kick")(kick)
@@ -91,7 +91,7 @@ def ban(
         print_json(result)
         return
     until = f"until {result.ban.expires_at}" if result.ban.expires_at else "until it is lifted with unban"
-    print(f"{kind} {value!r} is banned {until}; {result.kicked} connected clients were disconnected.")
+    print(f"{kind} {value!r} is banned {until}; {counted(result.kicked, 'connected client')} disconnected.")
 
 
 def unban(

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """Check a token with a broker and keep it in this user's credentials file (only the user can read it)."""
+    """Ask for a token (or read it from standard input), check it with a broker and keep it in this user's own file."""
     from flockmq.client.admin import AdminClient
     from flockmq.security import credentials
 
@@ -28,7 +28,10 @@ def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False)
     else:
         token = sys.stdin.readline().strip()
     if not token:
-        raise FlockError("No token was given; it is in the credentials file of the user that started the broker.")
+        raise FlockError(
+            "No token was given; write it to standard input. It is in the credentials file of the user who started the "
+            "broker."
+        )
     node = AdminClient(server, token).node()
     path = credentials.save(server, token)
     if as_json:

@@ -107,7 +107,9 @@ def _unexpected(error: Exception) -> int:
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "flockmq"
-        return _fail(f"{error.format_message().rstrip('.')}; see `{command} --help`.", int(error.exit_code))
+        said = error.format_message().rstrip(".")
+        see = " See" if said.endswith("?") else "; see"
+        return _fail(f"{said}{see} `{command} --help`.", int(error.exit_code))
     if type(error).__name__ == "Abort":
         return _fail("Stopped.", 1)
     if os.environ.get("FLOCKMQ_DEBUG") == "1":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
 import typer
 
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, RemoteProtocolError
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 VERSIONS: Final = {"5": 5, "3.1.1": 4}
 TLS_PORT: Final = 8883
 
+
+def check_topic(topic: str) -> str:
+    """Refuse what no message can be published to."""
+    from flockmq.mqtt.topics import check_topic_name
+
+    try:
+        check_topic_name(topic.encode("utf-8", "surrogateescape"))
+    except RemoteProtocolError as error:
+        raise typer.BadParameter(str(error)) from None
+    return topic
+
+
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="Topic name, without wildcards.", callback=check_topic)
+]
 QosOption = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, help="Quality of service: 0, 1 or 2.")]
 UserPropertyOption = Annotated[
     list[str] | None, typer.Option("--user-property", "-U", metavar="NAME=VALUE", help="A user property; may repeat.")

@@ -26,6 +26,11 @@ _PIPE_WIDTH: Final = 10_000
 """Tables that don't go to a terminal are as wide as they need to be, so that nothing is cut for a script."""
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def print_json(value: object) -> None:
     """Print a value (also an msgspec structure, or a list of them) as JSON."""
     print(json.dumps(_plain(value), indent=2, ensure_ascii=not sys.stdout.isatty()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flockmq.cli import mqtt_options as o
-from flockmq.cli.output import JsonOption, print_json
+from flockmq.cli.output import JsonOption, counted, print_json
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pub(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")],
+    topic: o.TopicArgument,
     payload: Annotated[
         str | None, typer.Argument(metavar="[PAYLOAD]", help="The message; - reads standard input.")
     ] = None,
@@ -89,7 +89,10 @@ def pub(
     if as_json:
         print_json({"topic": topic, "published": published, "without_subscribers": unmatched})
     elif unmatched:
-        print(f"The broker took {published} messages; it knew of no subscriber for {unmatched}.", file=sys.stderr)
+        print(
+            f"The broker took {counted(published, 'message')}; it knew of no subscriber for {unmatched}.",
+            file=sys.stderr,
+        )
 
 
 def _payload(payload: str | None, file: Path | None, *, empty: bool) -> bytes:
@@ -145,6 +148,8 @@ async def publish(target: o.Target, job: Publish) -> tuple[int, int]:
                 raise FlockError(f"The broker refused a message to {job.topic!r}: {reasons.name(reason)}.")
             published += 1
             unmatched += reason == reasons.NO_MATCHING_SUBSCRIBERS
+        if job.qos == 0:
+            await client.ping()  # nothing else tells whether the broker took them, or closed the connection over one
     return published, unmatched
 
 

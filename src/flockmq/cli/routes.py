@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.mqtt_options import TopicArgument
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing, print_table
 
 _COLUMNS = {
@@ -46,7 +47,7 @@ def list_routes(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = 
 
 
 def show_route(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic name, without wildcards.")],
+    topic: TopicArgument,
     *,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,

@@ -106,7 +106,9 @@ class MqttClient:
         self._last_id = 0
         self._error: MqttError | None = None
         self._left = False  # it was this side that ended the connection
-        self._pinged = False
+        self._pings_sent = 0
+        self._pings_answered = 0
+        self._ping_answered = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -190,6 +192,16 @@ class MqttClient:
             released = encode_ack(p.PUBREL, packet.packet_id, 0, self.options.version)
             await self._ask(packet.packet_id, released)
             return answer.reason
+
+    async def ping(self) -> None:
+        """Return once the broker has read all that was sent so far; MqttError when it ended the connection over it."""
+        self._check()
+        number = self._send_ping()
+        await self._drain()
+        while self._pings_answered < number:
+            self._check()
+            self._ping_answered.clear()
+            await self._ping_answered.wait()
 
     async def messages(self) -> AsyncIterator[Message]:
         """Messages as they arrive, until ``disconnect``; MqttError when the connection ends in another way."""
@@ -282,7 +294,8 @@ class MqttClient:
             if waiting is not None and not waiting.done():
                 waiting.set_result(packet)
         elif isinstance(packet, p.Pingresp):
-            self._pinged = False
+            self._pings_answered += 1
+            self._ping_answered.set()
         elif isinstance(packet, p.Disconnect):
             raise _disconnected(self.options, packet)
 
@@ -305,14 +318,20 @@ class MqttClient:
     async def _keep_alive(self) -> None:
         granted = self.connack.properties.server_keep_alive_s
         interval_s = self.options.keep_alive_s if granted is None else granted
+        last = 0
         while interval_s:
             await asyncio.sleep(interval_s / 2)
-            if self._pinged and self._room.is_set():  # while nobody takes messages, no PINGRESP is read either
+            # While nobody takes messages, no PINGRESP is read either.
+            if self._pings_answered < last and self._room.is_set():
                 self._end(MqttError(f"The broker at {self.options.address} no longer answers; check the network."))
                 self._writer.close()
                 return
-            self._pinged = True
-            self._writer.write(PINGREQ)
+            last = self._send_ping()
+
+    def _send_ping(self) -> int:
+        self._writer.write(PINGREQ)
+        self._pings_sent += 1
+        return self._pings_sent
 
     def _lost(self, error: BaseException) -> MqttError:
         why = f" ({error})" if isinstance(error, OSError) else ""
@@ -329,6 +348,7 @@ class MqttClient:
             if not waiting.done():
                 waiting.set_exception(error)
         self._arrived.set()
+        self._ping_answered.set()
 
 
 def _refusal(options: Options, connack: p.Connack) -> MqttError:
@@ -360,9 +380,10 @@ def _connect_error(options: Options, error: BaseException) -> BaseException:
     if isinstance(error, socket.gaierror):
         return MqttError(f"The host {options.host!r} has no address; check its spelling.")
     if isinstance(error, (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError)):
-        return MqttError(
-            f"{where} closed the connection before it answered; is that an MQTT port, with or without TLS?"
-        )
+        doubt = "is that an MQTT port, with or without TLS?"
+        if options.tls is not None:
+            doubt = "does it want a client certificate (--cert-file) of an authority it knows, or is that no TLS port?"
+        return MqttError(f"{where} closed the connection before it answered; {doubt}")
     if isinstance(error, OSError):
         why = os.strerror(error.errno) if error.errno else str(error)
         return MqttError(f"No broker answers at {where} ({why}); is it running?")

@@ -32,7 +32,13 @@ def test_version_says_which_build_runs(capsys: pytest.CaptureFixture[str]) -> No
     ("arguments", "sentence"),
     [
         (["bogus"], "No such command 'bogus'; see `flockmq --help`."),
+        (["stauts"], "Did you mean 'status', 'start'? See `flockmq --help`."),
         (["client"], "Missing command; see `flockmq client --help`."),
+        (["bench"], "Missing command; see `flockmq bench --help`."),
+        (["pub", "t/#", "p"], "The topic name holds a wildcard; wildcards are for filters only; see `flockmq pub"),
+        (["pub", "", "p"], "The topic name is empty"),
+        (["pub", "\udcff", "p"], "The topic name is not valid UTF-8"),
+        (["route", "show", "+/t"], "The topic name holds a wildcard"),
         (["version", "--bogus"], "see `flockmq version --help`."),
         (["client", "show"], "see `flockmq client show --help`."),
         (["pub", "t", "p", "--file", "f"], "give one of PAYLOAD, --file, --lines and --empty, not several"),

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from flockmq.mqtt.decode import decode_packet
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.varint import decode_varint
+from integration.support.certificates import Authority
 
 
 class Peer:
@@ -42,7 +44,7 @@ Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(handle: Handle) -> AsyncIterator[int]:
+async def serving(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """The port of a listening socket; at the end every connection of it is closed."""
     tasks: list[asyncio.Task[None]] = []
 
@@ -57,7 +59,7 @@ async def serving(handle: Handle) -> AsyncIterator[int]:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls) as server:
         yield server.sockets[0].getsockname()[1]
         for task in tasks:
             task.cancel()
@@ -290,6 +292,42 @@ async def test_a_broker_that_never_answers() -> None:
     async with serving(silent) as port:
         with pytest.raises(MqttError, match="did not answer within"):
             await MqttClient.connect(Options(port=port, timeout_s=0.05))
+
+
+async def test_tls_that_ends_without_a_word_may_want_a_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("broker"))
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with serving(hang_up, context) as port:
+        trusting = ssl.create_default_context(cafile=authority.file)
+        with pytest.raises(MqttError, match="does it want a client certificate"):
+            await MqttClient.connect(Options(port=port, tls=trusting))
+
+
+async def test_a_ping_returns_once_the_broker_has_answered() -> None:
+    async with connected() as (client, peer):
+        await client.publish("a", b"x")
+        pinging = asyncio.create_task(client.ping())
+        assert isinstance(await peer.receive(), p.Publish)
+        assert isinstance(await peer.receive(), p.Pingreq)
+        assert not pinging.done()
+        peer.send(p.Pingresp())
+        await pinging
+
+
+async def test_a_ping_tells_what_the_broker_ended_the_connection_for() -> None:
+    async with connected() as (client, peer):
+        await client.publish("a", b"x")
+        pinging = asyncio.create_task(client.ping())
+        await peer.receive()
+        peer.send(p.Disconnect(0x90))
+        with pytest.raises(MqttError) as ended:
+            await pinging
+        assert ended.value.reason_code == 0x90
 
 
 async def test_keep_alive_pings_and_notices_silence() -> None:
