@@ -75,7 +75,7 @@ class Guard:
         token = _bearer(authorization)
         if token is None:
             raise _unauthorized(
-                "This path wants a token in the header `Authorization: Bearer TOKEN`; "
+                "The admin API wants a token (header `Authorization: Bearer TOKEN`); "
                 "run `flockmq login` or set FLOCKMQ_TOKEN"
             )
         wait_ms = self._throttle.wait_ms(address, now_ms)

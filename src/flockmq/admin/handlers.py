@@ -67,7 +67,9 @@ async def reload(desk: Desk, _call: Plain) -> model.ReloadResult:
     try:
         reloaded = await desk.ports.reload()
     except FlockError as error:
-        raise ApiError(REFUSED, f"{error}; nothing was changed, the broker goes on with what it had") from None
+        raise ApiError(
+            REFUSED, f"{str(error).rstrip('.')}; nothing was changed, the broker goes on with what it had"
+        ) from None
     return model.ReloadResult(reloaded=list(reloaded))
 
 
@@ -181,7 +183,7 @@ def remove_ban(desk: Desk, call: Plain) -> None:
         raise ApiError(INVALID_PARAMETER, f"There are no bans of kind {kind!r}; kinds are client, username and address")
     if not desk.broker.bans.remove(kind, _ban_value(kind, call.path["value"], INVALID_PARAMETER)):
         raise ApiError(
-            NOT_FOUND, f"There is no ban of {kind} {call.path['value']!r}; GET /api/v1/bans lists those there are"
+            NOT_FOUND, f"There is no ban of {kind} {call.path['value']!r}; list the bans to see those there are"
         )
 
 
@@ -285,16 +287,14 @@ def _check(name: str, text: str, check: Callable[[bytes], None]) -> None:
 
 
 def _not_connected(client_id: str) -> ApiError:
-    return ApiError(
-        NOT_FOUND, f"Client {client_id!r} is not connected here; GET /api/v1/connections lists those that are"
-    )
+    return ApiError(NOT_FOUND, f"Client {client_id!r} is not connected here; list the connected clients to see who is")
 
 
 def _no_session(client_id: str) -> ApiError:
-    return ApiError(
-        NOT_FOUND, f"There is no session of client {client_id!r}; GET /api/v1/sessions lists those there are"
-    )
+    return ApiError(NOT_FOUND, f"There is no session of client {client_id!r}; list the sessions to see those there are")
 
 
 def _no_retained(topic: str) -> ApiError:
-    return ApiError(NOT_FOUND, f"Topic {topic!r} has no retained message; GET /api/v1/retained lists those that have")
+    return ApiError(
+        NOT_FOUND, f"Topic {topic!r} has no retained message; list the retained messages to see what has one"
+    )
