@@ -106,7 +106,9 @@ def named(setting: Setting) -> str:
 def _unknown(setting: Setting) -> str:
     known = [".".join(path) for path in _known_paths(setting.path)]
     dotted = ".".join(setting.path)
-    similar = get_close_matches(dotted, known, n=1, cutoff=0.75) or _same_key(setting.path[-1], known)
+    if setting.value == {}:  # a table without keys
+        known = [".".join(path) for path in SECTIONS]
+    similar = _similar(dotted, known) or _same_key(setting.path[-1], known)
     if not similar and setting.origin.kind == "env":  # FLOCKMQ_NODE_NAME: one underscore where two belong
         similar = [path for path in known if path.replace(".", "_") == dotted.replace(".", "_")][:1]
     hint = "`flockmq config show` lists all settings"
@@ -122,6 +124,13 @@ def _known_paths(path: tuple[str, ...]) -> list[tuple[str, ...]]:
         kind = (get_close_matches(path[1], LISTENER_KINDS, n=1, cutoff=0.3) or [kind])[0]
         name = path[2] if len(path) > 3 else name
     return [(key[0], kind, name, *key[3:]) if key[0] == "listeners" else key for key in KEYS]
+
+
+def _similar(dotted: str, known: list[str]) -> list[str]:
+    """The path that looks like this one. Its last name must, too: a long section makes all of its keys look alike."""
+    name = dotted.rpartition(".")[2]
+    likely = get_close_matches(dotted, known, n=3, cutoff=0.75)
+    return [path for path in likely if get_close_matches(name, [path.rpartition(".")[2]])][:1]
 
 
 def _same_key(name: str, known: list[str]) -> list[str]:

@@ -114,8 +114,8 @@ class LogConfig:
     """Structured logs on standard error, one line an event."""
 
     level: str = field(default="info", metadata={"choices": LOG_LEVELS})
-    """Least level that is written: ``debug``, ``info``, ``warning`` or ``error``. ``debug`` has a line for every
-    connection, which costs CPU when thousands come and go."""
+    """Least level that is written: ``debug``, ``info``, ``warning`` or ``error``. ``info`` has a line for every
+    client that comes or goes, which costs CPU when thousands do; a ``warning`` means that somebody should look."""
     format: str = field(default="auto", metadata={"choices": LOG_FORMATS})
     """``json`` for programs, ``console`` for people, ``auto``: console on a terminal, else JSON."""
     queue_events_max: int = 10_000

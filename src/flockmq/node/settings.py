@@ -38,7 +38,7 @@ class Limits:
     topic_aliases_max: int = 64
     """Topic aliases a client may set, and most that the broker sets towards it. Each holds one topic name."""
     subscriptions_max: int = 10_000
-    """Most subscriptions of one session."""
+    """Most subscriptions of one session; filters of more than 16 levels or a kilobyte count as several."""
     messages_per_s_max: int = 0
     """Most PUBLISH packets a second from one client, with a burst of one second's worth."""
     connections_max: int = 0
@@ -70,7 +70,7 @@ class BrokerSettings:
     delayed_s_max: int = 4_294_967
     """Longest delay of a ``$delayed/`` message."""
     shared_strategy: str = "round_robin"
-    """How a shared subscription picks the member that gets a message: one of SHARED_STRATEGIES."""
+    """How a shared subscription picks the member that gets a message."""
     sys_interval_ms: int = 10_000
     """Gap between two updates of the ``$SYS`` topics; 0 turns them off."""
     plan_cache_max: int = 65_536

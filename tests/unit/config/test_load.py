@@ -175,6 +175,8 @@ def test_other_variables_of_that_prefix_are_left_alone() -> None:
         ("[zebra]\nstripes = 1\n", r"zebra\.stripes .* is not a setting; `flockmq config show` lists all"),
         ("[listeners.tpc.default]\nbind = 'a:1'\n", r"did you mean listeners\.tcp\.default\.bind\?"),
         ("[listeners.tcp.default]\nbnd = 'a:1'\n", r"did you mean listeners\.tcp\.default\.bind\?"),
+        ("[listeners.tcp.default.limits]\nbogus = 1\n", r"is not a setting; `flockmq config show` lists all"),
+        ("[limit]\n", r"limit .* is not a setting; did you mean limits\?"),
         ("[listenrs]\n", r"listenrs .* is not a setting"),
         ("[listeners.tcp.extra]\n", r"listeners\.tcp\.extra has no address"),
         ("[listeners.udp]\n", r"listeners\.udp .* is not a setting"),
