@@ -20,7 +20,7 @@ from conformance.wire import (
     subscribe,
 )
 from flockmq.mqtt.packets import Ack, Connack, Connect
-from flockmq.node.settings import Limits
+from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness import BrokerHarness
 
 
@@ -134,3 +134,26 @@ def test_pieces_of_a_large_packet_are_not_kept_one_by_one(make_harness: MakeHarn
     harness.broker.receive(client.connection, data[20_000:], harness.now)
     client.ping()
     assert client.connection.messages_in == 1
+
+
+def test_deep_and_long_filters_count_as_several(make_harness: MakeHarness) -> None:
+    """Their memory is what the limit is about. Unsubscribing gives all of it back."""
+    harness = make_harness(limits=Limits(subscriptions_max=20))
+    client = harness.client("c")
+    deep = b"/".join([b"a"] * 100)
+    assert [client.subscribe(deep + b"/%d" % number) for number in range(4)] == [0, 0, 0x97, 0x97]
+    assert client.subscribe(b"b") == 0
+    assert [client.unsubscribe(deep + b"/%d" % number) for number in range(3)] == [0, 0, 0x11]
+    assert client.subscribe(b"x" * 5_000) == 0
+    assert [client.subscribe(b"%d" % number) for number in range(15)] == [0] * 14 + [0x97]
+    assert client.subscribe(b"b") == 0, "it is there already"
+
+
+def test_deep_retained_topics_count_for_what_they_take(make_harness: MakeHarness) -> None:
+    """Two topics that share a hundred levels need a hundred branches of the tree."""
+    harness = make_harness(BrokerSettings(retained_bytes_max=50_000))
+    client = harness.client("c")
+    deep = b"/".join([b"a"] * 100)
+    codes = [client.publish(deep + b"/%d" % number, b"x", qos=1, retain=True) for number in range(4)]
+    assert codes == [0x10, 0x10, 0x97, 0x97]
+    assert harness.broker.retained.bytes <= 50_000

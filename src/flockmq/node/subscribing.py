@@ -86,8 +86,11 @@ def subscribe(
         if identity is None or not node.gate.may_subscribe(identity, topic_filter):
             return reasons.NOT_AUTHORIZED
     known = full_filter in session.subscriptions
-    if not known and limits.subscriptions_max and len(session.subscriptions) >= limits.subscriptions_max:
-        return reasons.QUOTA_EXCEEDED
+    if not known:
+        weight = session.subscriptions_weight + filter_weight(full_filter)
+        if limits.subscriptions_max and weight > limits.subscriptions_max:
+            return reasons.QUOTA_EXCEEDED
+        session.subscriptions_weight = weight
     subscription = Subscription(
         session,
         topic_filter,
@@ -106,6 +109,11 @@ def subscribe(
     return entry.qos
 
 
+def filter_weight(topic_filter: bytes) -> int:
+    """As how many subscriptions a filter counts. Each level may cost a node of the tree, each byte is kept."""
+    return 1 + topic_filter.count(b"/") // 16 + len(topic_filter) // 1_024
+
+
 def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe) -> None:
     """Remove all filters of an UNSUBSCRIBE."""
     session = connection.session
@@ -117,6 +125,7 @@ def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe)
         if subscription is None:
             codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
         else:
+            session.subscriptions_weight -= filter_weight(topic_filter)
             node.table.remove(session, subscription.group, subscription.topic_filter)
             codes.append(reasons.SUCCESS)
     node.stats.unsubscribes += len(codes)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 MESSAGE_OVERHEAD_BYTES: Final = 512
 """What a retained message takes beside its topic and packet: objects, slots in maps, its place in the tree."""
 
+LEVELS_INCLUDED: Final = 8
+LEVEL_OVERHEAD_BYTES: Final = 200
+"""What each level beyond those may take: two names that share a hundred levels need a hundred branches."""
+
 SWEEP_WHEN_FULL: Final = 64
 """How many names a refused message may look at to find expired ones that make room for it."""
 
@@ -42,7 +46,9 @@ class RetainedMessage(Named):
 
 def message_bytes(topic: bytes, run: Run) -> int:
     """Count what a message takes of the limit in bytes."""
-    return len(topic) + len(run.wire) + MESSAGE_OVERHEAD_BYTES
+    deeper = topic.count(b"/") - LEVELS_INCLUDED
+    levels = deeper * LEVEL_OVERHEAD_BYTES if deeper > 0 else 0
+    return len(topic) + len(run.wire) + MESSAGE_OVERHEAD_BYTES + levels
 
 
 class RetainedStore:

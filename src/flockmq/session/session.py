@@ -40,6 +40,8 @@ class Session:
         self.timer: Timer | None = None
         self.will_timer: Timer | None = None
         self.subscriptions: dict[bytes, Subscription] = {}
+        self.subscriptions_weight = 0
+        """How many subscriptions these count as; long and deep filters count as several."""
         self.outbound: Outbound | None = None
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages taken and not yet released."""
