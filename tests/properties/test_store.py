@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
+from flockmq.log.errors import DamageError
 from flockmq.log.group import GroupLog
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
@@ -286,3 +287,62 @@ def test_what_was_committed_is_there_after_any_crash(seed: int, steps: int, fuse
             pass
         machine.crash()
         machine.check()
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 200))
+def test_a_flipped_bit_is_healed_or_reported_and_never_served(seed: int, steps: int) -> None:
+    machine = Machine(seed)
+    for _ in range(steps):
+        machine.step()
+    machine.disk.lose_power(machine.rng)
+    where = machine.disk.flip(machine.rng)
+    store = open_store(machine.disk, SMALL, machine.rng)
+    assert any(tells_the_truth(store, model) for model in [machine.durable, *machine.flying]), where
+    settle(store, machine.disk)
+    again = open_store(machine.disk, SMALL, machine.rng)
+    for group, log in store.groups.items():
+        assert (again.groups[group].damage is None) == (log.damage is None), "damage is forgotten by a restart"
+
+
+def settle(store: Store, disk: SimulatedDisk) -> None:
+    """Write everything that is staged."""
+    while True:
+        commit = store.take_commit()
+        if commit is not None:
+            commit.perform(disk)
+            store.committed(commit)
+        chore = store.take_chore()
+        if chore is not None:
+            chore.perform(disk)
+            store.done(chore)
+        if commit is None and chore is None:
+            return
+
+
+def tells_the_truth(store: Store, model: Model) -> bool:
+    """Whether a store serves only what the model has, and says so of every log that lacks some of it."""
+    if sorted(store.groups) != sorted(model):
+        return False
+    for group, expected in model.items():
+        log = store.groups[group]
+        if (log.term, log.vote, log.commit) != expected.hard_state and not (log.damage and log.damage.everything):
+            return False
+        try:
+            entries = all_entries(log)
+        except DamageError:
+            entries = all_entries_before(log, log.damage.first if log.damage else 0)
+        wanted = [expected.entries[index] for index in sorted(expected.entries)]
+        if entries != wanted[: len(entries)] or (len(entries) < len(wanted) and log.damage is None):
+            return False
+        try:
+            if log.load_snapshot() != expected.snapshot:
+                return False
+        except DamageError:
+            if log.damage is None:
+                return False
+    return True
+
+
+def all_entries_before(log: GroupLog, index: int) -> list[bytes]:
+    return [log.entries(one, one + 1, 1)[0] for one in range(log.first_index(), index)]

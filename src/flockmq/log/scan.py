@@ -21,6 +21,8 @@ not vote as if it had never been there.
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.log.checksum import crc32c
 from flockmq.log.journal import (
     BACK,
@@ -34,6 +36,8 @@ from flockmq.log.journal import (
     read_row,
     record_bytes,
 )
+
+_ZEROS: Final = bytes(1 << 20)
 
 
 class JournalRecord:
@@ -83,7 +87,7 @@ def scan_journal(files: list[JournalFile], store: int, position: int, sequence: 
             result.torn = True
             result.clean = False
             break
-        if result.file == file.number and file.data[result.position :].strip(b"\0"):
+        if result.file == file.number and not _all_zeros(file.data, result.position):
             result.clean = False
     return result
 
@@ -120,7 +124,7 @@ def _scan_file(result: Scan, file: JournalFile, start: int, later: list[JournalF
 
 def _end_of_file(result: Scan, file: JournalFile, at: int, later: list[JournalFile], store: int) -> bool:
     """No record starts here and none follows in this file: the end, a torn header, or damage. False: torn."""
-    if _follows(later, store, result.sequence - 1) or not file.data[at:].strip(b"\0"):
+    if _follows(later, store, result.sequence - 1) or _all_zeros(file.data, at):
         return True
     written = file.data[at : at + UNIT]
     if not written.strip(b"\0") or 0 in written[-len(MARKER) :]:
@@ -195,10 +199,19 @@ def _read(data: bytes, at: int, header: JournalHeader, file: int) -> tuple[Journ
     return JournalRecord(file, at, header.sequence, rows, lost), sound
 
 
+def _all_zeros(data: bytes, start: int) -> bool:
+    """Whether nothing was written from ``start`` on."""
+    for at in range(start, len(data), len(_ZEROS)):
+        piece = data[at : at + len(_ZEROS)]
+        if piece != _ZEROS[: len(piece)]:
+            return False
+    return True
+
+
 def _unwritten(data: bytes, at: int, header: JournalHeader) -> bool:
-    """Whether parts of this record were never written: sectors of zeros that it does not have, or no end marker."""
+    """Whether parts of this record were never written: sectors of zeros that it does not have, or no marker."""
     end = at + header.size
-    if end > len(data) or 0 in data[end - len(MARKER) : end]:
+    if end > len(data) or 0 in data[end - len(MARKER) : end] or 0 in data[at + UNIT - len(MARKER) : at + UNIT]:
         return True
     empty, _ = dark_sectors(data[at:end], at)
     return empty > header.empty + header.faint

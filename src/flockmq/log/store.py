@@ -119,7 +119,7 @@ class Store:
         if commit is self._commit:
             self._commit = None
 
-    def failed(self, error: OSError) -> None:
+    def failed(self, error: Exception) -> None:
         """A commit or chore could not be performed. Final."""
         self.staging.down = (
             f"The disk failed ({error}). Nothing can be acknowledged any more; "
@@ -165,13 +165,11 @@ class Store:
         staging.checkpoint_due = False
         self.generation += 1
         flushes: list[Flush] = []
-        folders: list[str] = []
         for group in sorted(staging.changed):
             log = self.groups.get(group)
             if log is None:
                 continue
             log.manifest_row = ""
-            folders.append(log.folder)
             flushes += [_flush(log, segment) for segment in log.segments if _is_behind(segment)]
         staging.changed.clear()
         fields = {
@@ -183,7 +181,7 @@ class Store:
             "next_number": staging.next_number,
         }
         parts = manifest_parts(fields, [self.groups[group] for group in sorted(self.groups)])
-        checkpoint = Checkpoint(flushes, folders, parts, staging.garbage)
+        checkpoint = Checkpoint(flushes, parts, staging.garbage)
         checkpoint.journals = [journal_path(number) for number in range(self.oldest_journal, self.journal)]
         checkpoint.sequence = self.sequence - 1
         staging.garbage = []

@@ -93,7 +93,7 @@ class Flush:
         segment.rows_flushed += len(rows)
 
     def perform(self, disk: Disk) -> None:
-        """Write both and make them durable; their names become so with their folder."""
+        """Write both and make the batches durable. Rows need not be: what a crash takes of them is built again."""
         disk.write(self._path, self._position, b"".join(self.batches))
         rows_end = self._row_position + len(self._rows)
         if self._rows:
@@ -103,8 +103,8 @@ class Flush:
             if disk.size(self._index_path) > rows_end:
                 disk.truncate(self._index_path, rows_end)
         disk.sync(self._path)
-        if self._rows:
-            disk.sync(self._index_path)
+        if self._position == 0:
+            disk.sync_folder(self.log.folder)
 
     def finish(self) -> None:
         """It was performed. What the segment was cut to in the meantime does not count as written."""
@@ -115,9 +115,8 @@ class Flush:
 class Checkpoint(Chore):
     """Brings segment files and manifest up to one record of the journal; everything before that record can go."""
 
-    def __init__(self, flushes: list[Flush], folders: list[str], parts: list[str], garbage: list[str]) -> None:
+    def __init__(self, flushes: list[Flush], parts: list[str], garbage: list[str]) -> None:
         self.flushes = flushes
-        self.folders = folders
         self.parts = parts
         """The manifest, in pieces that are cheap to collect."""
         self.garbage = garbage
@@ -127,11 +126,13 @@ class Checkpoint(Chore):
         """The commit that it includes: it must not start before that is durable."""
 
     def perform(self, disk: Disk) -> None:
-        """Segments first, then the manifest that names them, then away with what it no longer names."""
+        """Segments first (in any order, at once if the disk can), then all that ``publish`` does."""
         for flush in self.flushes:
             flush.perform(disk)
-        for folder in self.folders:
-            disk.sync_folder(folder)
+        self.publish(disk)
+
+    def publish(self, disk: Disk) -> None:
+        """The manifest that names the new segments, then away with what it no longer names."""
         text = seal_text("".join(self.parts))
         for name in MANIFESTS:
             disk.remove(name + ".new")

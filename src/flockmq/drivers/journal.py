@@ -1,0 +1,164 @@
+"""Runs a store's commits and chores on threads of their own, so that no disk ever stops the event loop.
+
+```
+ event loop: logs stage ... kick() --> take_commit() ---> journal thread: one durable write --+
+                 ^                                                                            |
+                 +--- on_committed(commit); whatever was staged meanwhile is the next commit <+
+                      kick() --> take_chore() ----> chore thread: checkpoints, fresh journal files, snapshots
+```
+That is group commit: while one write runs everything else gathers, and goes with the next one. The first failure is the
+last: the store is down, both threads stop, ``on_failed`` is told why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from flockmq.drivers.disk import FileDisk
+from flockmq.log.recovery import open_store
+from flockmq.log.settings import StoreSettings
+from flockmq.log.work import Checkpoint, Chore, Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flockmq.log.store import Store
+
+SYNC_THREADS: Final = 16
+"""Segments synced at once by a checkpoint: the file system then writes its own journal once for all of them."""
+
+
+class JournalDriver:
+    """Drives one store. All methods belong to the event loop's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        disk: FileDisk,
+        on_committed: Callable[[Commit], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self.store = store
+        self.commits = 0
+        self.bytes_committed = 0
+        self._disk = disk
+        self._on_committed = on_committed
+        self._on_failed = on_failed
+        self._loop = asyncio.get_running_loop()
+        self._commits: SimpleQueue[Commit | None] = SimpleQueue()
+        self._chores: SimpleQueue[Chore | None] = SimpleQueue()
+        self._busy = 0
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._threads = [
+            threading.Thread(target=self._write_commits, name="flockmq-journal", daemon=True),
+            threading.Thread(target=self._do_chores, name="flockmq-chores", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        self.kick()
+
+    def kick(self) -> None:
+        """Start what can be started: call it after logs staged something. Cheap when there is nothing to do."""
+        commit = self.store.take_commit()
+        if commit is not None:
+            self._started()
+            self._commits.put(commit)
+        chore = self.store.take_chore()
+        if chore is not None:
+            self._started()
+            self._chores.put(chore)
+
+    async def close(self, *, checkpoint: bool = True) -> None:
+        """Finish what is staged, bring the files up to date for a quick start, and stop."""
+        if checkpoint and not self.store.down:
+            self.store.request_checkpoint()
+        self.kick()
+        await self._idle.wait()
+        self._closing = True
+        self._commits.put(None)
+        self._chores.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+        self._disk.close()
+
+    def _started(self) -> None:
+        self._busy += 1
+        self._idle.clear()
+
+    def _finished(self) -> None:
+        self._busy = max(self._busy - 1, 0)
+        if not self._busy:
+            self._idle.set()
+
+    def _write_commits(self) -> None:
+        while True:
+            commit = self._commits.get()
+            if commit is None:
+                return
+            try:
+                commit.perform(self._disk)
+            except Exception as error:  # whatever it was, nothing is certain any more
+                self._report(self._failed, error)
+                return
+            self._report(self._committed, commit)
+
+    def _do_chores(self) -> None:
+        with ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="flockmq-sync") as pool:
+            while True:
+                chore = self._chores.get()
+                if chore is None:
+                    return
+                try:
+                    if isinstance(chore, Checkpoint):
+                        list(pool.map(lambda flush: flush.perform(self._disk), chore.flushes))
+                        chore.publish(self._disk)
+                    else:
+                        chore.perform(self._disk)
+                except Exception as error:
+                    self._report(self._failed, error)
+                    return
+                self._report(self._done, chore)
+
+    def _report(self, method: Callable[..., None], value: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed without closing this driver first: nobody is left to be told
+            self._loop.call_soon_threadsafe(method, value)
+
+    def _committed(self, commit: Commit) -> None:
+        self.commits += 1
+        self.bytes_committed += len(commit.record)
+        self.store.committed(commit)
+        if not self.store.down:
+            self._on_committed(commit)
+        self.kick()
+        self._finished()
+
+    def _done(self, chore: Chore) -> None:
+        self.store.done(chore)
+        self.kick()
+        self._finished()
+
+    def _failed(self, error: Exception) -> None:
+        if not self.store.down:
+            self.store.failed(error)
+            self._on_failed(self.store.down)
+        self._busy = 0
+        self._idle.set()
+
+
+def open_disk(root: Path, settings: StoreSettings) -> tuple[Store, FileDisk]:
+    """The store in a folder, recovered. Blocks while it reads the journal."""
+    disk = FileDisk(root)
+    try:
+        return open_store(disk, settings, random.SystemRandom()), disk
+    except BaseException:
+        disk.close()
+        raise
