@@ -130,11 +130,16 @@ class RaftLog:
                 high = middle - 1
         return low
 
-    def take_unwritten(self) -> list[Entry]:
-        """Entries to be made durable that were not given out yet."""
-        fresh = self.tail[self.handed + 1 - self.tail_first :]
-        self.handed = self.last_index
-        return fresh
+    def take_unwritten(self, bytes_max: int) -> list[Entry]:
+        """Entries to be made durable that were not given out yet: at least one if there is any, then as many as fit."""
+        low = self.handed + 1 - self.tail_first
+        high = low
+        size = 0
+        while high < len(self.tail) and (high == low or size + len(self.tail[high].data) <= bytes_max):
+            size += len(self.tail[high].data)
+            high += 1
+        self.handed += high - low
+        return self.tail[low:high]
 
     def take_truncation(self) -> int:
         """From where on the disk must forget entries before it writes new ones; 0 for nowhere."""

@@ -228,3 +228,40 @@ class SnapshotReply(Message):
 
 class TimeoutNow(Message):
     """Campaign at once: I want you to lead."""
+
+
+class Forward(Message):
+    """A run of messages for whoever leads the group; ``senders.py`` has the rules. ``term`` is 0.
+
+    The batch itself says who sent it, since which start, and as which run. ``previous`` is the run before it that is,
+    or may be, in the log.
+    """
+
+    def __init__(self, group: int, sender: int, receiver: int, previous: int, attempt: int, batch: bytes) -> None:
+        super().__init__(group, sender, receiver, 0)
+        self.previous = previous
+        self.attempt = attempt
+        self.batch = batch
+
+
+class ForwardReply(Message):
+    """What became of an attempt to forward a run. ``term`` is that of the replica which answers."""
+
+    def __init__(
+        self,
+        group: int,
+        sender: int,
+        receiver: int,
+        term: int,
+        boot: int,
+        sequence: int,
+        attempt: int,
+        outcome: int,
+        value: int,
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
+        self.boot = boot
+        self.sequence = sequence
+        self.attempt = attempt
+        self.outcome = outcome
+        self.value = value

@@ -13,9 +13,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from flockmq.log.batch import BATCH_BYTES_MAX, CONFIG, HEADER_BYTES, NOOP, BatchView, control_batch
+from flockmq.log.batch import CONFIG, NOOP, BatchView, control_batch
 from flockmq.raft import membership, persistence, quiet, reads, replication, snapshots, transfer
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration, decode_configuration
@@ -35,7 +35,7 @@ from flockmq.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from flockmq.raft.ready import Proposal, Ready, Refusal
+from flockmq.raft.ready import BUSY, NOT_ALLOWED, NOT_LEADER, Proposal, Ready, Refusal
 from flockmq.raft.roles import append, become_follower, draw_campaign
 from flockmq.raft.state import LEADER, HardState, RaftState
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from flockmq.raft.ports import LogReader, SnapshotSink, SnapshotSource
     from flockmq.raft.settings import RaftSettings
+
+HANDING_OVER: Final = "Leadership is being handed over; ask the new leader in a moment."
 
 
 class RaftNode:
@@ -153,7 +155,7 @@ class RaftNode:
             become_follower(state, message.term, 0)
         elif isinstance(message, VoteReply) and message.pre and message.granted:
             pass  # it names the term that was asked about
-        elif isinstance(message, Append | Heartbeat | SnapshotChunk):
+        elif isinstance(message, (Append, Heartbeat, SnapshotChunk)):
             become_follower(state, message.term, message.sender)
         else:
             become_follower(state, message.term, 0)
@@ -163,7 +165,7 @@ class RaftNode:
         """The sender lives in an earlier term: tell it ours, so that it follows (paper, 5.1)."""
         if isinstance(message, VoteRequest):
             state.send(VoteReply(state.group, state.node, message.sender, state.term, message.pre, False))
-        elif isinstance(message, Append | Heartbeat | SnapshotChunk):
+        elif isinstance(message, (Append, Heartbeat, SnapshotChunk)):
             reply = AppendReply(state.group, state.node, message.sender, state.term, False, 0, 0, 0, 0, False)
             state.send(reply)
 
@@ -191,13 +193,16 @@ class RaftNode:
         """Put a batch into the log, if this replica leads. Appends leave with the next ``take_ready``."""
         state = self.state
         if state.role != LEADER:
-            return Refusal("This replica does not lead the group; ask its leader.", state.leader)
+            return Refusal(NOT_LEADER, "This replica does not lead the group; ask its leader.", state.leader)
         if state.transfer_to:
-            return Refusal("Leadership is being handed over; ask the new leader in a moment.", state.transfer_to)
+            return Refusal(BUSY, HANDING_OVER, state.transfer_to)
         if state.uncommitted_bytes >= state.settings.uncommitted_bytes_max:
-            return Refusal("Too much waits for a majority of replicas; try again when it is committed.", state.node)
-        if len(batch) < HEADER_BYTES or len(batch) > BATCH_BYTES_MAX or BatchView(batch).kind in (NOOP, CONFIG):
-            raise ValueError("Only data and control batches that no leader makes itself can be proposed")
+            return Refusal(BUSY, "Too much waits for a majority of replicas; try again later.", state.node)
+        if len(batch) > state.settings.entry_bytes_max:
+            reason = f"A batch may have {state.settings.entry_bytes_max:,} bytes; build smaller ones."
+            return Refusal(NOT_ALLOWED, reason, state.node)
+        if BatchView(batch).kind in (NOOP, CONFIG):
+            raise ValueError("Leaders make these entries themselves; propose data, markers or cursors")
         quiet.wake(state)
         entry = append(state, batch)
         return Proposal(entry.index, entry.term, entry.base_offset)
@@ -211,13 +216,13 @@ class RaftNode:
         """Change who is in the group."""
         state = self.state
         if state.role != LEADER:
-            return Refusal("Only the leader can change the members of a group; ask it.", state.leader)
+            return Refusal(NOT_LEADER, "Only the leader can change the members of a group; ask it.", state.leader)
         if state.transfer_to:
-            return Refusal("Leadership is being handed over; ask the new leader in a moment.", state.transfer_to)
+            return Refusal(BUSY, HANDING_OVER, state.transfer_to)
         wanted = Configuration(voters, (), learners)
         reason = membership.refusal(state, wanted)
         if reason:
-            return Refusal(reason, state.node)
+            return Refusal(NOT_ALLOWED, reason, state.node)
         quiet.wake(state)
         configuration = membership.joint(state.configuration, wanted)
         entry = append(state, control_batch(CONFIG, configuration.encode()))
@@ -228,7 +233,7 @@ class RaftNode:
         state = self.state
         reason = transfer.refusal(state, target)
         if reason:
-            return Refusal(reason, state.leader)
+            return Refusal(NOT_ALLOWED, reason, state.leader)
         quiet.wake(state)
         transfer.begin(state, target)
         return None
@@ -245,9 +250,9 @@ class RaftNode:
         """Whether ``take_ready`` may have something."""
         return self.state.dirty
 
-    def take_ready(self) -> Ready:
-        """All obligations since the last call; see ``Ready``."""
-        return persistence.take_ready(self.state)
+    def take_ready(self, may_write: bool = True) -> Ready:
+        """All obligations since the last call; see ``Ready``. Writes stay here while the disk has no room for more."""
+        return persistence.take_ready(self.state, may_write)
 
     def persisted(self, number: int) -> None:
         """All Readies up to ``number`` are durable."""

@@ -28,38 +28,52 @@ if TYPE_CHECKING:
     from flockmq.raft.state import RaftState
 
 
-def take_ready(state: RaftState) -> Ready:
-    """All obligations since the last call."""
+def take_ready(state: RaftState, may_write: bool) -> Ready:
+    """All obligations since the last call. Without room on the disk: nothing to write, nor what waits for it."""
     state.dirty = False
     if state.role == LEADER:
         reads.begin_due_round(state)
         replicate(state)
-    elif state.acknowledge >= 0:
+    ready = Ready(state.commit)
+    if may_write:
+        _take_writes(state, ready)
+    if state.acknowledge >= 0:
         _promise_acknowledgement(state)
-    log = state.log
-    install = state.install
-    state.install = None
-    truncate_from = log.take_truncation()
-    entries = log.take_unwritten()
-    hard_state: HardState | None = None
-    if state.hard_is_dirty:
-        hard_state = HardState(state.term, state.vote, state.health)
-        state.hard_is_dirty = False
-    number = 0
-    if hard_state is not None or install is not None or truncate_from or entries:
-        state.number += 1
-        number = state.number
-        state.in_flight.append(InFlight(number, log.handed, state.term))
-        if log.rewritten:
-            log.rewritten = False
-            state.barrier = number
-    _hold_promises(state)
-    committed = _take_committed(state)
-    messages = state.outbox
+    if has_writes(state):
+        state.dirty = True  # promises wait for all of it
+    else:
+        _hold_promises(state)
+    ready.committed = _take_committed(state)
+    ready.messages = state.outbox
     state.outbox = []
-    answers = state.answers
+    ready.reads = state.answers
     state.answers = []
-    return Ready(number, hard_state, install, truncate_from, entries, messages, committed, answers, state.commit)
+    return ready
+
+
+def has_writes(state: RaftState) -> bool:
+    """Whether anything is to be written that was not given out."""
+    log = state.log
+    return state.hard_is_dirty or state.install is not None or log.truncated_from > 0 or log.handed < log.last_index
+
+
+def _take_writes(state: RaftState, ready: Ready) -> None:
+    if not has_writes(state):
+        return
+    log = state.log
+    ready.install = state.install
+    state.install = None
+    ready.truncate_from = log.take_truncation()
+    ready.entries = log.take_unwritten(state.settings.write_bytes_max)
+    if state.hard_is_dirty:
+        ready.hard_state = HardState(state.term, state.vote, state.health)
+        state.hard_is_dirty = False
+    state.number += 1
+    ready.number = state.number
+    state.in_flight.append(InFlight(ready.number, log.handed, state.term))
+    if log.rewritten:
+        log.rewritten = False
+        state.barrier = ready.number
 
 
 def persisted(state: RaftState, number: int) -> None:
@@ -83,7 +97,10 @@ def persisted(state: RaftState, number: int) -> None:
 
 
 def _promise_acknowledgement(state: RaftState) -> None:
-    """One answer for all appends of a turn."""
+    """One answer for all appends of a turn, as far as they are given out to be written."""
+    if state.acknowledge > state.log.handed:
+        state.dirty = True
+        return
     state.promise(
         AppendReply(
             state.group,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from flockmq.raft.entry import Entry
     from flockmq.raft.messages import Message, SnapshotMeta
     from flockmq.raft.state import HardState, ReadAnswer
+
+NOT_LEADER: Final = 1
+"""Another replica leads, or will in a moment."""
+BUSY: Final = 2
+"""Too much is under way; the same request may succeed later."""
+NOT_ALLOWED: Final = 3
+"""The same request would be refused again."""
 
 
 class Ready:
@@ -19,30 +26,19 @@ class Ready:
     3. Apply ``committed`` and serve ``reads``.
     """
 
-    def __init__(
-        self,
-        number: int,
-        hard_state: HardState | None,
-        install: SnapshotMeta | None,
-        truncate_from: int,
-        entries: list[Entry],
-        messages: list[Message],
-        committed: list[Entry],
-        reads: list[ReadAnswer],
-        commit: int,
-    ) -> None:
-        self.number = number
-        self.hard_state = hard_state
-        self.install = install
+    def __init__(self, commit: int) -> None:
+        self.number = 0
+        self.install: SnapshotMeta | None = None
         """A snapshot, complete in the sink, takes the place of the log and of the applied state."""
-        self.truncate_from = truncate_from
+        self.truncate_from = 0
         """Forget entries from here on; 0 for none."""
-        self.entries = entries
-        self.messages = messages
-        self.committed = committed
-        self.reads = reads
+        self.entries: list[Entry] = []
+        self.hard_state: HardState | None = None
+        self.messages: list[Message] = []
+        self.committed: list[Entry] = []
+        self.reads: list[ReadAnswer] = []
         self.commit = commit
-        """How much is decided. Need not be durable; a store that keeps it spares a restart some replay."""
+        """How much is decided. Need not be durable; a store that keeps it spares a restart some waiting."""
 
 
 class Proposal:
@@ -55,9 +51,10 @@ class Proposal:
 
 
 class Refusal:
-    """A request that was not begun: nothing of it is in any log, nor ever will be."""
+    """A request that was not begun: this attempt put nothing into any log."""
 
-    def __init__(self, reason: str, leader: int) -> None:
+    def __init__(self, code: int, reason: str, leader: int) -> None:
+        self.code = code
         self.reason = reason
         """One sentence for people: why, and what to do."""
         self.leader = leader

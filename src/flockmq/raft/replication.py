@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def replicate(state: RaftState) -> None:
     """Send every follower what it lacks, within its window. Called once a turn, so that proposals share appends."""
     for node, progress in state.progress.items():
-        if progress.state == SNAPSHOT:
+        if node in state.congested:
+            state.held_back = True
+        elif progress.state == SNAPSHOT:
             snapshots.send_chunk(state, node, progress)
         else:
             _send_appends(state, node, progress)

@@ -18,7 +18,11 @@ class RaftSettings:
     and mistakes slow disks or networks for dead leaders more often."""
     append_bytes_max: int = 1_048_576
     """Most bytes of entries in one append message."""
-    window_bytes_max: int = 8_388_608
+    entry_bytes_max: int = 4_194_304
+    """Largest batch that is taken in."""
+    write_bytes_max: int = 2_097_152
+    """About how many bytes of entries one Ready gives out to be written; more wait for the next."""
+    window_bytes_max: int = 4_194_304
     """Most bytes sent to a follower and not yet acknowledged."""
     tail_bytes_max: int = 8_388_608
     """Durable entries kept in memory for followers, so that replication reads no disk."""

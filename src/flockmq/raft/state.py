@@ -190,6 +190,10 @@ class RaftState:
         """When there was something to do last."""
         self.unreachable: set[int] = set()
         """Nodes that the host has not heard from. Shared by all groups of a host, changed by it alone."""
+        self.congested: set[int] = set()
+        """Nodes whose link is full: no entries are sent there for now. Shared likewise."""
+        self.held_back = False
+        """Something was not sent because of that."""
 
         # What comes out next.
         self.dirty = True

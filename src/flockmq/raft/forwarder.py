@@ -1,0 +1,208 @@
+"""Forwards a node's runs to whoever leads a group, until each has exactly one outcome. See also ``senders.py``.
+
+```
+ note() --> build the batch --> submit(batch, token)
+                                     |  in order, many under way
+                                     v
+               take_messages() --> leader --> on_reply()        no answer, another leader: again, from the oldest on
+                                     |
+                                     v
+               take_outcomes(): COMMITTED offset | REFUSED, certainly not in the log | UNKNOWN, nobody can say
+```
+A run counts as refused for certain when a leader said so, no other attempt for it is unanswered (a frame's runs are
+taken in at most once, see ``host.py``), and that leader is of a later term than any that lost the run out of sight. A
+run whose outcome was reported as unknown is still seen through: later runs must not overtake it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.raft.messages import Forward
+from flockmq.raft.senders import BEHIND, COMMITTED, ELSEWHERE, REFUSED, RUNS_KEPT, UNKNOWN, run_note
+
+if TYPE_CHECKING:
+    from flockmq.raft.messages import ForwardReply
+
+FORWARD_BYTES_MAX: Final = 16_777_216
+"""Most bytes of runs without an outcome; then ``has_room`` says no."""
+
+
+class Outcome:
+    """What became of a run. ``offset`` is that of its first record when it is committed."""
+
+    def __init__(self, token: int, kind: int, offset: int) -> None:
+        self.token = token
+        self.kind = kind
+        self.offset = offset
+
+
+class _Run:
+    def __init__(self, sequence: int, batch: bytes, token: int, deadline: int) -> None:
+        self.sequence = sequence
+        self.batch = batch
+        self.token = token
+        self.deadline = deadline
+        self.open: set[int] = set()
+        """Attempts without an answer."""
+        self.was_sent = False
+        self.unknown_term = 0
+        """Latest term of a leader that lost sight of it."""
+        self.told = False
+        """Its outcome was reported."""
+        self.done = False
+        """It is in the log for good."""
+
+
+class Forwarder:
+    """Runs of this node for one group."""
+
+    def __init__(self, group: int, node: int, boot: int, retry_ms: int = 1_000, give_up_ms: int = 30_000) -> None:
+        self.group = group
+        self.node = node
+        self.boot = boot
+        self.leader = 0
+        self.runs: list[_Run] = []
+        self.bytes = 0
+        self._by_sequence: dict[int, _Run] = {}
+        self._next = 1
+        self._base = 0
+        """The run before the oldest one here."""
+        self._committed = 0
+        """The latest run that is in the log for good."""
+        self._sent = 0
+        """How many of the runs here went to the present leader."""
+        self._attempt = 0
+        self._first_attempt = 1
+        """Of this pass over the runs; answers to earlier ones start no other pass."""
+        self._retry_ms = retry_ms
+        self._give_up_ms = give_up_ms
+        self._elapsed = 0
+        self._retry_at = 0
+        self._outcomes: list[Outcome] = []
+
+    def has_room(self) -> bool:
+        """Whether another run may be submitted."""
+        return len(self.runs) < RUNS_KEPT and self.bytes < FORWARD_BYTES_MAX
+
+    def note(self) -> bytes:
+        """What the next batch must carry as its note."""
+        return run_note(self.node, self.boot, self._next)
+
+    def submit(self, batch: bytes, token: int) -> None:
+        """Forward a batch that was built with ``note()``. Its outcome will carry ``token``."""
+        assert self.has_room(), "ask has_room() first"
+        run = _Run(self._next, batch, token, self._elapsed + self._give_up_ms)
+        self.runs.append(run)
+        self._by_sequence[run.sequence] = run
+        self.bytes += len(batch)
+        self._next += 1
+
+    def set_leader(self, leader: int) -> None:
+        """Somebody leads the group; 0 when nobody is known."""
+        if leader != self.leader:
+            self.leader = leader
+            self._start_pass()
+
+    def tick(self, elapsed: int) -> None:
+        """Time passes: try again what got no answer, give up what is too old."""
+        self._elapsed = elapsed
+        for run in list(self.runs):
+            if run.told or elapsed < run.deadline:
+                continue
+            if run.was_sent:
+                self._report(run, UNKNOWN, 0)
+            else:
+                self._report(run, REFUSED, 0)
+                self._drop(run)
+        if self._sent and elapsed >= self._retry_at:
+            self._start_pass()
+
+    def take_messages(self) -> list[Forward]:
+        """Runs that the present leader has not been sent, in order."""
+        messages: list[Forward] = []
+        if not self.leader:
+            return messages
+        while self._sent < len(self.runs):
+            run = self.runs[self._sent]
+            previous = self.runs[self._sent - 1].sequence if self._sent else self._base
+            self._sent += 1
+            if run.done:
+                continue
+            self._attempt += 1
+            run.open.add(self._attempt)
+            run.was_sent = True
+            messages.append(Forward(self.group, self.node, self.leader, previous, self._attempt, run.batch))
+            self._retry_at = self._elapsed + self._retry_ms
+        return messages
+
+    def take_outcomes(self) -> list[Outcome]:
+        """Outcomes since the last call."""
+        outcomes = self._outcomes
+        self._outcomes = []
+        return outcomes
+
+    def on_reply(self, reply: ForwardReply) -> None:
+        """An attempt was answered."""
+        if reply.boot != self.boot:
+            return
+        is_current = reply.attempt >= self._first_attempt
+        run = self._by_sequence.get(reply.sequence)
+        if run is not None:
+            run.open.discard(reply.attempt)
+        if reply.outcome == COMMITTED:
+            if run is not None:
+                self._report(run, COMMITTED, reply.value)
+                run.done = True
+                self._committed = max(self._committed, run.sequence)
+                self._retry_at = self._elapsed + self._retry_ms
+                self._forget_done()
+        elif reply.outcome == REFUSED:
+            if run is not None and not run.done:
+                self._on_refused(run, reply.term)
+        elif reply.outcome == UNKNOWN:
+            if run is not None:
+                run.unknown_term = max(run.unknown_term, reply.term)
+        elif reply.outcome == BEHIND and is_current:
+            if self.runs and reply.value < self.runs[0].sequence:
+                # A run that was left out may be in the log after all.
+                self._base = max(reply.value, self._committed)
+            self._start_pass()
+        elif reply.outcome == ELSEWHERE and is_current and reply.sender == self.leader:
+            self.leader = reply.value if reply.value != reply.sender else 0
+            self._start_pass()
+
+    def _on_refused(self, run: _Run, term: int) -> None:
+        if run.told:
+            self._drop(run)  # whoever waited has its answer, so it may be left out, or turn up late
+        elif not run.open and term > run.unknown_term:
+            self._report(run, REFUSED, 0)
+            self._drop(run)
+
+    def _start_pass(self) -> None:
+        """Send all runs again, from the oldest on."""
+        self._sent = 0
+        self._first_attempt = self._attempt + 1
+
+    def _report(self, run: _Run, kind: int, offset: int) -> None:
+        if not run.told:
+            run.told = True
+            self._outcomes.append(Outcome(run.token, kind, offset))
+
+    def _drop(self, run: _Run) -> None:
+        """Leave a run out: the next one follows on the one before."""
+        position = self.runs.index(run)
+        del self.runs[position]
+        del self._by_sequence[run.sequence]
+        self.bytes -= len(run.batch)
+        if position < self._sent:
+            self._start_pass()
+
+    def _forget_done(self) -> None:
+        while self.runs and self.runs[0].done:
+            run = self.runs.pop(0)
+            self._base = run.sequence
+            del self._by_sequence[run.sequence]
+            self.bytes -= len(run.batch)
+            if self._sent:
+                self._sent -= 1

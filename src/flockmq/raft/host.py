@@ -1,0 +1,533 @@
+"""All groups of one node: one frame per peer and turn, one write for all groups, heartbeats in step, quiet groups free.
+
+```
+          frames of peers        proposals, reads, runs        time             disk
+               |                        |                       |                |
+           receive()            propose() ... wake()         tick(now)      persisted(n)
+               v                        v                       v                v
+        .------------------------------------------------------------------------------.
+        |   RaftHost   groups: RaftNode + SenderDesk     peers: heard, boot, what to say |
+        `--------------------------------------|---------------------------------------'
+                                               v
+             take_turn() --> writes of all groups as one, entries to apply, one frame per peer
+```
+Only groups that are *awake* are ticked, only *dirty* ones looked at in a turn. Quiet groups are neither: the host
+watches over the nodes of their leaders with one beat per peer, and wakes them when a node falls silent, was started
+anew or is back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.errors import FlockError
+from flockmq.log.errors import DamageError
+from flockmq.raft.clock import TickClock
+from flockmq.raft.codec import decode_frame, encode_frame, message_bytes
+from flockmq.raft.errors import SafetyError
+from flockmq.raft.messages import Append, Forward, ForwardReply, Heartbeat, SnapshotChunk, VoteRequest
+from flockmq.raft.node import RaftNode
+from flockmq.raft.peers import Peer
+from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
+from flockmq.raft.senders import SenderDesk, SenderTable
+from flockmq.raft.state import LEADER
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.raft.forwarder import Forwarder
+    from flockmq.raft.messages import Checkpoint, Message
+    from flockmq.raft.ports import LogReader, SnapshotSink, SnapshotSource
+    from flockmq.raft.ready import Ready
+    from flockmq.raft.settings import RaftSettings
+    from flockmq.raft.state import HardState
+
+TURN_WRITE_BYTES_MAX: Final = 4_194_304
+"""About how much all groups together give out to be written in a turn."""
+TURN_SEND_BYTES_MAX: Final = 16_777_216
+"""About how much goes into the frame for one peer."""
+UNKNOWN_MAX: Final = 1_024
+STRANGER_MS: Final = 60_000
+BALANCE_MS: Final = 1_000
+BALANCE_GROUPS_MAX: Final = 8
+"""Groups whose leadership may be handed over per look, so that balancing never stops everything at once."""
+
+
+class GroupReady:
+    """What one group asks for in a turn."""
+
+    def __init__(self, group: int, ready: Ready) -> None:
+        self.group = group
+        self.ready = ready
+
+
+class Turn:
+    """What all groups ask for.
+
+    1. Write ``writes`` together, behind those of all turns before; when they are durable call ``persisted(number)``.
+    2. Send ``frames``.
+    3. Apply and answer what ``applies`` has: ``install``, then ``committed``, then ``reads``.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        """0 when there is nothing to write."""
+        self.writes: list[GroupReady] = []
+        self.applies: list[GroupReady] = []
+        self.frames: list[tuple[int, bytes]] = []
+        """(node, frame)"""
+
+
+class _Flight:
+    """A turn that is being written."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.nodes: list[RaftNode] = []
+        self.numbers: list[int] = []
+
+
+class RaftHost:
+    """See the module. ``boot`` must be larger than at any start before."""
+
+    def __init__(self, node: int, boot: int, settings: RaftSettings, rng: random.Random, now: int) -> None:
+        self.node = node
+        self.boot = boot
+        self.settings = settings
+        self.rng = rng
+        self.clock = TickClock(settings.tick_ms, now)
+        self.groups: dict[int, RaftNode] = {}
+        self.desks: dict[int, SenderDesk] = {}
+        self.forwarders: dict[int, Forwarder] = {}
+        self.preferred: dict[int, int] = {}
+        """Group -> the node that should lead it."""
+        self.peers: dict[int, Peer] = {}
+        self.unreachable: set[int] = set()
+        self.congested: set[int] = set()
+        self.broken: dict[int, FlockError] = {}
+        """Groups that had to stop, and why: damage on the disk, or a promise of Raft that would not hold."""
+        self._unknown: dict[int, int] = {}
+        self._awake: dict[int, None] = {}
+        self._dirty: dict[int, None] = {}
+        self._held: dict[int, None] = {}
+        self._forwarding: dict[int, None] = {}
+        """Forwarders to look at in the next turn."""
+        self._unfinished: dict[int, None] = {}
+        """Forwarders with runs that have no outcome."""
+        self._flights: list[_Flight] = []
+        self._number = 0
+        self._beat_at = 0
+        self._balance_at = BALANCE_MS
+
+    # Groups.
+
+    def add_group(
+        self,
+        group: int,
+        log: LogReader,
+        checkpoint: Checkpoint,
+        hard: HardState,
+        commit: int = 0,
+        preferred: int = 0,
+        table: SenderTable | None = None,
+        source: SnapshotSource | None = None,
+        sink: SnapshotSink | None = None,
+    ) -> RaftNode:
+        """Run a replica of a group. ``preferred``: who should lead it. ``table`` belongs to the checkpoint."""
+        priority = 0 if preferred in (0, self.node) else 1
+        node = RaftNode(
+            group,
+            self.node,
+            self.settings,
+            self.clock,
+            self.rng,
+            log,
+            checkpoint,
+            hard,
+            commit,
+            priority,
+            source,
+            sink,
+        )
+        node.state.unreachable = self.unreachable
+        node.state.congested = self.congested
+        self.groups[group] = node
+        self.desks[group] = SenderDesk(node, table or SenderTable())
+        self.preferred[group] = preferred
+        self.broken.pop(group, None)
+        self._unknown.pop(group, None)
+        for member in node.state.configuration.members():
+            self._peer(member)
+        self._touch(group)
+        return node
+
+    def remove_group(self, group: int) -> None:
+        """Stop a replica, without a word to the others."""
+        self.groups.pop(group, None)
+        self.desks.pop(group, None)
+        self.preferred.pop(group, None)
+        self._awake.pop(group, None)
+        self._dirty.pop(group, None)
+        self._held.pop(group, None)
+
+    def take_unknown(self) -> dict[int, int]:
+        """Groups that other nodes believe to be here: group -> who spoke of it."""
+        unknown = self._unknown
+        self._unknown = {}
+        return unknown
+
+    # What users of groups ask.
+
+    def propose(self, group: int, batch: bytes) -> Proposal | Refusal:
+        """Put a batch into a group's log, if its leader is here."""
+        node = self.groups.get(group)
+        if node is None:
+            return Refusal(NOT_LEADER, f"Group {group} has no replica on this node.", 0)
+        self._touch(group)
+        return node.propose(batch)
+
+    def read(self, group: int, number: int, now: int) -> bool:
+        """Ask from which index on a read may be served; ``GroupReady.ready.reads`` answers. False: no replica here."""
+        node = self.groups.get(group)
+        if node is None:
+            return False
+        self._touch(group)
+        node.read(number, now)
+        return True
+
+    def change(self, group: int, voters: tuple[int, ...], learners: tuple[int, ...] = ()) -> Proposal | Refusal:
+        """Change the members of a group, if its leader is here."""
+        node = self.groups.get(group)
+        if node is None:
+            return Refusal(NOT_LEADER, f"Group {group} has no replica on this node.", 0)
+        self._touch(group)
+        return node.change(voters, learners)
+
+    def transfer(self, group: int, target: int) -> Refusal | None:
+        """Hand leadership of a group over, if its leader is here."""
+        node = self.groups.get(group)
+        if node is None:
+            return Refusal(NOT_LEADER, f"Group {group} has no replica on this node.", 0)
+        self._touch(group)
+        return node.transfer(target)
+
+    def wake(self, group: int) -> None:
+        """End the silence of a group."""
+        node = self.groups.get(group)
+        if node is not None:
+            node.wake()
+            self._touch(group)
+
+    def add_forwarder(self, forwarder: Forwarder) -> None:
+        """Let runs of this node for a group travel with its frames."""
+        self.forwarders[forwarder.group] = forwarder
+        self._forwarding[forwarder.group] = None
+
+    def submitted(self, group: int) -> None:
+        """A run was given to the group's forwarder."""
+        self._forwarding[group] = None
+
+    # What the network says.
+
+    def receive(self, data: bytes) -> None:
+        """A frame has arrived. FrameError: the link should be closed."""
+        frame = decode_frame(data)
+        if frame.receiver != self.node or frame.sender == self.node:
+            return
+        peer = self._peer(frame.sender)
+        if not peer.is_current(frame.boot):
+            return  # said before its last start
+        is_first = peer.heard_frame(frame.boot, frame.number, self.clock.elapsed)
+        if peer.was_restarted:
+            peer.was_restarted = False
+            self._node_restarted(peer.node)
+        if not peer.reachable:
+            peer.reachable = True
+            self.unreachable.discard(peer.node)
+            self._node_is_back(peer.node)
+        for message in frame.messages:
+            # A run is taken in at most once per attempt: what arrives twice, or late, must not be appended after all.
+            if is_first or not isinstance(message, Forward):
+                self._deliver(message)
+
+    def _deliver(self, message: Message) -> None:
+        group = message.group
+        if isinstance(message, ForwardReply):
+            forwarder = self.forwarders.get(group)
+            if forwarder is not None:
+                forwarder.on_reply(message)
+                self._forwarding[group] = None
+            return
+        node = self.groups.get(group)
+        if node is None:
+            is_real = isinstance(message, (Append, Heartbeat, SnapshotChunk, VoteRequest))
+            if is_real and len(self._unknown) < UNKNOWN_MAX:
+                self._unknown[group] = message.sender
+            return
+        if group in self.broken:
+            return
+        self._touch(group)
+        try:
+            if isinstance(message, Forward):
+                self._accept(group, message)
+            else:
+                node.step(message)
+                self._follow_role(group)
+        except (DamageError, SafetyError) as error:
+            self._break(group, error)
+
+    def _accept(self, group: int, forward: Forward) -> None:
+        desk = self.desks[group]
+        self._follow_role(group)
+        answer = desk.accept(forward)
+        if answer is not None:
+            self._send(answer)
+
+    def _follow_role(self, group: int) -> None:
+        try:
+            answers = self.desks[group].follow_role()
+        except DamageError as error:
+            self._break(group, error)
+            return
+        for answer in answers:
+            self._send(answer)
+
+    def pause(self, node: int) -> None:
+        """The link to a node is full: no entries for it, until ``resume``."""
+        self.congested.add(node)
+
+    def resume(self, node: int) -> None:
+        """The link has room again."""
+        self.congested.discard(node)
+        for group in self._held:
+            self._dirty[group] = None
+        self._held = {}
+
+    # Time.
+
+    def tick(self, now: int) -> None:
+        """Time passes; call it every ``tick_ms``."""
+        self.clock.tick(now)
+        elapsed = self.clock.elapsed
+        for group in list(self._awake):
+            node = self.groups[group]
+            node.on_tick()
+            if node.has_ready():
+                self._dirty[group] = None
+                self._follow_role(group)
+            if node.state.quiet:
+                del self._awake[group]
+        self._watch(elapsed)
+        for group in list(self._unfinished):
+            self.forwarders[group].tick(elapsed)
+            self._forwarding[group] = None
+        if elapsed >= self._beat_at:
+            gap = self.settings.heartbeat_ms
+            self._beat_at = (elapsed // gap + 1) * gap
+            for peer in self.peers.values():
+                peer.beat_is_due = True
+        if elapsed >= self._balance_at:
+            self._balance_at = elapsed + BALANCE_MS
+            self._balance()
+            self._forget_strangers(elapsed)
+
+    def _watch(self, elapsed: int) -> None:
+        """Notice nodes that have fallen silent."""
+        for peer in self.peers.values():
+            if peer.reachable and elapsed - peer.heard_at >= self.settings.election_ms:
+                peer.reachable = False
+                self.unreachable.add(peer.node)
+                self._node_is_lost(peer.node)
+
+    def _node_is_lost(self, lost: int) -> None:
+        for group, node in self.groups.items():
+            state = node.state
+            if not state.quiet:
+                continue
+            if state.leader == lost:
+                node.leader_is_lost()
+                self._touch(group)
+            elif state.role == LEADER:
+                reachable = set(state.configuration.members()) - self.unreachable
+                if not state.configuration.has_quorum(reachable):
+                    node.wake()  # it will notice that it has no quorum
+                    self._touch(group)
+
+    def _node_restarted(self, restarted: int) -> None:
+        """Whatever it led it leads no more, and any lease it had is gone with its process."""
+        for group, node in self.groups.items():
+            if node.state.leader == restarted:
+                node.leader_is_lost()
+                self._touch(group)
+        self._node_is_back(restarted)
+
+    def _node_is_back(self, back: int) -> None:
+        """Groups that fell silent without it may have more than it knows."""
+        for group, node in self.groups.items():
+            if node.state.quiet and back in node.state.progress:
+                node.wake()
+                self._touch(group)
+
+    def _balance(self) -> None:
+        """Hand groups over to the nodes that should lead them."""
+        begun = 0
+        for group, wanted in self.preferred.items():
+            if begun >= BALANCE_GROUPS_MAX:
+                return
+            if wanted in (0, self.node) or wanted in self.unreachable:
+                continue
+            node = self.groups[group]
+            state = node.state
+            progress = state.progress.get(wanted)
+            if progress is None or state.transfer_to or progress.match != state.log.last_index:
+                continue
+            if state.commit < state.term_start or state.configuration.is_joint:
+                continue
+            if node.transfer(wanted) is None:
+                self._touch(group)
+                begun += 1
+
+    def _forget_strangers(self, elapsed: int) -> None:
+        """Peers that share no group with us any more, and are silent."""
+        silent = [node for node in self.unreachable if elapsed - self.peers[node].heard_at > STRANGER_MS]
+        if not silent:
+            return
+        members = {member for node in self.groups.values() for member in node.state.configuration.members()}
+        for node in silent:
+            if node not in members:
+                del self.peers[node]
+                self.unreachable.discard(node)
+                self.congested.discard(node)
+
+    # What comes out.
+
+    def has_work(self) -> bool:
+        """Whether ``take_turn`` may have something."""
+        if self._dirty or self._forwarding:
+            return True
+        return True in [peer.has_something() for peer in self.peers.values()]
+
+    def take_turn(self, may_write: bool = True) -> Turn:
+        """Everything all groups ask for. ``may_write`` False: the disk has no room, only talk."""
+        turn = Turn()
+        self._forward_runs()
+        dirty = self._dirty
+        self._dirty = {}
+        size = 0
+        for group in dirty:
+            if size >= TURN_WRITE_BYTES_MAX:
+                self._dirty[group] = None  # the next turn begins with these
+                continue
+            size += self._take_group(group, turn, may_write)
+        if turn.writes:
+            self._number += 1
+            turn.number = self._number
+            flight = _Flight(turn.number)
+            for write in turn.writes:
+                flight.nodes.append(self.groups[write.group])
+                flight.numbers.append(write.ready.number)
+            self._flights.append(flight)
+        self._take_frames(turn)
+        return turn
+
+    def _take_group(self, group: int, turn: Turn, may_write: bool) -> int:
+        """One group's share; how many bytes it writes."""
+        node = self.groups.get(group)
+        if node is None or group in self.broken or not node.has_ready():
+            return 0
+        try:
+            ready = node.take_ready(may_write)
+        except (DamageError, SafetyError) as error:
+            self._break(group, error)
+            return 0
+        desk = self.desks[group]
+        for message in ready.messages:
+            self._send(message)
+        for message in desk.applied(ready.committed):
+            self._send(message)
+        self._follow_role(group)
+        if node.has_ready():
+            self._dirty[group] = None
+        if node.state.held_back:
+            node.state.held_back = False
+            self._held[group] = None
+        if ready.install is not None or ready.committed or ready.reads:
+            turn.applies.append(GroupReady(group, ready))
+        if not ready.number:
+            return 0
+        turn.writes.append(GroupReady(group, ready))
+        size = 64
+        for entry in ready.entries:
+            size += len(entry.data)
+        return size
+
+    def _take_frames(self, turn: Turn) -> None:
+        for peer in self.peers.values():
+            if peer.has_something():
+                messages, number = peer.take()
+                turn.frames.append((peer.node, encode_frame(self.node, self.boot, peer.node, number, messages)))
+            if peer.is_full:
+                peer.is_full = False
+                self.resume(peer.node)
+
+    def _forward_runs(self) -> None:
+        """Send runs to leaders; those for this very node take the same way without a frame."""
+        forwarding = self._forwarding
+        self._forwarding = {}
+        for group in forwarding:
+            forwarder = self.forwarders[group]
+            node = self.groups.get(group)
+            if node is not None and node.state.leader:
+                forwarder.set_leader(node.state.leader)
+            for forward in forwarder.take_messages():
+                self._send(forward)
+            if forwarder.runs:
+                self._unfinished[group] = None
+            else:
+                self._unfinished.pop(group, None)
+
+    def _send(self, message: Message) -> None:
+        if message.receiver == self.node:
+            self._deliver(message)
+            return
+        peer = self._peer(message.receiver)
+        peer.say(message, message_bytes(message))
+        if peer.out_bytes >= TURN_SEND_BYTES_MAX and peer.node not in self.congested:
+            peer.is_full = True
+            self.congested.add(peer.node)
+
+    def persisted(self, number: int) -> None:
+        """All turns up to ``number`` are durable."""
+        done = 0
+        while done < len(self._flights) and self._flights[done].number <= number:
+            flight = self._flights[done]
+            for position in range(len(flight.nodes)):
+                node = flight.nodes[position]
+                group = node.state.group
+                node.persisted(flight.numbers[position])
+                if self.groups.get(group) is node:
+                    self._touch(group)
+                    self._follow_role(group)
+            done += 1
+        del self._flights[:done]
+
+    # Within.
+
+    def _peer(self, node: int) -> Peer:
+        peer = self.peers.get(node)
+        if peer is None:
+            peer = Peer(node, self.clock.elapsed)
+            if node != self.node:
+                self.peers[node] = peer
+        return peer
+
+    def _touch(self, group: int) -> None:
+        """Something happened to a group: look at it in the next turn, and tick it."""
+        self._dirty[group] = None
+        self._awake[group] = None
+
+    def _break(self, group: int, error: FlockError) -> None:
+        """Stop a group that can't go on. The others do."""
+        self.broken[group] = error
+        self._awake.pop(group, None)
+        self._dirty.pop(group, None)
