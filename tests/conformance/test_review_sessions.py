@@ -96,3 +96,23 @@ def test_resumed_messages_name_their_topic(harness: BrokerHarness) -> None:
         *[(b"a", b"%d" % number, True) for number in range(4)],
         (b"a", b"4", False),
     ]
+
+
+def test_sent_is_what_was_sent(harness: BrokerHarness) -> None:
+    """Neither what waits for somebody who is away nor what was dropped counts, and what is sent twice counts twice."""
+    stats = harness.broker.stats
+    away = harness.client("away", session_expiry_s=600)
+    away.subscribe(b"a", qos=2)
+    away.drop()
+    small = harness.client("small", properties=make_properties(maximum_packet_size=50))
+    small.subscribe(b"a")
+    publisher = harness.client("p")
+    for qos in (0, 1, 2):
+        publisher.publish(b"a", b"x" * 100, qos=qos)
+    assert (stats.publishes_out_qos0, stats.publishes_out_qos1, stats.publishes_out_qos2) == (0, 0, 0)
+    assert stats.dropped_slow == 3
+    for times in (1, 2):
+        again = harness.client("away", clean_start=False, session_expiry_s=600)
+        assert len(again.messages()) == 2
+        assert (stats.publishes_out_qos0, stats.publishes_out_qos1, stats.publishes_out_qos2) == (0, times, times)
+        again.drop()

@@ -138,7 +138,7 @@ def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | No
         if qos == 0:
             if connection is None:
                 continue
-            stats.publishes_out_qos0 += count
+            lost = 0
             if (
                 run.qos == 0
                 and connection.version == run.version
@@ -149,16 +149,14 @@ def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | No
                 and connection.client_packet_max == 0
             ):
                 if not connection.send(run.wire, count):
-                    dropped += session.send_some(connection, run, retain, b"")
+                    lost = session.send_some(connection, run, retain, b"")
             else:
-                dropped += session.send_now(connection, run, retain, target.identifier_properties, now)
+                lost = session.send_now(connection, run, retain, target.identifier_properties, now)
+            stats.publishes_out_qos0 += count - lost
+            dropped += lost
             if publisher is not None and connection.is_crowded():
                 slow_down(node, publisher, connection, now)
         else:
-            if qos == 1:
-                stats.publishes_out_qos1 += count
-            else:
-                stats.publishes_out_qos2 += count
             lost = session.deliver(run, qos, retain, target.identifier_properties, None, now)
             if lost:
                 stats.dropped_queue += lost
@@ -193,20 +191,15 @@ def deliver_to_member(node: NodeState, group: ShareGroup, run: Run, publisher: C
         return
     stats = node.stats
     qos = member.qos if member.qos < run.qos else run.qos
-    if qos == 0:
-        stats.publishes_out_qos0 += run.count
-    elif qos == 1:
-        stats.publishes_out_qos1 += run.count
-    else:
-        stats.publishes_out_qos2 += run.count
     retain = run.retain and member.retain_as_published
     session = member.session
     lost = session.deliver(run, qos, retain, member.identifier_properties, group, now)
-    if lost and qos == 0:
-        stats.dropped_slow += lost
-    elif lost:
-        stats.dropped_queue += lost
     connection = session.connection
+    if qos:
+        stats.dropped_queue += lost
+    elif connection is not None:
+        stats.publishes_out_qos0 += run.count - lost
+        stats.dropped_slow += lost
     if publisher is not None and connection is not None and (connection.is_crowded() or session.is_crowded()):
         slow_down(node, publisher, connection, now)
 

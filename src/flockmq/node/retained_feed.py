@@ -124,12 +124,8 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
         run = message.run
         qos = subscription.qos if subscription.qos < run.qos else run.qos
         lost = session.deliver(run, qos, True, subscription.identifier_properties, None, now)
-        if qos == 0:
-            stats.publishes_out_qos0 += 1
-            stats.dropped_slow += lost
-        elif qos == 1:
-            stats.publishes_out_qos1 += 1
+        if qos:
             stats.dropped_queue += lost
         else:
-            stats.publishes_out_qos2 += 1
-            stats.dropped_queue += lost
+            stats.publishes_out_qos0 += 1 - lost
+            stats.dropped_slow += lost

@@ -138,6 +138,14 @@ class Connection:
         if not self.client_packet_max or len(data) <= self.client_packet_max:
             self.reply(data)
 
+    def count_out(self, qos: int, count: int) -> None:
+        """QoS 1 or 2 messages were written."""
+        self.messages_out += count
+        if qos == 1:
+            self.stats.publishes_out_qos1 += count
+        else:
+            self.stats.publishes_out_qos2 += count
+
     def send(self, data: bytes, count: int) -> bool:
         """Write QoS 0 messages; False when the client reads so slowly that they are dropped instead."""
         size = self.out_bytes + len(data)

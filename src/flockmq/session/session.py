@@ -143,7 +143,7 @@ class Session:
             if flight is None:
                 break
             connection.reply(encode_flight(flight, connection.version, now))
-            connection.messages_out += flight.high - flight.low
+            connection.count_out(flight.qos, flight.high - flight.low)
         return dropped
 
     def launch_one(self, outbound: Outbound, connection: Connection, now: int) -> int:
@@ -164,7 +164,7 @@ class Session:
             outbound.inflight -= 1
             return 1
         connection.reply(data)
-        connection.messages_out += 1
+        connection.count_out(flight.qos, 1)
         return 0
 
     def resume(self, now: int) -> int:
@@ -198,5 +198,5 @@ class Session:
                 dropped += 1
                 continue
             connection.reply(packet)
-            connection.messages_out += 1
+            connection.count_out(flight.qos, 1)
         return dropped
