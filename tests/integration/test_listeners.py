@@ -34,6 +34,7 @@ from integration.support.node import (
 
 SUBACK = b"\x90\x03\x00\x01\x00"
 KEY = b"\x01\x02\x03\x04"
+HEAR_ME = encode_client_frame(b"?", KEY, 0x89)
 NO_IPV6 = "this machine has no IPv6"
 
 
@@ -473,6 +474,25 @@ def test_a_text_frame_closes_the_connection(run: Run) -> None:
             assert "binary" in str((await node.event("websocket_error")).fields["reason"])
             await client.close()
             await until(lambda: not node.broker.connections)
+
+    run(scenario())
+
+
+def test_a_ping_behind_what_ended_the_connection_is_not_answered(run: Run) -> None:
+    """So much in one read is flushed at once: the goodbye is said before the ping is looked at."""
+
+    async def scenario() -> None:
+        async with running() as node:
+            client = await web_socket(node)
+            await client.upgrade()
+            await client.connect()
+            handle = only_connection(node).handle
+            assert isinstance(handle, MqttProtocol)
+            handle.data_received(encode_client_frame(b"\xe0\x00" + bytes(5_000_000), KEY) + HEAR_ME)
+            assert await client.closed() == b""
+            assert client.decoder.close_code == 1000
+            await client.close()
+            assert not [event for event in node.events if event.kind == "internal_error"]
 
     run(scenario())
 

@@ -46,10 +46,13 @@ class WebSocketProtocol(MqttProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the request, or frames."""
-        if self._parser is not None:
-            self._upgrade(self._parser, data)
-        elif self.connection is not None and self._decoder is not None:
-            self._decode(self.connection, self._decoder, data)
+        try:
+            if self._parser is not None:
+                self._upgrade(self._parser, data)
+            elif self.connection is not None and self._decoder is not None:
+                self._decode(self.connection, self._decoder, data)
+        except Exception as error:
+            self.fail("receive", error)
 
     def _upgrade(self, parser: UpgradeParser, data: bytes) -> None:
         arrival = self._arrival
@@ -75,7 +78,7 @@ class WebSocketProtocol(MqttProtocol):
             self.receive(connection, payload)
         if decoder.close_code:
             self._end(connection, decoder)
-        elif self.transport is not None and not connection.blocked:
+        elif self.connection is connection and self.transport is not None and not connection.blocked:
             reply = decoder.take_reply()
             if reply:
                 self.transport.write(reply)
