@@ -69,7 +69,8 @@ class SecuritySettings:
     """Logins remembered (under a key that only this process knows), so that a client that comes back costs no hashing.
     0 turns it off."""
     login_cache_ms: int = 900_000
-    """How long a login is remembered. A new password or a deleted user counts once the file is read again, whatever stands here."""
+    """How long a login is remembered. A new password or a deleted user counts once the file is read again, in any
+    case."""
 
     failed_logins_per_peer_max: int = 20
     """Failed logins within the window after which an address is refused; 0 never does. An IPv6 address counts by its
