@@ -274,7 +274,7 @@ class RaftHost:
                 node.step(message)
                 self._follow_role(group)
         except (DamageError, SafetyError) as error:
-            self._break(group, error)
+            self.break_group(group, error)
 
     def _accept(self, group: int, forward: Forward) -> None:
         desk = self.desks[group]
@@ -287,7 +287,7 @@ class RaftHost:
         try:
             answers = self.desks[group].follow_role()
         except DamageError as error:
-            self._break(group, error)
+            self.break_group(group, error)
             return
         for answer in answers:
             self._send(answer)
@@ -438,7 +438,7 @@ class RaftHost:
         try:
             ready = node.take_ready(may_write)
         except (DamageError, SafetyError) as error:
-            self._break(group, error)
+            self.break_group(group, error)
             return 0
         desk = self.desks[group]
         for message in ready.messages:
@@ -504,12 +504,20 @@ class RaftHost:
             for position in range(len(flight.nodes)):
                 node = flight.nodes[position]
                 group = node.state.group
+                if group in self.broken:
+                    continue  # its writes may have been left out
                 node.persisted(flight.numbers[position])
                 if self.groups.get(group) is node:
                     self._touch(group)
                     self._follow_role(group)
             done += 1
         del self._flights[:done]
+
+    def break_group(self, group: int, error: FlockError) -> None:
+        """Stop a group that can't go on: it says nothing any more. The others do."""
+        self.broken[group] = error
+        self._awake.pop(group, None)
+        self._dirty.pop(group, None)
 
     # Within.
 
@@ -525,9 +533,3 @@ class RaftHost:
         """Something happened to a group: look at it in the next turn, and tick it."""
         self._dirty[group] = None
         self._awake[group] = None
-
-    def _break(self, group: int, error: FlockError) -> None:
-        """Stop a group that can't go on. The others do."""
-        self.broken[group] = error
-        self._awake.pop(group, None)
-        self._dirty.pop(group, None)
