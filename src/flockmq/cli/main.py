@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "config": "configuration",
     "passwd": "passwd",
     "login": "login",
+    "log": "log",
     "bench": "bench",
     "demo": "demo",
     "version": "version",
@@ -80,6 +81,8 @@ def run(arguments: list[str]) -> int:
         # Whoever reads our output has enough; keep Python from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except UnicodeEncodeError:
+        return _fail("An argument is not UTF-8 text, and MQTT has no other; check the encoding of the terminal.", 2)
     except Exception as error:
         return _unexpected(error)
     return result if isinstance(result, int) else 0

@@ -38,6 +38,7 @@ def test_version_says_which_build_runs(capsys: pytest.CaptureFixture[str]) -> No
         (["pub", "t/#", "p"], "The topic name holds a wildcard; wildcards are for filters only; see `flockmq pub"),
         (["pub", "", "p"], "The topic name is empty"),
         (["pub", "\udcff", "p"], "The topic name is not valid UTF-8"),
+        (["client", "show", "\udcff"], "An argument is not UTF-8 text"),
         (["route", "show", "+/t"], "The topic name holds a wildcard"),
         (["version", "--bogus"], "see `flockmq version --help`."),
         (["client", "show"], "see `flockmq client show --help`."),
