@@ -162,7 +162,12 @@ class FileDisk:
 
     def _open(self, path: str, *, create: bool) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return os.open(self.root / path, flags, 0o600)
+        try:
+            return os.open(self.root / path, flags, 0o600)
+        except OSError as error:
+            if create or error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+                raise
+            return os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)  # enough for whoever only looks
 
     def _close_some(self) -> None:
         """Close files that were not used for longest, if there are too many; called with the lock held."""

@@ -4,7 +4,7 @@
  topic      int32 index into the topic dictionary    | always     packet_id      uint16          | only where some
  client     int32 index into the client dictionary   |            session_epoch  uint64          | record has them
  timestamp  int32 ms after the base timestamp        |            expires_at     int64 ms, 0 none|
- flags      uint8 (QoS, retain)                      |            properties     binary          |
+ flags      uint8: 2 bits QoS, 1 bit retain          |            properties     binary          |
  payload    binary: int32 offsets, bytes             |            user           list<struct<key: utf8, value: utf8>>
  key        binary with validity bitmap, only where some record has one
 ```
@@ -16,6 +16,10 @@ the same for one record as for a million.
 from __future__ import annotations
 
 from typing import Final
+
+QOS_MASK: Final = 3
+RETAIN: Final = 4
+"""Bits of a record's flags."""
 
 KEY: Final = 1
 PACKET_ID: Final = 2
