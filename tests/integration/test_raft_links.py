@@ -20,13 +20,17 @@ class End:
 
     def __init__(self, node: int, settings: LinkSettings | None = None) -> None:
         self.heard: list[tuple[int, bytes]] = []
-        self.links = RaftLinks(node, self._on_frame, random.Random(node), settings)
+        self.writable: list[tuple[int, bool]] = []
+        self.links = RaftLinks(node, self._on_frame, self._on_writable, random.Random(node), settings)
         self.port = 0
 
     def _on_frame(self, peer: int, frame: bytes) -> None:
         if frame == b"nonsense":
             raise FlockError("This frame can't be read.")
         self.heard.append((peer, frame))
+
+    def _on_writable(self, peer: int, is_writable: bool) -> None:
+        self.writable.append((peer, is_writable))
 
     def meet(self, other: End) -> None:
         self.links.set_peer(other.links.node, "127.0.0.1", other.port)
@@ -93,10 +97,12 @@ def test_a_peer_that_comes_back_is_found_again(run: Run) -> None:
             assert await heard_after(one, two, b"first life") == []
             await two.links.close()
             await until(lambda: one.links.connected() == [])
+            assert one.writable == [(2, True), (2, False)]
             again = End(2)
             again.port = await again.links.listen(port=two.port)
             try:
                 assert await heard_after(one, again, b"second life") == []
+                assert one.writable == [(2, True), (2, False), (2, True)]
             finally:
                 await again.links.close()
 
@@ -124,17 +130,20 @@ def test_a_call_from_a_peer_ends_the_wait_for_it(run: Run) -> None:
 
 def test_a_slow_peer_loses_whole_frames_and_costs_bounded_memory(run: Run) -> None:
     async def scenario() -> None:
-        settings = LinkSettings(unsent_bytes_max=300_000)
+        settings = LinkSettings(unsent_bytes_max=300_000, unsent_bytes_high=200_000)
         async with ends(1, 2, settings=settings) as (one, two):
             one.meet(two)
             await heard_after(one, two, b"here")
             two.links.set_reading(False)
             accepted: list[bytes] = []
+            one.writable.clear()
             while one.links.send(2, frame := bytes([len(accepted)]) * 100_000):
                 accepted.append(frame)
+            assert one.writable == [(2, False)]
             two.links.set_reading(True)
             await heard_after(one, two, b"goes on")
             assert [frame for _, frame in two.heard if len(frame) == 100_000] == accepted
+            assert one.writable == [(2, False), (2, True)]
 
     run(scenario())
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from flockmq.errors import ConfigError, FlockError
 from flockmq.node.events import EventList
+from flockmq.raft.codec import FRAME_BYTES_MAX
 from flockmq.wire.frames import FrameReader, frame_head
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ VERSION: Final = 1
 class LinkSettings:
     """Bounds of the links of one node."""
 
-    frame_bytes_max: int = 64 * 1024 * 1024
+    frame_bytes_max: int = FRAME_BYTES_MAX
     """Longest frame that is read."""
-    unsent_bytes_max: int = 16 * 1024 * 1024
+    unsent_bytes_high: int = 2 * 1024 * 1024
+    """With so many bytes waiting for a peer ``on_writable`` says no, and yes again at a quarter of it."""
+    unsent_bytes_max: int = 32 * 1024 * 1024
     """Most bytes that wait for one peer. A frame is taken whenever nothing waits, however long it is."""
     retry_ms_min: int = 20
     """Wait before a lost connection is opened again; doubles with every attempt that fails."""
@@ -60,11 +63,14 @@ class RaftLinks:
         self,
         node: int,
         on_frame: Callable[[int, bytes], None],
+        on_writable: Callable[[int, bool], None],
         rng: random.Random,
         settings: LinkSettings | None = None,
     ) -> None:
+        """``on_writable``: frames to a peer can be sent now, or would wait or be dropped; at first they would."""
         self.node = node
         self.on_frame = on_frame
+        self.on_writable = on_writable
         self.settings = settings or LinkSettings()
         self.loop = asyncio.get_running_loop()
         self.rng = rng
@@ -122,14 +128,19 @@ class RaftLinks:
             for caller in self._callers:
                 caller.set_reading(reading)
 
-    async def close(self) -> None:
-        """End all connections."""
+    def hang_up(self) -> None:
+        """End all connections, have no new ones."""
+        if self._server is not None:
+            self._server.close()
         for node in list(self._outgoing):
             self.forget_peer(node)
         for caller in list(self._callers):
             caller.close()
+
+    async def close(self) -> None:
+        """The same, and wait until the port is free."""
+        self.hang_up()
         if self._server is not None:
-            self._server.close()
             await self._server.wait_closed()
 
     # What incoming connections say.
@@ -213,10 +224,22 @@ class _Outgoing(asyncio.Protocol):
             return
         self.transport = cast("asyncio.Transport", transport)
         self._since = self._links.loop.time()
+        self.transport.set_write_buffer_limits(high=self._links.settings.unsent_bytes_high)
         self.transport.write(GREETING.pack(MAGIC, VERSION, self._links.node, self._peer))
+        self._links.on_writable(self._peer, True)
+
+    def pause_writing(self) -> None:
+        self._links.on_writable(self._peer, False)
+
+    def resume_writing(self) -> None:
+        if self.transport is not None:
+            self._links.on_writable(self._peer, True)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (how it was lost changes nothing)
         self.transport = None
+        if self._closed:
+            return
+        self._links.on_writable(self._peer, False)
         settings = self._links.settings
         if (self._links.loop.time() - self._since) * 1_000 > settings.retry_ms_max:
             self._wait_ms = settings.retry_ms_min  # it had worked

@@ -1,0 +1,1 @@
+"""Real processes with nothing but Raft groups in them: for benchmarks, and for tests that kill, pause and corrupt."""
