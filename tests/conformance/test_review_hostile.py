@@ -130,7 +130,7 @@ def test_pieces_of_a_large_packet_are_not_kept_one_by_one(make_harness: MakeHarn
     data = publish(b"a", b"x" * 50_000)
     for at in range(0, 20_000, 2):
         harness.broker.receive(client.connection, data[at : at + 2], harness.now)
-    assert len(client.connection.chunks or []) < 100
+    assert isinstance(client.connection.chunks, bytearray)
     harness.broker.receive(client.connection, data[20_000:], harness.now)
     client.ping()
     assert client.connection.messages_in == 1

@@ -89,9 +89,10 @@ class Broker:
         self, settings: BrokerSettings, gate: Gate, rng: random.Random, now: int, wall_ms: int = 0, version: str = ""
     ) -> None:
         node = NodeState(settings, gate, rng, now, wall_ms)
-        node.gate_is_open = isinstance(gate, OpenGate)
+        node.gate_is_open = type(gate) is OpenGate  # a subclass may well say no
         self.node = node
         self.version = version
+        self.overdue: list[Timer] = []
         self.settings = settings
         self.dirty = node.dirty
         self.sessions = node.sessions
@@ -138,16 +139,13 @@ class Broker:
         self.stats.bytes_in += len(data)
         chunks = connection.chunks
         if chunks is not None:
-            # A large packet comes in pieces: put them together once, when all are there.
-            if len(chunks[-1]) + len(data) <= CHUNK_BYTES:
-                chunks[-1] += data  # a few bytes at a time must not cost an object each
-            else:
-                chunks.append(data)
+            # A large packet comes in pieces: look at it once, when all are there.
+            chunks += data
             connection.missing -= len(data)
             if connection.missing > 0:
                 return
             connection.chunks = None
-            data = b"".join(chunks)
+            data = bytes(chunks)
         elif connection.rest:
             data = connection.rest + data
             connection.rest = b""
@@ -198,7 +196,7 @@ class Broker:
             if pos + total > end:
                 self.check_first(connection, data[pos])
                 if total > CHUNK_BYTES:
-                    connection.chunks = [data[pos:]]
+                    connection.chunks = bytearray(data[pos:])
                     connection.missing = pos + total - end
                     return
                 break
@@ -398,8 +396,14 @@ class Broker:
     def tick(self, now: int) -> None:
         """Do what has come due. Call about every 100 ms."""
         self.node.now = now
-        for timer in self.node.timers.due(now):
-            self.fire(timer, now)
+        overdue = self.overdue
+        overdue.extend(self.node.timers.due(now))
+        overdue.reverse()
+        try:
+            while overdue:
+                self.fire(overdue.pop(), now)
+        finally:
+            overdue.reverse()  # should one fail, the others come with the next tick
 
     def fire(self, timer: Timer, now: int) -> None:
         """One deadline has come."""

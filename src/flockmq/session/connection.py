@@ -65,7 +65,8 @@ class Connection:
         self.expiry_asked = 0
         # reading
         self.rest: bytes = b""
-        self.chunks: list[bytes] | None = None
+        self.chunks: bytearray | None = None
+        """A large packet as far as it has arrived; ``missing`` bytes are still to come."""
         self.missing = 0
         self.reading_paused = False
         self.held_back = False
