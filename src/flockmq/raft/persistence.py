@@ -98,6 +98,9 @@ def persisted(state: RaftState, number: int) -> None:
 
 def _promise_acknowledgement(state: RaftState) -> None:
     """One answer for all appends of a turn, as far as they are given out to be written."""
+    if not state.leader:
+        state.acknowledge = -1  # its node is not heard any more (``quiet.leader_is_lost``): nobody to tell
+        return
     if state.acknowledge > state.log.handed:
         state.dirty = True
         return
