@@ -85,8 +85,8 @@ def verify(folder: FolderArgument, *, as_json: JsonOption = False) -> None:
             print("The last write did not finish; it was never acknowledged and will be cut at the next start.")
     if problems:
         raise FlockError(
-            f"{folder} is damaged (problems: {len(problems)}). Start the node in its cluster: it does not vote until the "
-            "others have refilled it."
+            f"{folder} is damaged (problems: {len(problems)}). Start the node in its cluster: it does not vote until "
+            "the others have refilled it."
         )
 
 
