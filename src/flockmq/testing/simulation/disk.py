@@ -53,6 +53,8 @@ class SimulatedDisk:
         self._fuse = 0
         self.bytes_written = 0
         self.syncs = 0
+        self._last = ("", 0, 0)
+        """Path, position and length of the last durable write."""
 
     # What the log calls.
 
@@ -91,6 +93,7 @@ class SimulatedDisk:
             raise
         _put(file.data, position, data)
         _put(file.durable, position, data)
+        self._last = (path, position, len(data))
         self.bytes_written += len(data)
         self.syncs += 1
 
@@ -184,23 +187,26 @@ class SimulatedDisk:
         """Let ``PowerLoss`` end a coming call that writes or syncs, counted from 1."""
         self._fuse = calls
 
-    def flip(self, rng: random.Random) -> str | None:
-        """Turn over one durable bit among the bytes that were ever written; says where."""
+    def flip(self, rng: random.Random, tail: bool = False) -> str:
+        """Turn over one durable bit among all bytes that were ever written, or among those written last; says where."""
+        path, start, length = self._last
+        if tail and path in self._durable_names:
+            return self._flip_at(path, start + rng.randrange(length), rng)
         used = [(path, len(file.durable.rstrip(b"\0"))) for path, file in sorted(self._durable_names.items())]
-        total = sum(length for _, length in used)
-        if total == 0:
-            return None
-        target = rng.randrange(total)
+        target = rng.randrange(sum(length for _, length in used) + 1)
         for path, length in used:
             if target < length:
-                file = self._durable_names[path]
-                bit = 1 << rng.randrange(8)
-                file.durable[target] ^= bit
-                if target < len(file.data):
-                    file.data[target] ^= bit
-                return f"{path}:{target}"
+                return self._flip_at(path, target, rng)
             target -= length
-        return None
+        return ""
+
+    def _flip_at(self, path: str, position: int, rng: random.Random) -> str:
+        file = self._durable_names[path]
+        bit = 1 << rng.randrange(8)
+        file.durable[position] ^= bit
+        if position < len(file.data):
+            file.data[position] ^= bit
+        return f"{path}:{position}"
 
     def wipe(self) -> None:
         """A new, empty disk."""

@@ -1,7 +1,7 @@
 """Draws a schedule of faults from a seed.
 
-Each seed draws which kinds of faults it has and how dense they are (swarm testing): a run full of crashes without any
-partition finds other bugs than one with a little of everything.
+Each seed draws which kinds of faults and which recipes (``recipes.py``) it has and how dense they are: a run full of
+crashes without any partition finds other bugs than one with a little of everything (swarm testing).
 
 Two rules keep the schedule fair, because no consensus survives their breach: bits turn over and disks are replaced only
 on *victims*, a fixed set that is a minority of every configuration the schedule asks for.
@@ -13,6 +13,7 @@ import itertools
 import random
 from typing import Final
 
+from flockmq.testing.simulation.recipes import RECIPES
 from flockmq.testing.simulation.schedule import Fault, Plan
 
 WEIGHTS: Final = {
@@ -42,8 +43,7 @@ class _Drawing:
         self.nodes = nodes
         self.groups = groups
         self.names = list(range(1, nodes + 1))
-        spread = rng.random()
-        size = nodes if spread < 0.7 or nodes < 4 else 3
+        size = nodes if nodes < 4 or rng.random() < 0.5 else 3
         self.voters = tuple(sorted(rng.sample(self.names, size)))
         self.victims: list[int] = []
         self.faults: list[Fault] = []
@@ -133,22 +133,28 @@ def draw_plan(seed: int, nodes: int = 5) -> Plan:
     drawing = _Drawing(rng, nodes, rng.choice((1, 1, 2, 3)))
     kinds = [kind for kind in WEIGHTS if rng.random() < 0.6] or ["crash"]
     weights = [WEIGHTS[kind] for kind in kinds]
+    recipes = [RECIPES[name] for name in RECIPES if rng.random() < 0.4]
     if rng.random() < 0.7:
         most = (len(drawing.voters) - 1) // 2
         drawing.victims = sorted(rng.sample(drawing.names, rng.randrange(most + 1)))
-    duration_ms = rng.choice((8_000, 15_000, 25_000))
+    duration_ms = rng.choice((8_000, 12_000, 18_000))
     gap_ms = rng.choice((300, 700, 1_500))
-    at = 0
-    while True:
+    at = rng.choice((200, 2_000))
+    while at < duration_ms:
+        if recipes and rng.random() < 0.15:
+            end = rng.choice(recipes)(drawing, at)
+            at = end if rng.random() < 0.7 else at
+        else:
+            drawing.draw(rng.choices(kinds, weights)[0], at)
         at += rng.randrange(1, 2 * gap_ms)
-        if at >= duration_ms:
-            break
-        drawing.draw(rng.choices(kinds, weights)[0], at)
     return Plan(
         nodes=nodes,
         groups=drawing.groups,
         voters=drawing.voters,
         victims=tuple(drawing.victims),
+        election_ms=rng.choice((300, 600, 1_000)),
+        lease=rng.random() < 0.7,
+        prefer=rng.random() < 0.2,
         duration_ms=duration_ms,
-        faults=tuple(sorted(drawing.faults)),
+        faults=tuple(sorted(fault for fault in drawing.faults if fault.at_ms < duration_ms)),
     )

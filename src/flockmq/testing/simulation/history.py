@@ -8,6 +8,7 @@
 | rule | broken when |
 | --- | --- |
 | election safety | two lives of nodes lead in one term |
+| one vote a term | a node makes votes for two candidates of one term durable |
 | log matching | two logs have an entry of one index and term, but with other bytes or after another entry |
 | leader completeness | a new leader lacks an entry that was committed in a term before its own |
 | state machine safety | two nodes apply different entries at one index, or one skips or repeats an index |
@@ -20,8 +21,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from flockmq.log.batch import DATA, BatchView
 from flockmq.raft.entry import Entry
+from flockmq.testing.simulation.machine import chain_after
 
 
 class Violation(Exception):  # noqa: N818
@@ -40,8 +44,10 @@ class GroupHistory:
         self.log: list[bytes] = [b""]
         """Committed entries by index; nothing at 0."""
         self.terms = [0]
+        self.chains = [0]
         self.next_offsets = [0]
         self.leaders: dict[int, tuple[int, int]] = {}
+        self.votes: dict[tuple[int, int], int] = {}
         self.committed_by: list[int] = [0]
         """By index: term of the node that was first to apply it, so not before the term that committed it."""
         self.placed: dict[bytes, int] = {}
@@ -79,6 +85,12 @@ class GroupHistory:
             )
             raise self._broken("leader completeness", text)
 
+    def voted(self, node: int, term: int, vote: int) -> None:
+        """A node's vote became durable."""
+        known = self.votes.setdefault((node, term), vote)
+        if known != vote:
+            raise self._broken("one vote a term", f"node {node} voted for {known} and for {vote} in term {term}")
+
     def completeness_index(self, term: int) -> int:
         """Up to where a leader of this term must have everything."""
         index = self.last_index
@@ -94,7 +106,7 @@ class GroupHistory:
             known = seen.get(key)
             if known is None:
                 seen[key] = (prev_term, entry.data)
-            elif known[0] != prev_term or known[1] != entry.data:
+            elif prev_term not in (known[0], -1) or known[1] != entry.data:
                 text = (
                     f"entry {entry.index} of term {entry.term} on node {node} follows term {prev_term}; elsewhere it "
                     f"follows term {known[0]} and has {'the same' if known[1] == entry.data else 'other'} bytes"
@@ -119,6 +131,17 @@ class GroupHistory:
             raise self._broken("state machine safety", f"node {node} applies {index}; nobody applied the one before")
         self._extend(node, term, entry)
 
+    def installed(self, node: int, before: int, index: int) -> None:
+        """A node replaced its state by a snapshot."""
+        if index < before:
+            text = f"node {node} applied {before} entries and went back to a snapshot of {index}"
+            raise self._broken("state machine safety", text)
+
+    def restored(self, node: int, index: int, chain: int) -> None:
+        """A node starts from a checkpoint."""
+        if index > self.last_index or chain != self.chains[index]:
+            raise self._broken("state machine safety", f"node {node} starts from another state after entry {index}")
+
     def _extend(self, node: int, term: int, entry: Entry) -> None:
         if entry.base_offset != self.next_offsets[-1]:
             text = (
@@ -128,6 +151,7 @@ class GroupHistory:
             raise self._broken("monotonic offsets", text)
         self.log.append(entry.data)
         self.terms.append(entry.term)
+        self.chains.append(chain_after(self.chains[-1], entry.data))
         self.committed_by.append(term)
         self.next_offsets.append(entry.next_offset)
         if entry.kind == DATA:
@@ -150,20 +174,24 @@ class GroupHistory:
 
     # What clients do.
 
-    def acknowledge(self, payload: bytes, offset: int, index: int) -> None:
-        """A client was told that its record stands at an offset."""
-        place = self.placed.get(payload, -1)
-        if place != offset:
-            text = f"{payload!r} was acknowledged at offset {offset}, but stands at {place}"
-            raise self._broken("acknowledged is committed", text)
-        self.acknowledged[payload] = offset
+    def acknowledge(self, payloads: list[bytes], offset: int) -> None:
+        """A client was told that its records stand from an offset on."""
+        for payload in payloads:
+            place = self.placed.get(payload, -1)
+            if place != offset:
+                text = f"{payload!r} was acknowledged at offset {offset}, but stands at {place}"
+                raise self._broken("acknowledged is committed", text)
+            self.acknowledged[payload] = offset
+            offset += 1
+        index = bisect_left(self.next_offsets, offset)
         self.acknowledged_index = max(self.acknowledged_index, index)
 
-    def refuse(self, payload: bytes) -> None:
-        """A client was told that its record is certainly not in the log and will not come into it."""
-        if payload in self.placed:
-            raise self._broken("no phantom", f"{payload!r} was refused, but stands at {self.placed[payload]}")
-        self.refused.add(payload)
+    def refuse(self, payloads: list[bytes]) -> None:
+        """A client was told that its records are certainly not in the log and will not come into it."""
+        for payload in payloads:
+            if payload in self.placed:
+                raise self._broken("no phantom", f"{payload!r} was refused, but stands at {self.placed[payload]}")
+            self.refused.add(payload)
 
     def read_floor(self) -> int:
         """A read that begins now must see everything up to here."""

@@ -15,6 +15,8 @@ class Outcome:
     plan: Plan
     violation: str = ""
     rule: str = ""
+    detail: str = ""
+    """Where in the code, if an exception was the end."""
     fingerprint: str = ""
     simulated_ms: int = 0
     figures: dict[str, int] = field(default_factory=dict)

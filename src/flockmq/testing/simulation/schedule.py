@@ -19,18 +19,24 @@ from flockmq.errors import FlockError
 KINDS: Final = {
     "crash": "NODE: power loss, unsynced bytes are gone or torn; the node stays down until it is started",
     "kill": "NODE: the process dies, what it wrote stays",
+    "trap": "NODE write|written|sent|vote|lead: power loss as it begins a write, ended one, sends, votes, is elected",
+    "coup": "GROUP: the next leader is cut off as it is elected, all others lose power and are started at once",
     "start": "NODE: if it is down",
     "pause": "NODE MS: the process stands still, then finds all its messages at once",
     "jump": "NODE MS: its clock jumps ahead or back",
     "cut": "A>B ... [hold]: these directions carry nothing; hold: resent after the next join",
+    "isolate": "NODE [FRIENDS]: it reaches nobody but so many of the others",
+    "narrow": "GROUP NODE: the leader reaches NODE and as few others as a majority needs",
+    "flank": "GROUP NODE: after narrow: NODE reaches those that were left out, and no others",
+    "takeover": "GROUP: the leader reaches no other voter, and is asked twice for voters that are none yet",
     "join": "all cuts are healed",
     "network": "LOSS DUPLICATE REORDER LATE DELAY_MS: permille each, and the longest usual delay",
     "fail": "NODE CALLS: the disk fails one of its next writes or syncs",
     "full": "NODE: the disk takes nothing more until the node is started again",
     "slow": "NODE MS: a write takes up to this long, until the node is started again",
-    "flip": "NODE BITS: bits turn over on its disk and the machine crashes",
+    "flip": "NODE BITS [tail]: bits turn over on its disk, in what was written last, and the machine crashes",
     "wipe": "NODE: its disk is replaced by an empty one",
-    "members": "GROUP VOTERS [LEARNERS]: the leader is asked to change them, as in 1,2,3 4,5",
+    "members": "GROUP VOTERS [LEARNERS]: the leader is asked to change them, as in 1,2,3 4,5; here, rest: as they are",
     "move": "GROUP NODE: the leader is asked to hand over",
     "compact": "NODE GROUP: makes a snapshot and forgets the entries before it",
 }
@@ -72,6 +78,11 @@ class Plan:
     """Of every group at the start."""
     victims: tuple[int, ...] = ()
     """Nodes whose disks may lie."""
+    election_ms: int = 1_000
+    """Raft's election timeout: short ones make delays look like failures."""
+    lease: bool = True
+    prefer: bool = False
+    """Whether each group has a node that should lead it, so that leadership moves about by itself."""
     duration_ms: int = 10_000
     """How long things go wrong; then all is healed and must work again."""
     faults: tuple[Fault, ...] = ()
@@ -81,32 +92,44 @@ class Plan:
         return replace(self, faults=tuple(faults))
 
     def __str__(self) -> str:
-        victims = ",".join(map(str, self.victims)) or "none"
-        head = f"nodes={self.nodes} groups={self.groups} voters={','.join(map(str, self.voters))} victims={victims}"
-        return "; ".join((f"{head} ms={self.duration_ms}", *map(str, self.faults)))
+        head = " ".join(
+            (
+                f"nodes={self.nodes} groups={self.groups} voters={_words(self.voters)} victims={_words(self.victims)}",
+                f"election={self.election_ms} lease={int(self.lease)} prefer={int(self.prefer)} ms={self.duration_ms}",
+            )
+        )
+        return "; ".join((head, *map(str, self.faults)))
 
 
 def parse_plan(text: str) -> Plan:
-    """Read ``str(plan)``; ScheduleError says what is wrong with it."""
+    """Read ``str(plan)``; what its head leaves out is as usual. ScheduleError says what is wrong with it."""
     head, _, rest = text.partition(";")
     values = dict(word.partition("=")[::2] for word in head.split())
+    usual = Plan()
     try:
         return Plan(
             nodes=int(values["nodes"]),
-            groups=int(values["groups"]),
+            groups=int(values.get("groups", usual.groups)),
             voters=_numbers(values["voters"]),
-            victims=() if values["victims"] == "none" else _numbers(values["victims"]),
+            victims=_numbers(values.get("victims", "none")),
+            election_ms=int(values.get("election", usual.election_ms)),
+            lease=values.get("lease", "1") == "1",
+            prefer=values.get("prefer", "0") == "1",
             duration_ms=int(values["ms"]),
             faults=tuple(parse_schedule(rest)),
         )
     except (KeyError, ValueError) as error:
         raise ScheduleError(
-            f"A schedule starts with the cluster, 'nodes=5 groups=1 voters=1,2,3 victims=none ms=8000;', not '{head}'."
+            f"A schedule starts with its cluster, 'nodes=5 voters=1,2,3 ms=8000;', not '{head}'."
         ) from error
 
 
+def _words(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers)) or "none"
+
+
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(","))
+    return () if text == "none" else tuple(int(word) for word in text.split(","))
 
 
 def parse_schedule(text: str) -> list[Fault]:

@@ -157,11 +157,23 @@ def test_a_flipped_bit_is_one_bit() -> None:
         disk.allocate("journal", 4_096)
         disk.write_through("journal", 0, b"\xff" * 600)
         place = disk.flip(random.Random(seed))
-        assert place is not None
+        assert place.startswith("journal:")
         now = disk.read("journal", 0, 4_096)
         changed = [(mine ^ 255).bit_count() for mine in now[:600] if mine != 255]
         assert changed == [1]
         assert now[600:] == bytes(4_096 - 600)
+
+
+def test_a_flip_in_the_tail_is_in_what_was_written_last() -> None:
+    for seed in SEEDS:
+        disk = fresh()
+        disk.allocate("journal", 4_096)
+        disk.write_through("journal", 0, b"\xff" * 600)
+        disk.write_through("journal", 640, b"\xff" * 20)
+        disk.flip(random.Random(seed), tail=True)
+        now = disk.read("journal", 0, 4_096)
+        assert now[:600] == b"\xff" * 600
+        assert sum((mine ^ 255).bit_count() for mine in now[640:660]) == 1
 
 
 def test_a_wiped_disk_is_empty() -> None:
@@ -169,4 +181,5 @@ def test_a_wiped_disk_is_empty() -> None:
     disk.allocate("journal", 4_096)
     disk.wipe()
     assert disk.names("") == []
-    assert disk.flip(random.Random(1)) is None
+    assert disk.flip(random.Random(1)) == ""
+    assert disk.flip(random.Random(1), tail=True) == ""

@@ -42,6 +42,30 @@ def test_a_node_that_restarted_must_not_lead_its_old_term() -> None:
         group.leads(1, 2, 5, 0, 0)
 
 
+def test_a_vote_is_given_once_a_term() -> None:
+    group = history()
+    group.voted(1, 5, 2)
+    group.voted(1, 5, 2)
+    group.voted(1, 6, 3)
+    group.voted(2, 5, 3)
+    with pytest.raises(Violation, match="one vote a term"):
+        group.voted(1, 5, 3)
+
+
+def test_a_snapshot_is_the_state_it_stands_for_and_never_goes_back() -> None:
+    group = history()
+    group.applied(1, 1, 1, noop(1, 1))
+    group.restored(2, 0, 0)
+    group.restored(2, 1, group.chains[1])
+    group.installed(2, 0, 1)
+    with pytest.raises(Violation, match="another state"):
+        group.restored(2, 1, 7)
+    with pytest.raises(Violation, match="another state"):
+        group.restored(2, 2, 7)
+    with pytest.raises(Violation, match="went back"):
+        group.installed(2, 1, 0)
+
+
 def test_logs_match() -> None:
     group = history()
     group.appended(1, 0, [noop(1, 1), noop(2, 1)])
@@ -96,13 +120,13 @@ def test_no_record_that_nobody_sent_none_refused_none_twice() -> None:
     with pytest.raises(Violation, match="both hold"):
         group.applied(1, 1, 2, data(2, 1, 1, b"w 1"))
     group = history(b"w 1", b"w 2")
-    group.refuse(b"w 2")
+    group.refuse([b"w 2"])
     with pytest.raises(Violation, match="was refused"):
         group.applied(1, 1, 1, data(1, 1, 0, b"w 2"))
     group = history(b"w 1")
     group.applied(1, 1, 1, data(1, 1, 0, b"w 1"))
     with pytest.raises(Violation, match="was refused"):
-        group.refuse(b"w 1")
+        group.refuse([b"w 1"])
 
 
 def test_a_sender_is_not_reordered() -> None:
@@ -116,10 +140,12 @@ def test_a_sender_is_not_reordered() -> None:
 def test_an_acknowledgement_is_a_promise() -> None:
     group = history(b"w 1", b"w 2")
     group.applied(1, 1, 1, data(1, 1, 0, b"w 1", b"w 2"))
-    group.acknowledge(b"w 2", 1, 1)
+    group.acknowledge([b"w 1", b"w 2"], 0)
     assert group.acknowledged_index == 1
     with pytest.raises(Violation, match="acknowledged is committed"):
-        group.acknowledge(b"w 1", 1, 1)
+        group.acknowledge([b"w 1"], 1)
+    with pytest.raises(Violation, match="acknowledged is committed"):
+        group.acknowledge([b"w 3"], 2)
 
 
 def test_a_read_sees_what_was_acknowledged_or_read_before_it() -> None:
@@ -127,7 +153,7 @@ def test_a_read_sees_what_was_acknowledged_or_read_before_it() -> None:
     group.applied(1, 1, 1, noop(1, 1))
     group.applied(1, 1, 2, data(2, 1, 0, b"w 1"))
     floor = group.read_floor()
-    group.acknowledge(b"w 1", 0, 2)
+    group.acknowledge([b"w 1"], 0)
     group.read_answered(2, floor, 1)
     assert group.read_floor() == 2
     with pytest.raises(Violation, match="no stale read"):

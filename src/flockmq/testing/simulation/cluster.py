@@ -1,0 +1,211 @@
+"""The whole: nodes, network, clients, faults, and the rules that are checked while they run and afterwards.
+
+```
+ faults go on ............................ heal ... repair ... everybody level? --> final rules
+ (safety is checked at every step)                  (liveness: within HEAL_MS_MAX)
+```
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from flockmq.raft.ready import Proposal, Refusal
+from flockmq.raft.settings import RaftSettings
+from flockmq.raft.state import LEADER, SOUND
+from flockmq.testing.simulation.clients import Reader, Writer
+from flockmq.testing.simulation.events import EventQueue
+from flockmq.testing.simulation.faults import FaultInjector
+from flockmq.testing.simulation.history import GroupHistory, Violation
+from flockmq.testing.simulation.network import CALM, Network
+from flockmq.testing.simulation.node import TICK_MS, SimulatedNode
+from flockmq.testing.simulation.process import Member
+from flockmq.testing.simulation.schedule import Plan
+from flockmq.testing.simulation.trace import Trace
+
+WRITERS: Final = 2
+HEAL_MS_MAX: Final = 60_000
+LOOK_MS: Final = 250
+ACKNOWLEDGED_AFTER_HEAL: Final = 5
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(self, seed: int, plan: Plan, trace: bool = False) -> None:
+        self.seed = seed
+        self.plan = plan
+        self.settings = RaftSettings(
+            tick_ms=TICK_MS,
+            heartbeat_ms=min(150, plan.election_ms // 3),
+            election_ms=plan.election_ms,
+            append_bytes_max=4_096,
+            window_bytes_max=16_384,
+            tail_bytes_max=8_192,
+            snapshot_chunk_bytes=1_024,
+            lease=plan.lease,
+        )
+        self.queue = EventQueue()
+        self.trace = Trace(self.queue, trace)
+        self.figures: dict[str, int] = {}
+        self.network = Network(self.queue, self._rng("network"), self._deliver)
+        self.histories = [GroupHistory(group) for group in range(plan.groups)]
+        self.nodes = {
+            number: SimulatedNode(self, number, self._rng(f"node {number}")) for number in range(1, plan.nodes + 1)
+        }
+        self.coups: dict[int, Callable[[int], None]] = {}
+        """What to do when a group elects its next leader."""
+        self._writers: list[Writer] = []
+
+    def _rng(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed} {name}")  # noqa: S311
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Count something for the figures of the run."""
+        self.figures[name] = self.figures.get(name, 0) + by
+
+    def run(self) -> None:
+        """Everything; Violation when a rule is broken."""
+        for node in self.nodes.values():
+            node.start()
+        for group in range(self.plan.groups):
+            for number in range(WRITERS):
+                name = b"w%d-%d" % (group, number)
+                self._writers.append(Writer(self, name, group, self._rng(name.decode())))
+            Reader(self, group, self._rng(f"reader {group}"))
+        injector = FaultInjector(self)
+        for fault in self.plan.faults:
+            if fault.at_ms < self.plan.duration_ms:
+                self.queue.at(fault.at_ms * 1_000, injector.inject, fault)
+        self.queue.run_until(self.plan.duration_ms * 1_000)
+        self.heal()
+        self.settle()
+        self.check_logs()
+
+    def heal(self) -> None:
+        """Nothing goes wrong from now on."""
+        self.trace.note("heal")
+        self.network.heal()
+        self.network.conditions = CALM
+        self.coups.clear()
+        for node in self.nodes.values():
+            node.heal()
+
+    def settle(self) -> None:
+        """Liveness: within a bound every group takes writes again and every member has all of them."""
+        goals = [len(history.acknowledged) + ACKNOWLEDGED_AFTER_HEAL for history in self.histories]
+        until = self.queue.now + HEAL_MS_MAX * 1_000
+        missing = ["nobody looked yet"]
+        while any(missing):
+            if self.queue.now >= until:
+                text = "; ".join(filter(None, missing))
+                raise Violation("liveness", f"{HEAL_MS_MAX} ms after all faults ended: {text}")
+            self.queue.run_until(self.queue.now + LOOK_MS * 1_000)
+            missing = [self._missing(group, goals[group]) for group in range(self.plan.groups)]
+        self.count("healed ms", (self.queue.now - self.plan.duration_ms * 1_000) // 1_000)
+
+    def _missing(self, group: int, goal: int) -> str:
+        """What a group still lacks; as an operator would, look after replicas that forgot their votes."""
+        leader = self.member(self.leader_of(group), group)
+        if leader is None:
+            return f"group {group} has no leader"
+        history = self.histories[group]
+        if len(history.acknowledged) < goal:
+            return f"group {group} acknowledges nothing"
+        configuration = leader.raft.state.configuration
+        for number in configuration.members():
+            member = self.member(number, group)
+            if member is None:
+                return f"node {number} has no replica of group {group}"
+            if member.raft.state.health != SOUND:
+                self._demote(group, number)
+                return f"the replica of group {group} on node {number} was not refilled"
+            if member.machine.index < history.acknowledged_index:
+                return f"node {number} applied {member.machine.index} of {history.acknowledged_index} in group {group}"
+        return ""
+
+    def _demote(self, group: int, number: int) -> None:
+        """Votes that were forgotten come back only to a replica that was no voter meanwhile."""
+        leader = self.member(self.leader_of(group), group)
+        if leader is None:
+            return
+        configuration = leader.raft.state.configuration
+        if configuration.is_voter(number) and not configuration.is_joint:
+            voters = tuple(voter for voter in configuration.voters if voter != number)
+            self.ask_for_members(group, voters, (*configuration.learners, number))
+
+    def check_logs(self) -> None:
+        """All replicas hold the same bytes, and they are those that were applied and acknowledged."""
+        for history in self.histories:
+            leader = self.member(self.leader_of(history.group), history.group)
+            members = leader.raft.state.configuration.members() if leader is not None else []
+            for number in members:
+                member = self.member(number, history.group)
+                if member is not None:
+                    self._check_log(history, number, member)
+
+    def _check_log(self, history: GroupHistory, number: int, member: Member) -> None:
+        log = member.replica.log
+        index = log.first_index()
+        end = min(member.machine.index, history.last_index)
+        while index <= end:
+            batches = log.entries(index, end + 1, 1 << 20)
+            for data in batches:
+                if data != history.log[index]:
+                    text = f"group {history.group}: node {number} holds other bytes than were applied at {index}"
+                    raise Violation("replicas are identical", text)
+                index += 1
+            if not batches:
+                text = f"group {history.group}: node {number} lacks entry {index}"
+                raise Violation("replicas are identical", text)
+
+    def _deliver(self, sender: int, receiver: int, frame: bytes) -> None:
+        self.nodes[receiver].receive(sender, frame)
+
+    def elected(self, group: int, number: int) -> None:
+        """A group has a new leader."""
+        self.count("elections")
+        coup = self.coups.pop(group, None)
+        if coup is not None:
+            self.queue.after(0, coup, number)
+
+    def died(self, number: int) -> None:
+        """A process ended."""
+        for writer in self._writers:
+            writer.node_died(number)
+
+    def member(self, number: int, group: int) -> Member | None:
+        """A group on a node, if both are there."""
+        node = self.nodes.get(number)
+        return None if node is None or node.process is None else node.process.members.get(group)
+
+    def leader_of(self, group: int) -> int:
+        """Who leads a group; the one of the latest term if several believe so, 0 if nobody does."""
+        best = (0, 0)
+        for number in self.nodes:
+            member = self.member(number, group)
+            if member is not None and member.raft.state.role == LEADER:
+                best = max(best, (member.raft.state.term, number))
+        return best[1]
+
+    def ask_for_members(self, group: int, voters: tuple[int, ...], learners: tuple[int, ...]) -> None:
+        """Ask whoever leads for other members."""
+        node = self.nodes.get(self.leader_of(group))
+        if node is not None and node.process is not None:
+            node.do(node.life, node.process.change, group, voters, learners)
+
+    def ask_to_hand_over(self, group: int, target: int) -> None:
+        """Ask whoever leads to hand over."""
+        node = self.nodes.get(self.leader_of(group))
+        if node is not None and node.process is not None:
+            node.do(node.life, node.process.transfer, group, target)
+
+    def asked(self, what: str, result: Proposal | Refusal | None) -> None:
+        """Count what became of a request."""
+        if isinstance(result, Refusal):
+            self.count(f"{what} refused")
+            self.trace.say(result.reason)
+        else:
+            self.count(f"{what} begun")

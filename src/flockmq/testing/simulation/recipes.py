@@ -1,0 +1,156 @@
+"""Sequences of faults that are known to be hard on consensus; chance alone seldom puts them together.
+
+```
+ deposed    a leader alone with its clock and its readers, while the others elect another
+ narrow     one follower decides what is committed, is hit, and must then elect with those that were cut off
+ figure 8   leaders that die with entries on one other node (Raft paper, figure 8)
+ coup       a leader is cut off as it is elected, and all who elected it lose power
+ race       elections on a slow, doubling network, voters that restart in the middle
+ late       a follower so far behind that it needs a snapshot, on a network that delivers old pieces again
+ takeover   a leader with new members only, asked twice to leave the old ones out
+```
+Each adds faults to a schedule from a moment on and says when it is over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
+
+
+class Draft(Protocol):
+    """A schedule in the making."""
+
+    rng: random.Random
+    names: list[int]
+    victims: list[int]
+    groups: int
+
+    def add(self, at_ms: int, kind: str, *words: object) -> None:
+        """Add a fault."""
+
+
+Recipe = Callable[[Draft, int], int]
+
+
+def deposed(draft: Draft, at: int) -> int:
+    """Leases and stale reads."""
+    rng = draft.rng
+    draft.add(at, "isolate", f"L{rng.randrange(draft.groups)}", rng.choice((0, 0, 1)))
+    how = rng.randrange(4)
+    if how == 0:
+        draft.add(at + rng.randrange(500), "pause", "X", rng.choice((700, 1_500, 3_000)))
+    elif how > 1:
+        back = rng.choice((250, 250, 1_000))
+        for step in range(rng.choice((1, 10, 16))):
+            draft.add(at + 20 + step * 250, "jump", "X", -back)
+    over = at + rng.choice((2_000, 4_000))
+    draft.add(over, "join")
+    return over
+
+
+def narrow(draft: Draft, at: int) -> int:
+    """Acknowledgements that one disk stands for."""
+    rng = draft.rng
+    group = rng.randrange(draft.groups)
+    victim = rng.choice(draft.victims) if draft.victims and rng.random() < 0.7 else 0
+    node = victim or rng.choice(draft.names)
+    draft.add(at, "narrow", group, node)
+    hit = at + rng.randrange(200, 900)
+    how = rng.randrange(4)
+    if victim and how > 0:
+        draft.add(hit, "flip", node, 1, "tail")
+    elif how == 0:
+        draft.add(hit, "crash", node)
+    else:
+        draft.add(hit, "trap", node, rng.choice(("write", "sent", "written")))
+    draft.add(hit + rng.choice((0, 5, 100)), "flank", group, node)
+    draft.add(hit + rng.randrange(101, 500), "start", node)
+    over = hit + rng.choice((3_000, 5_000))
+    draft.add(over, "join")
+    return over
+
+
+def figure_8(draft: Draft, at: int) -> int:
+    """Entries of earlier terms."""
+    rng = draft.rng
+    leader = f"L{rng.randrange(draft.groups)}"
+    for _ in range(rng.randrange(2, 5)):
+        draft.add(at, "isolate", leader, rng.choice((1, 1, 2)))
+        dies = at + rng.randrange(100, 700)
+        draft.add(dies, rng.choice(("crash", "kill", "pause")), "X", 2_000)
+        draft.add(dies + rng.randrange(200), "join")
+        draft.add(dies + rng.randrange(300, 2_500), "start", "X")
+        at = dies + rng.randrange(800, 2_500)
+    return at
+
+
+def coup(draft: Draft, at: int) -> int:
+    """Votes that must outlive those who gave them."""
+    rng = draft.rng
+    group = rng.randrange(draft.groups)
+    if rng.random() < 0.7:
+        for name in draft.names:
+            draft.add(at, "slow", name, rng.choice((5, 20, 100)))
+    draft.add(at, "coup", group)
+    draft.add(at + 1, rng.choice(("crash", "isolate", "pause")), f"L{group}", 0)
+    over = at + 5_000
+    draft.add(over, "join")
+    draft.add(over, "start", "X")
+    return over
+
+
+def race(draft: Draft, at: int) -> int:
+    """Votes in elections with several candidates."""
+    rng = draft.rng
+    draft.add(at, "network", 0, rng.choice((0, 300)), 500, rng.choice((0, 200)), rng.choice((50, 100, 200)))
+    over = at + 4_000
+    for moment in range(at, over, 1_000):
+        draft.add(moment, rng.choice(("crash", "pause")), f"L{rng.randrange(draft.groups)}", 900)
+        for name in draft.names:
+            if rng.random() < 0.6:
+                draft.add(moment + 1, "trap", name, rng.choice(("vote", "written", "sent")))
+            draft.add(moment + rng.randrange(300, 900), "start", name)
+    draft.add(over, "network", 0, 0, 0, 0, 1)
+    return over
+
+
+def late(draft: Draft, at: int) -> int:
+    """Snapshots, and old pieces of them."""
+    rng = draft.rng
+    group = rng.randrange(draft.groups)
+    node = rng.choice(draft.names)
+    draft.add(at, rng.choice(("isolate", "crash")), node, 0)
+    compacts = at + rng.randrange(1_000, 2_000)
+    for name in draft.names:
+        draft.add(compacts, "compact", name, group)
+    if rng.random() < 0.7:
+        draft.add(compacts, "network", rng.choice((0, 100)), 300, 300, 100, rng.choice((1, 50)))
+    draft.add(compacts + 500, "join")
+    draft.add(compacts + 500, "start", node)
+    over = compacts + 3_000
+    draft.add(compacts + 1_500, "compact", f"L{group}", group)
+    draft.add(over, "network", 0, 0, 0, 0, 1)
+    return over
+
+
+def takeover(draft: Draft, at: int) -> int:
+    """Majorities that share nobody."""
+    group = draft.rng.randrange(draft.groups)
+    draft.add(at, "members", group, "here", "rest")
+    draft.add(at + 1_500, "takeover", group)
+    over = at + draft.rng.choice((4_500, 6_000))
+    draft.add(over, "join")
+    return over
+
+
+RECIPES: Final[dict[str, Recipe]] = {
+    "deposed": deposed,
+    "narrow": narrow,
+    "figure 8": figure_8,
+    "coup": coup,
+    "race": race,
+    "late": late,
+    "takeover": takeover,
+}
