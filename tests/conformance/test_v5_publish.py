@@ -18,6 +18,7 @@ from conformance.wire import (
     hexa,
     props,
     publish,
+    subscribe,
 )
 from flockmq.mqtt.packets import PUBACK, PUBREC, Publish
 from flockmq.testing.harness import BrokerHarness, make_properties
@@ -734,3 +735,16 @@ def test_mqtt5_3_3_2_4_bytes_are_not_checked(harness: BrokerHarness) -> None:
         sent = publish(b"a", b"\xff\xfe\0", properties=block)
         client.send(sent)
         assert client.received_bytes() == sent
+
+
+@clause("5.0", "MQTT-3.3.1-9")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_mqtt5_3_3_1_9_only_what_was_there(harness: BrokerHarness, qos: int) -> None:
+    """A retained message published right behind the SUBSCRIBE comes once: as a message, not as a retained one too."""
+    client = harness.client("c")
+    client.publish(b"a", b"old", retain=True)
+    client.publish(b"b", b"kept", retain=True)
+    client.send(subscribe(1, (b"+", qos)) + publish(b"a", b"new", qos=qos, pid=9, retain=1))
+    got = {(message.payload, message.retain) for message in client.messages()}
+    assert {(b"new", False), (b"kept", True)} <= got
+    assert (b"new", True) not in got

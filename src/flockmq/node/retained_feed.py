@@ -6,8 +6,8 @@
                          `--- the buffer was written, acknowledgements came -----'
 ```
 A filter may match every retained message there is. Only one match list at a time is held for a connection; the
-filters behind it wait as what they are. A message that was replaced or deleted meanwhile is left out: the client has
-seen what came in its place.
+filters behind it wait as what they are. A message that was replaced or deleted meanwhile is left out, and so is one
+that was stored after the SUBSCRIBE: the client has seen it, or what came in its place, as a message of its own.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ class RetainedFeed:
     """What a connection is still to be sent."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Subscription] = deque()
+        self.waiting: deque[tuple[Subscription, int]] = deque()
+        """Filters, each with how many messages had been stored when it was subscribed to."""
         self.subscription: Subscription | None = None
+        self.stored = 0
         self.messages: list[RetainedMessage] = []
         self.at = 0
 
-    def add(self, session: Session, subscription: Subscription) -> None:
+    def add(self, session: Session, subscription: Subscription, stored: int) -> None:
         """Another filter; those that were unsubscribed or asked for again meanwhile are dropped when they pile up."""
         if len(self.waiting) > 2 * len(session.subscriptions):
-            self.waiting = deque([one for one in self.waiting if is_current(session, one)])
-        self.waiting.append(subscription)
+            self.waiting = deque([one for one in self.waiting if is_current(session, one[0])])
+        self.waiting.append((subscription, stored))
 
     def next_message(self, node: NodeState, now: int) -> RetainedMessage | None:
         """The next message of the current filter; None when it has no more."""
         while self.at < len(self.messages):
             message = self.messages[self.at]
             self.at += 1
-            if node.retained.get(message.topic, now) is message:
+            if message.sequence <= self.stored and node.retained.get(message.topic, now) is message:
                 return message
         return None
 
@@ -62,9 +64,10 @@ class RetainedFeed:
         self.messages = []
         self.subscription = None
         while self.waiting:
-            subscription = self.waiting.popleft()
+            subscription, stored = self.waiting.popleft()
             if is_current(session, subscription):
                 self.subscription = subscription
+                self.stored = stored
                 self.messages = node.retained.match(subscription.topic_filter, now)
                 return True
         return False
@@ -75,7 +78,7 @@ def is_current(session: Session, subscription: Subscription) -> bool:
     return session.subscriptions.get(subscription.topic_filter) is subscription
 
 
-def add_retained(connection: Connection, session: Session, fresh: list[Subscription]) -> None:
+def add_retained(node: NodeState, connection: Connection, session: Session, fresh: list[Subscription]) -> None:
     """Have sent what is retained for new subscriptions, from the end of this loop turn on.
 
     Not at once: thousands of SUBSCRIBEs fit into one read, and together they get the time of one turn.
@@ -87,7 +90,7 @@ def add_retained(connection: Connection, session: Session, fresh: list[Subscript
         feed = RetainedFeed()
         connection.backlog = feed
     for subscription in fresh:
-        feed.add(session, subscription)
+        feed.add(session, subscription, node.retained.sequence)
     connection.mark()
 
 

@@ -49,7 +49,7 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> 
     if problem and connection.client_packet_max and len(suback) > connection.client_packet_max:
         suback = encode_packet(Suback(packet.packet_id, codes), connection.version)  # [MQTT-3.9.2-1]
     connection.answer(suback)
-    add_retained(connection, session, fresh)
+    add_retained(node, connection, session, fresh)
 
 
 def problem_text(connection: Connection, code: int) -> Properties | None:

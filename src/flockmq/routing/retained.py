@@ -38,6 +38,8 @@ class RetainedMessage(Named):
         self.run = run
         self.stored_at = stored_at
         self.is_system = is_system
+        self.sequence = 0
+        """Place in the order of storing, set by the store."""
 
     def is_expired(self, now: int) -> bool:
         """Whether its message expiry interval has passed."""
@@ -61,6 +63,8 @@ class RetainedStore:
         """What those take, overhead included."""
         self.steps = 0
         """Names and branches that the last match looked at: a leading ``+`` may mean all of them."""
+        self.sequence = 0
+        """Messages stored so far, the broker's own included."""
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._messages: dict[bytes, RetainedMessage] = {}
@@ -159,6 +163,8 @@ class RetainedStore:
 
     def _set(self, message: RetainedMessage) -> None:
         topic = message.topic
+        self.sequence += 1
+        message.sequence = self.sequence
         old = self._messages.get(topic)
         if old is not None:
             self._uncount(old)
