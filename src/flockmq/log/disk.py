@@ -1,4 +1,4 @@
-"""What the log needs of a disk. The real one is in ``drivers/journal.py``; the simulator's breaks on purpose.
+"""What the log needs of a disk. The real one is in ``drivers/disk.py``; the simulator's breaks on purpose.
 
 Paths are relative to the store's own folder, with ``/`` between names; folders come into being with the first file in
 them. Only these calls make anything survive a crash: ``write_through``, ``allocate``, ``sync`` (a file's bytes) and

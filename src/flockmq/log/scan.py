@@ -127,7 +127,7 @@ def _end_of_file(result: Scan, file: JournalFile, at: int, later: list[JournalFi
     if _follows(later, store, result.sequence - 1) or _all_zeros(file.data, at):
         return True
     written = file.data[at : at + UNIT]
-    if not written.strip(b"\0") or 0 in written[-len(MARKER) :]:
+    if not written.strip(b"\0") or not _has_end(file.data, at + UNIT):
         return False
     _note_lost(result, file.number, at)
     return True
@@ -195,7 +195,7 @@ def _read(data: bytes, at: int, header: JournalHeader, file: int) -> tuple[Journ
         rows.append(row)
     if not whole:
         lost = 1
-    sound = lost == 0 and all(row.data is not None for row in rows)
+    sound = lost == 0 and all(row.data is not None for row in rows) and _has_end(data, at + header.size)
     return JournalRecord(file, at, header.sequence, rows, lost), sound
 
 
@@ -208,10 +208,15 @@ def _all_zeros(data: bytes, start: int) -> bool:
     return True
 
 
+def _has_end(data: bytes, end: int) -> bool:
+    """Whether the marker that ends a header was written; it may be damaged."""
+    return end <= len(data) and 0 not in data[end - len(MARKER) : end]
+
+
 def _unwritten(data: bytes, at: int, header: JournalHeader) -> bool:
     """Whether parts of this record were never written: sectors of zeros that it does not have, or no marker."""
     end = at + header.size
-    if end > len(data) or 0 in data[end - len(MARKER) : end] or 0 in data[at + UNIT - len(MARKER) : at + UNIT]:
+    if not _has_end(data, end) or not _has_end(data, at + UNIT):
         return True
     empty, _ = dark_sectors(data[at:end], at)
     return empty > header.empty + header.faint

@@ -1,8 +1,9 @@
 """Checks segment files against what manifest and journal say about them. What does not fit is damage, and is cut off.
 
 ```
- every segment:       the file is there and long enough
- the newest of each:  its last part, as much as the budget allows, batch for batch; the sparse index comes with it
+ every segment:            the file is there and long enough
+ the newest of each log:   its last part, as much as the budget allows, batch for batch; the sparse index comes with it
+ where damage was noted:   all of that segment, so that what can't be read is cut off and will be refilled
 ```
 Older batches are verified whenever they are read, and all of them by ``flockmq log verify``.
 """
@@ -24,14 +25,14 @@ def verify_log(staging: Staging, log: GroupLog, budget: int) -> str:
     for segment in log.segments:
         if segment.flushed:
             newest = segment
+    suspect = log.damage.first if log.damage is not None else 0
     for segment in log.segments:
         short = staging.disk.size(log.path(segment.file_name())) < segment.flushed
-        unfinished = segment.flushed < segment.length
-        if not short and not unfinished and segment is not newest and budget >= 0:
-            continue
-        problem = _check(staging, log, segment, segment.flushed if short or budget < 0 else budget)
-        if problem:
-            return problem
+        doubtful = short or segment.first_index <= suspect < segment.next_index or budget < 0
+        if doubtful or segment is newest or segment.flushed < segment.length:
+            problem = _check(staging, log, segment, segment.flushed if doubtful else budget)
+            if problem:
+                return problem
     return ""
 
 
