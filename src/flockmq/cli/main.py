@@ -15,6 +15,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
@@ -128,6 +129,15 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
+def _open_streams() -> None:
+    """Put something in the place of standard streams that whoever started us has closed; in the order of their numbers,
+    so that no socket gets one of these."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  (for good)
+
+
 def main() -> None:
     """Entry point of the ``flockmq`` command."""
+    _open_streams()
     sys.exit(run(sys.argv[1:]))

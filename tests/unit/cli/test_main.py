@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -119,3 +120,15 @@ def test_our_own_mistakes_are_told_as_such(
     else:
         assert run(["oops"]) == 1
         assert "This is a mistake in FlockMQ" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_mistake_of_ours(closed: int, tmp_path: Path) -> None:
+    """As under a supervisor that closes what it does not need."""
+    shell = f'exec "$0" -m flockmq passwd "$1" ann --delete {closed}>&-'
+    arguments = ["sh", "-c", shell, sys.executable, str(tmp_path / "users")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "mistake" not in done.stderr
+    assert bool(done.stderr) == (closed != 2)

@@ -142,7 +142,9 @@ def read_suback(version: int, whole: bytes) -> None:
         at += length
     for code in whole[at:]:
         if code >= 0x80:
-            raise FlockError(f"The broker refused a subscription: {NAMES.get(code, hex(code))}; check its limits")
+            raise FlockError(
+                f"The broker refused a subscription: {NAMES.get(code, hex(code))}; check its rules and limits"
+            )
 
 
 def _header_bytes(whole: bytes) -> int:
