@@ -36,11 +36,14 @@ class Manifest:
         self.sequence: int = fields["sequence"]
         self.next_number: int = fields["next_number"]
         self.groups: list[dict[str, Any]] = fields["groups"]
+        self.notes: list[str] = []
+        """Copies that could not be read: both have to be written anew before the other one goes bad as well."""
 
 
 def read_manifest(disk: Disk) -> Manifest | None:
     """The newest manifest that can be read; None in a folder where there never was one."""
     found: list[Manifest] = []
+    notes: list[str] = []
     present = False
     for name in MANIFESTS:
         size = disk.size(name)
@@ -58,8 +61,12 @@ def read_manifest(disk: Disk) -> Manifest | None:
                     f"This store has format {fields['format']}; this FlockMQ reads {FORMAT}. Use the one that wrote it."
                 )
             found.append(Manifest(fields))
+        else:
+            notes.append(f"{name} is damaged; its copy was used.")
     if found:
-        return max(found, key=_generation)
+        newest = max(found, key=_generation)
+        newest.notes = notes
+        return newest
     if present or disk.names("groups"):
         raise DamageError(
             "Both manifests of this store are damaged or missing: it is not known what it held. "

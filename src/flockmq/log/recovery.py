@@ -78,7 +78,7 @@ def load_store(disk: Disk, settings: StoreSettings, verify_bytes: int) -> Loaded
     for record in scan.records:
         replay.record(record)
     staging.next_number = replay.next_number
-    store.notes = scan.notes + replay.notes
+    store.notes = manifest.notes + scan.notes + replay.notes
     share = EVERYTHING
     if verify_bytes != EVERYTHING:
         share = max(_VERIFY_BYTES_MIN, verify_bytes // max(len(store.groups), 1))
