@@ -11,6 +11,7 @@ from flockmq.log.settings import StoreSettings
 from flockmq.testing.simulation.disk import SimulatedDisk
 
 if TYPE_CHECKING:
+    from flockmq.log.disk import Disk
     from flockmq.log.group import GroupLog
     from flockmq.log.store import Store
     from flockmq.log.work import Commit
@@ -59,7 +60,7 @@ def fill(log: GroupLog, count: int, start_ms: int = 1000, size: int = 100) -> li
     return found
 
 
-def commit(store: Store, disk: SimulatedDisk) -> Commit:
+def commit(store: Store, disk: Disk) -> Commit:
     taken = store.take_commit()
     assert taken is not None
     taken.perform(disk)
@@ -67,7 +68,7 @@ def commit(store: Store, disk: SimulatedDisk) -> Commit:
     return taken
 
 
-def settle(store: Store, disk: SimulatedDisk, *, checkpoint: bool = False) -> None:
+def settle(store: Store, disk: Disk, *, checkpoint: bool = False) -> None:
     """Do all that there is to do."""
     if checkpoint:
         store.request_checkpoint()

@@ -177,6 +177,9 @@ class FileDisk:
                 os.close(file.descriptor)
 
     def _forget(self, path: str) -> None:
+        if self._journal[0] == path:
+            os.close(self._journal[1])
+            self._journal = ("", -1)
         with self._lock:
             file = self._files.pop(path, None)
             if file is not None and file.users == 0:

@@ -87,5 +87,5 @@ class Staging:
     def loaded(self, segment: Segment) -> None:
         """The sparse index of a closed segment is in memory; the one that came first may have to go."""
         self._loaded.append(segment)
-        if len(self._loaded) > self.loaded_indexes and self._loaded[0].flushed == self._loaded[0].length:
+        while len(self._loaded) > self.loaded_indexes and self._loaded[0].flushed == self._loaded[0].length:
             self._loaded.pop(0).rows = None

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from flockmq.drivers.disk import FileDisk
+from flockmq.drivers.journal import JournalDriver, open_disk
+from flockmq.log.errors import StoreDown
+from flockmq.log.recovery import open_store
+from flockmq.log.work import Commit
+from log_cases import SMALL, append, batch_of, everything, fill
+
+
+class Driven:
+    """A store with its driver; tells what became durable."""
+
+    def __init__(self, disk: FileDisk) -> None:
+        self.disk = disk
+        self.store = open_store(disk, SMALL, random.Random(1))
+        self.commits: list[Commit] = []
+        self.failures: list[str] = []
+        self.changed = asyncio.Event()
+        self.thread = threading.current_thread()
+        self.driver = JournalDriver(self.store, disk, self.on_committed, self.on_failed)
+
+    def on_committed(self, commit: Commit) -> None:
+        assert threading.current_thread() is self.thread, "completions belong to the event loop"
+        self.commits.append(commit)
+        self.changed.set()
+
+    def on_failed(self, reason: str) -> None:
+        assert threading.current_thread() is self.thread
+        self.failures.append(reason)
+        self.changed.set()
+
+    async def durable(self, group: int, index: int) -> None:
+        while not any(row.group == group and row.last >= index for commit in self.commits for row in commit.rows):
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def failed(self) -> None:
+        while not self.failures:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+async def test_what_is_staged_becomes_durable_and_comes_back(tmp_path: Path) -> None:
+    driven = Driven(FileDisk(tmp_path))
+    log = driven.store.create(1)
+    for _ in range(40):
+        fill(log, 3)
+        driven.driver.kick()
+        await driven.durable(1, log.last_index())
+    stored = everything(log)
+    assert driven.driver.commits == len(driven.commits)
+    assert driven.store.journal > 1, "checkpoints ran beside"
+    await driven.driver.close()
+    store, disk = open_disk(tmp_path, SMALL)
+    assert everything(store.groups[1]) == stored
+    assert store.notes == []
+    disk.close()
+
+
+class StubbornDisk(FileDisk):
+    """Lets durable writes wait until they may go on, or fail; has no room for others when full."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.writing = threading.Event()
+        self.may_write = threading.Event()
+        self.broken = False
+        self.full = False
+
+    def write_through(self, path: str, position: int, data: bytes) -> None:
+        self.writing.set()
+        self.may_write.wait()
+        if self.broken:
+            raise OSError(errno.EIO, "Input/output error")
+        super().write_through(path, position, data)
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(path, position, data)
+
+
+async def test_everything_that_arrives_during_a_write_goes_with_the_next(tmp_path: Path) -> None:
+    disk = StubbornDisk(tmp_path)
+    driven = Driven(disk)
+    logs = [driven.store.create(group) for group in range(5)]
+    driven.driver.kick()
+    await asyncio.to_thread(disk.writing.wait)
+    for _ in range(4):
+        for log in logs:
+            append(log, batch_of(b"x"))
+            driven.driver.kick()
+    assert driven.commits == [], "the loop goes on while the disk writes"
+    disk.may_write.set()
+    for log in logs:
+        await driven.durable(log.group, 4)
+    assert len(driven.commits) == 2
+    await driven.driver.close()
+
+
+async def test_a_failed_write_is_final_and_told_once(tmp_path: Path) -> None:
+    disk = StubbornDisk(tmp_path)
+    driven = Driven(disk)
+    log = driven.store.create(1)
+    driven.driver.kick()
+    disk.broken = True
+    disk.may_write.set()
+    await driven.failed()
+    assert "Input/output error" in driven.failures[0]
+    driven.driver.kick()
+    assert driven.store.down
+    assert driven.commits == []
+    with pytest.raises(StoreDown, match="disk failed"):
+        append(log, batch_of(b"x"))
+    await driven.driver.close()
+    assert len(driven.failures) == 1
+
+
+async def test_a_failed_checkpoint_is_final_too(tmp_path: Path) -> None:
+    disk = StubbornDisk(tmp_path)
+    driven = Driven(disk)
+    disk.may_write.set()
+    disk.full = True
+    fill(driven.store.create(1), 3)
+    driven.store.request_checkpoint()
+    driven.driver.kick()
+    await driven.failed()
+    assert "No space left" in driven.failures[0]
+    await driven.driver.close()
+
+
+async def test_closing_brings_the_files_up_to_date(tmp_path: Path) -> None:
+    driven = Driven(FileDisk(tmp_path))
+    log = driven.store.create(1)
+    fill(log, 8)
+    await driven.driver.close()
+    assert (tmp_path / log.path(log.segments[0].file_name())).stat().st_size == log.segments[0].length
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("flockmq-journal")]
+
+
+async def test_without_a_checkpoint_closing_still_commits(tmp_path: Path) -> None:
+    driven = Driven(FileDisk(tmp_path))
+    log = driven.store.create(1)
+    stored = fill(log, 8)
+    await driven.driver.close(checkpoint=False)
+    assert not (tmp_path / "groups").exists()
+    store, disk = open_disk(tmp_path, SMALL)
+    assert everything(store.groups[1]) == stored
+    disk.close()
