@@ -17,11 +17,12 @@ from conformance.wire import (
     hexa,
     props,
     publish,
+    publish3,
     subscribe,
 )
 from flockmq.mqtt.packets import Ack, Connack, Connect
 from flockmq.node.settings import BrokerSettings, Limits
-from flockmq.testing.harness import BrokerHarness
+from flockmq.testing.harness import BrokerHarness, make_properties
 
 
 def test_the_longest_client_id_asks_for_response_information(harness: BrokerHarness) -> None:
@@ -157,3 +158,21 @@ def test_deep_retained_topics_count_for_what_they_take(make_harness: MakeHarness
     codes = [client.publish(deep + b"/%d" % number, b"x", qos=1, retain=True) for number in range(4)]
     assert codes == [0x10, 0x10, 0x97, 0x97]
     assert harness.broker.retained.bytes <= 50_000
+
+
+def test_small_messages_that_wait_are_put_together(make_harness: MakeHarness) -> None:
+    """What waits for a reader is bounded in bytes: a million objects around them would be many times as much."""
+    harness = make_harness(BrokerSettings(congestion_grace_ms=0))
+    reader = harness.client("reader", version=4)
+    reader.subscribe(b"#")
+    picky = harness.client("picky", properties=make_properties(maximum_packet_size=1_000))
+    picky.subscribe(b"#")
+    publisher = harness.client("p", version=4)
+    for one in (reader, picky):
+        one.block()
+    count = 6_000 if harness.feeding != "bytes" else 1_500
+    publisher.send(b"".join(publish3(b"%d" % (number % 7), b"%d" % number) for number in range(count)))
+    for one in (reader, picky):
+        assert len(one.connection.out) < 1_200
+        one.unblock()
+        assert [int(payload) for payload in one.payloads()] == list(range(count))

@@ -33,6 +33,9 @@ CLOSED: Final = 3
 REPLY_BYTES_MAX: Final = 65_536
 """Replies held for a client that does not read before the broker stops reading from it."""
 
+OUT_PIECES_MAX: Final = 1_024
+"""Pieces of messages that wait one by one for a client that does not read."""
+
 
 class Connection:
     """State of one network connection; lives as long as the transport does."""
@@ -82,6 +85,8 @@ class Connection:
         self.tokens_at = now
         # writing
         self.out: list[bytes] = []
+        self.out_joined = 0
+        """How many pieces at the beginning of ``out`` are large ones, put together from many."""
         self.out_bytes = 0
         self.reply_bytes = 0
         self.out_max = limits.write_bytes_max or 1 << 62
@@ -156,10 +161,17 @@ class Connection:
         self.out.append(data)
         self.out_bytes = size
         self.messages_out += count
+        if self.blocked and len(self.out) - self.out_joined > OUT_PIECES_MAX:
+            self.join_out()
         if not self.dirty:
             self.dirty = True
             self.dirty_connections.append(self)
         return True
+
+    def join_out(self) -> None:
+        """Put small pieces that wait together: each would cost an object, several times its bytes."""
+        self.out[self.out_joined :] = [b"".join(self.out[self.out_joined :])]
+        self.out_joined += 1
 
     def is_crowded(self) -> bool:
         """Whether publishers should wait for this client to read."""
@@ -176,6 +188,7 @@ class Connection:
         taken = self.out
         if taken:
             self.out = []
+            self.out_joined = 0
             self.bytes_out += self.out_bytes
             self.stats.bytes_out += self.out_bytes
             self.out_bytes = 0
