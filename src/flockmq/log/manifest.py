@@ -38,6 +38,8 @@ class Manifest:
         self.groups: list[dict[str, Any]] = fields["groups"]
         self.notes: list[str] = []
         """Copies that could not be read: both have to be written anew before the other one goes bad as well."""
+        self.is_alone = False
+        """The other copy is older, or damaged: whoever goes on from here writes both first."""
 
 
 def read_manifest(disk: Disk) -> Manifest | None:
@@ -66,6 +68,7 @@ def read_manifest(disk: Disk) -> Manifest | None:
     if found:
         newest = max(found, key=_generation)
         newest.notes = notes
+        newest.is_alone = [one.generation for one in found] != [newest.generation] * len(MANIFESTS)
         return newest
     if present or disk.names("groups"):
         raise DamageError(

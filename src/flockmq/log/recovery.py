@@ -32,8 +32,9 @@ _VERIFY_BYTES_MIN: Final = 1 << 20
 class Loaded:
     """A store as it was found."""
 
-    def __init__(self, store: Store, scan: Scan, journals: list[int]) -> None:
+    def __init__(self, store: Store, manifest: Manifest, scan: Scan, journals: list[int]) -> None:
         self.store = store
+        self.manifest = manifest
         self.scan = scan
         self.journals = journals
         """Numbers of all journal files that are there."""
@@ -47,7 +48,7 @@ def open_store(disk: Disk, settings: StoreSettings, rng: random.Random) -> Store
     store = loaded.store
     spare = journal_path(store.journal + 1)
     newest = max([store.journal, *loaded.journals])
-    if loaded.scan.clean and not store.notes:
+    if loaded.scan.clean and not store.notes and not loaded.manifest.is_alone:
         store.has_spare = newest == store.journal + 1 and disk.size(spare) == settings.journal_bytes
         unused = [number for number in loaded.journals if number < store.oldest_journal or number > store.journal]
         if store.has_spare:
@@ -93,7 +94,7 @@ def load_store(disk: Disk, settings: StoreSettings, verify_bytes: int) -> Loaded
     store.journal = scan.file
     store.position = scan.position
     store.sequence = scan.sequence
-    return Loaded(store, scan, journals)
+    return Loaded(store, manifest, scan, journals)
 
 
 def _journals(disk: Disk) -> list[int]:

@@ -137,6 +137,26 @@ def test_a_bad_manifest_is_replaced_before_the_other_one_goes_bad() -> None:
         assert everything(again.groups[1]) == stored
 
 
+def test_two_manifests_that_differ_are_made_alike_before_anything_else() -> None:
+    """A crash between the two left one older; its journal must not be missed when the newer one goes bad."""
+    disk = new_disk()
+    store = opened(disk)
+    log = store.create(1)
+    fill(log, 3)
+    settle(store, disk, checkpoint=True)
+    old = disk.read("manifest-b", 0, 10**6)
+    stored = fill(log, 3)
+    settle(store, disk, checkpoint=True)
+    disk.write("manifest-b", 0, old)
+    disk.truncate("manifest-b", len(old))
+    opened(disk)
+    assert disk.read("manifest-a", 0, 10**6) == disk.read("manifest-b", 0, 10**6)
+    disk.write("manifest-a", 30, b"?")
+    again = opened(disk)
+    assert everything(again.groups[1])[-3:] == stored
+    assert again.groups[1].damage is None
+
+
 def test_without_any_manifest_a_store_is_not_opened() -> None:
     disk = new_disk()
     store = opened(disk)
