@@ -34,6 +34,8 @@ _LISTENER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _MUST_HOLD_A_PACKET: Final = ("queue_bytes_max", "write_bytes_max")
 _KEY_PAIR: Final = ("cert_file", "key_file", "key_password_file")
 _TLS_KEYS: Final = (*_KEY_PAIR, "ca_file", "client_certificates")
+LOCAL_ORIGINS: Final = ("localhost", "127.0.0.1", "[::1]")
+"""Whose pages may connect to a broker that asks nobody who they are: else any page in a browser here could."""
 _WEBSOCKET_KEYS: Final = ("path", "origins")
 
 
@@ -132,7 +134,7 @@ def _listeners(values: Values, *, anonymous: bool) -> list[Listener]:
                 limits=_limits(values, ("limits",), (*path, "limits")),
                 proxy_protocol=own["proxy_protocol"],
                 path=own["path"],
-                origins=own["origins"],
+                origins=own["origins"] or (LOCAL_ORIGINS if anonymous else ()),
                 tls=tls,
                 asked_for=asked_for or kind == "tcp",
             )

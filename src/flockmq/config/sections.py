@@ -78,8 +78,9 @@ class ListenerConfig:
     path: str = "/mqtt"
     """Path of WebSocket requests (``ws`` and ``wss``)."""
     origins: tuple[str, ...] = ()
-    """Origins whose web pages may connect (``ws`` and ``wss``), like ``https://shop.example``; none lets all of them.
-    Set it where browsers hold credentials, so that a foreign page can't use them."""
+    """Origins whose web pages may connect (``ws`` and ``wss``), like ``https://shop.example``, or a host alone for any
+    scheme and port of it. Empty lets all of them when clients must authenticate, and pages of this machine (localhost)
+    when ``security.allow_anonymous``. Set it where browsers hold credentials, so that a foreign page can't use them."""
     cert_file: str = ""
     """Certificate chain in PEM; empty takes that of ``[tls]``."""
     key_file: str = ""

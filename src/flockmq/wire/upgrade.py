@@ -74,6 +74,15 @@ class UpgradeParser:
         self._origins: list[str] = [origin.lower() for origin in origins]  # empty: pages of any origin may connect
         self._held: bytes = b""
 
+    def _is_welcome(self, origin: str) -> bool:
+        """Whether the list has this origin, or its host alone, which stands for any scheme and port of it."""
+        if origin in self._origins:
+            return True
+        host = origin.partition("://")[2]
+        if host.startswith("["):
+            return host.partition("]")[0] + "]" in self._origins
+        return host != "" and host.partition(":")[0] in self._origins
+
     def feed(self, data: bytes) -> Upgrade | Refusal | None:
         """Take bytes of the request; an answer once it is complete or can't become right any more."""
         before = len(self._held)
@@ -117,8 +126,10 @@ class UpgradeParser:
         key = headers.get("sec-websocket-key", "")
         if not _is_key(key):
             return Refusal(400, "Sec-WebSocket-Key is not 16 bytes in base64")
-        if self._origins and "origin" in headers and headers["origin"].lower() not in self._origins:
-            return Refusal(403, "Pages of this origin may not connect")
+        if self._origins and "origin" in headers and not self._is_welcome(headers["origin"].lower()):
+            return Refusal(
+                403, "Pages of this origin may not connect; the setting origins lists those that may"
+            )
         offered = _tokens(headers.get("sec-websocket-protocol", ""))
         for subprotocol in SUBPROTOCOLS:
             if subprotocol in offered:

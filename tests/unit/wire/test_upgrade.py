@@ -130,6 +130,24 @@ def test_only_listed_origins_when_there_is_a_list(origin: str, answer: type) -> 
     assert isinstance(parser.feed(request(extra=f"Origin: {origin}\r\n")), answer)
 
 
+@pytest.mark.parametrize(
+    ("origin", "answer"),
+    [
+        ("http://localhost:3000", Upgrade),
+        ("https://LOCALHOST", Upgrade),
+        ("http://[::1]:8080", Upgrade),
+        ("http://localhost.evil.example", Refusal),
+        ("http://evil.example:80", Refusal),
+        ("http://[::2]", Refusal),
+        ("null", Refusal),
+        ("localhost:3000", Refusal),
+    ],
+)
+def test_a_host_alone_stands_for_any_scheme_and_port(origin: str, answer: type) -> None:
+    parser = UpgradeParser(origins=("localhost", "[::1]"))
+    assert isinstance(parser.feed(request(extra=f"Origin: {origin}\r\n")), answer)
+
+
 def test_programs_send_no_origin_and_are_not_pages() -> None:
     assert isinstance(UpgradeParser(origins=("https://shop.example",)).feed(request()), Upgrade)
 
