@@ -14,13 +14,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from flockmq.log.batch import BatchBuilder, BatchView
+from flockmq.log.batch import BatchBuilder, BatchView, stamp
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration
-from flockmq.raft.entry import Entry
+from flockmq.raft.entry import Entry, entry_of
 from flockmq.raft.messages import Checkpoint, Message, SnapshotMeta
 from flockmq.raft.node import RaftNode
-from flockmq.raft.ports import BROKEN, SAVED
+from flockmq.raft.ports import BROKEN, SAVED, SAVING
 from flockmq.raft.ready import Proposal, Ready
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND, HardState, ReadAnswer
@@ -91,6 +91,8 @@ class MemorySnapshots:
         self.coming: SnapshotMeta | None = None
         self.buffer = b""
         self.pieces = 0
+        self.saving = 0
+        """How often to say that a snapshot is not saved yet."""
 
     def latest(self) -> Checkpoint | None:
         return self.checkpoint
@@ -122,6 +124,9 @@ class MemorySnapshots:
         if sum(self.buffer) != meta.checksum:
             self.coming = None
             return BROKEN
+        if self.saving:
+            self.saving -= 1
+            return SAVING
         return SAVED
 
 
@@ -277,6 +282,14 @@ class Cluster:
                 return
         raise AssertionError("the cluster does not come to rest")
 
+    def settle_until(self, reached: Callable[[], bool]) -> None:
+        """Turn by turn, until something is so."""
+        for _ in range(1_000):
+            if reached():
+                return
+            self.turn()
+        raise AssertionError("the cluster does not get there")
+
     def run(self, ms: int) -> None:
         """Time passes, messages flow."""
         self.settle()
@@ -309,13 +322,14 @@ class Cluster:
     def elect(self, node: int) -> Replica:
         """Make a node the leader."""
         replica = self.replicas[node]
+        term = max(other.state.term for other in self.replicas.values())
         for _ in range(20):
             for other in self.replicas.values():
                 other.state.loyal_until = 0
                 other.state.campaign_at = other.clock.elapsed + 60_000
             replica.state.campaign_at = 0
             self.run(50)
-            if replica.state.role == LEADER:
+            if replica.state.role == LEADER and replica.state.term >= term:
                 return replica
         raise AssertionError(f"node {node} can't be elected")
 
@@ -325,6 +339,30 @@ class Cluster:
         proposal = replica.node.propose(batch(payload))
         assert isinstance(proposal, Proposal), proposal.reason
         return proposal
+
+
+def entry(index: int, term: int) -> Entry:
+    """An entry with one record, as a leader of ``term`` makes it."""
+    return entry_of(stamp(batch(b"%d.%d" % (index, term)), term, index, index - 1))
+
+
+def with_log(*terms: int, cluster: Cluster | None = None) -> Replica:
+    """Node 1 of a cluster as follower, with entries of these terms in its log, living in the latest of them."""
+    replica = (cluster or Cluster())[1]
+    for index, term in enumerate(terms, start=1):
+        replica.log.items.append(entry(index, term).data)
+    replica.hard = HardState(max(terms, default=0))
+    replica.start()
+    replica.take()
+    return replica
+
+
+def said(replica: Replica) -> list[Message]:
+    """What a replica has to say now; its disk keeps up, unless it is slow."""
+    replica.cluster.flying.clear()
+    while replica.take():
+        pass
+    return list(replica.cluster.flying)
 
 
 def batch(*payloads: bytes) -> bytes:

@@ -267,5 +267,5 @@ def _configurations(log: RaftLog, checkpoint: Checkpoint) -> list[tuple[int, Con
         for entry in log.read(index, log.last_index + 1, log.tail_bytes_max):
             if entry.kind == CONFIG:
                 found.append((entry.index, decode_configuration(BatchView(entry.data).body())))
-            index = entry.index + 1
+            index += 1
     return found

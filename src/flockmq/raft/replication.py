@@ -91,6 +91,9 @@ def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
         snapshots.resume(progress, reply.lease_round)
     elif progress.has_lost(reply.lease_round, reply.matched):
         progress.send_again(reply.matched)
+    elif reply.matched < progress.match and not progress.sent:
+        # It was started anew and does not know that its log is ours, so it can't commit. An append proves it.
+        progress.probe(progress.match + 1)
     state.dirty = True
 
 
@@ -121,10 +124,18 @@ def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> Non
         # does not vote before it has all of this log (``health.py``).
         progress.match = 0
     elif progress.state == PROBE:
-        if not progress.sent or progress.sent[0].prev_index != reply.index:
+        if not _is_out(progress, reply.index):
             return  # an answer to an earlier question
-    elif reply.index <= progress.match:
+        if reply.index == progress.match:
+            # It lacks what it acknowledged, and does not know that it lost something. Give it everything again.
+            progress.match = 0
+    elif reply.index < progress.match or (reply.index == progress.match and not _is_out(progress, reply.index)):
         return  # late
     # Both sides skip entries whose term rules out that they agree: one question per term (paper, end of 5.3).
     hint = min(reply.hint_index, reply.index)
     progress.probe(state.log.agreement(hint, reply.hint_term, 0) + 1)
+
+
+def _is_out(progress: Progress, prev_index: int) -> bool:
+    """Whether the oldest append that is out begins behind ``prev_index``."""
+    return bool(progress.sent) and progress.sent[0].prev_index == prev_index

@@ -1,0 +1,80 @@
+"""Handing leadership over: thesis 3.10."""
+
+from __future__ import annotations
+
+from flockmq.raft.messages import TimeoutNow
+from flockmq.raft.ready import Refusal
+from flockmq.raft.state import FOLLOWER, LEADER
+from raft_cluster import GROUP, Cluster, batch
+
+
+def test_thesis_3_10_the_target_leads_at_once() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.run(200)
+    assert leader.node.transfer(3) is None
+    cluster.settle()
+    assert cluster.leaders() == [cluster[3]]
+    assert leader.state.role == FOLLOWER
+
+
+def test_thesis_3_10_the_target_first_gets_the_whole_log() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.run(200)
+    cluster[3].slow_disk = True
+    cluster.propose(b"a")
+    cluster.settle()
+    assert leader.node.transfer(3) is None
+    cluster.settle()
+    assert leader.state.role == LEADER
+    cluster[3].sync()
+    cluster[3].slow_disk = False
+    cluster.run(200)
+    assert cluster.leaders() == [cluster[3]]
+    assert cluster[3].payloads == [b"a"]
+
+
+def test_thesis_3_10_proposals_wait_meanwhile() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.isolate(3)
+    cluster.propose(b"a")
+    cluster.settle()
+    leader.node.transfer(3)
+    refusal = leader.node.propose(batch(b"b"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.leader == 3
+
+
+def test_thesis_3_10_a_transfer_that_takes_too_long_is_given_up() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.isolate(3)
+    leader.node.transfer(3)
+    cluster.run(1_100)
+    assert leader.state.role == LEADER
+    cluster.propose(b"a")
+
+
+def test_only_voters_can_be_handed_leadership() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    for replica, target, text in ((leader, 9, "not a voter"), (leader, 1, "leads already"), (cluster[2], 3, "ask it")):
+        refusal = replica.node.transfer(target)
+        assert refusal is not None
+        assert text in refusal.reason
+    leader.state.transfer_to = 2
+    refusal = leader.node.transfer(3)
+    assert refusal is not None
+    assert "already" in refusal.reason
+
+
+def test_only_the_leader_of_the_term_can_ask_for_a_campaign() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.run(200)
+    cluster[3].node.step(TimeoutNow(GROUP, 2, 3, leader.state.term))
+    cluster[3].node.step(TimeoutNow(GROUP, 1, 3, leader.state.term - 1))
+    assert cluster[3].state.role == FOLLOWER
+    assert cluster[3].state.term == leader.state.term
