@@ -85,7 +85,9 @@ def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
         return
     reads.answered(state, reply.sender, reply.lease_round)
     progress.knows_commit = max(progress.knows_commit, reply.commit)
-    if progress.match < reply.durable <= state.log.last_index:
+    # While probing no news is news as well: the logs agree there, and the answer that said so was lost.
+    is_news = progress.match < reply.durable or (progress.state == PROBE and 0 < progress.match == reply.durable)
+    if is_news and reply.durable <= state.log.last_index:
         on_durable(state, progress, reply.durable)
     if progress.state == SNAPSHOT:
         snapshots.resume(progress, reply.lease_round)

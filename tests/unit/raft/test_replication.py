@@ -193,6 +193,22 @@ def test_a_follower_that_rejected_one_append_is_probed() -> None:
     assert leader.state.progress[2].state == REPLICATE
 
 
+def test_a_probe_without_entries_whose_answer_is_lost_is_settled_by_a_heartbeat() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.run(150)
+    last = leader.state.log.last_index
+    leader.node.step(AppendReply(GROUP, 2, 1, leader.state.term, False, last + 5, last, leader.state.term, 0, False))
+    cluster.lost = lambda message: isinstance(message, AppendReply)
+    cluster.settle()
+    assert leader.state.progress[2].state == PROBE
+    cluster.heal()
+    cluster.propose(b"a")
+    cluster.run(300)
+    assert leader.state.progress[2].state == REPLICATE
+    assert cluster[2].log.items == leader.log.items
+
+
 def test_a_follower_that_lost_entries_unnoticed_gets_them_again() -> None:
     cluster = Cluster()
     leader = cluster.elect(1)
