@@ -8,7 +8,7 @@ HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/fl
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help setup demo test test-compiled test-pure test-long lint format bench docs clean
+.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-raft faults docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -54,6 +54,13 @@ format: $(VENV)/.installed  ## let ruff fix and format
 
 bench: setup  ## side by side with mosquitto and NATS: a table with ratios, and JSON
 	$(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-raft: setup  ## three nodes of consensus alone: rates, latency, many groups, idle groups
+	$(BIN)/python -m benchmarks.raft $(BENCH)
+
+faults: setup  ## kill, pause and corrupt real nodes under load, KILLS times (default 200)
+	FLOCKMQ_KILLS=$(or $(KILLS),200) FLOCKMQ_PAUSES=$(or $(PAUSES),50) FLOCKMQ_CORRUPTIONS=$(or $(CORRUPTIONS),20) \
+	$(BIN)/python -m pytest -q -s tests/faults
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,6 +6,8 @@
          one message; messages of a loop turn share a batch          messages of this connection since the last one
  RECORD  group | number | payload                           OUTCOME  number | what | offset
          the same, each answered for itself
+ READ    group | number                                              ... and the offset behind the last record, when it
+         everything that was committed before                        is certain; refused: ask another node
  STATUS                                                     STATUS   JSON
 ```
 Little-endian. Between test processes on one machine only: nothing is authenticated, nothing negotiated.
@@ -24,6 +26,7 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 APPEND: Final = 1
 RECORD: Final = 2
 STATUS: Final = 3
+READ: Final = 4
 COUNTS: Final = 1
 OUTCOME: Final = 2
 
@@ -49,6 +52,11 @@ def append_frame(group: int, payload: bytes) -> bytes:
 def record_frame(group: int, number: int, payload: bytes) -> bytes:
     """One message; ``number`` comes back with its outcome."""
     return framed(_RECORD.pack(RECORD, group, number) + payload)
+
+
+def read_frame(group: int, number: int) -> bytes:
+    """How far does this log reach?"""
+    return framed(_RECORD.pack(READ, group, number))
 
 
 def read_record(body: bytes) -> tuple[int, int, bytes]:

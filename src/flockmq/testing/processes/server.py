@@ -19,6 +19,7 @@ import random
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -41,6 +42,7 @@ from flockmq.testing.processes.protocol import (
     APPEND,
     APPEND_BYTES,
     FRAME_BYTES_MAX,
+    READ,
     RECORD,
     STATUS,
     counts_frame,
@@ -57,6 +59,22 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 TOPIC: Final = b"test"
+SMALL_STORE: Final = StoreSettings(
+    journal_bytes=1 << 21, commit_bytes=1 << 19, segment_bytes=1 << 18, index_bytes=4_096, cache_bytes=1 << 18
+)
+"""Files so small that a test of seconds sees many of them come and go."""
+SMALL_RAFT: Final = RaftSettings(
+    tick_ms=20,
+    heartbeat_ms=60,
+    election_ms=400,
+    append_bytes_max=1 << 16,
+    entry_bytes_max=1 << 18,
+    write_bytes_max=1 << 16,
+    window_bytes_max=1 << 17,
+    tail_bytes_max=1 << 17,
+    quiet_after_ms=300,
+)
+"""Windows to go with it, and elections soon after a death."""
 
 
 class Client(asyncio.Protocol):
@@ -102,6 +120,9 @@ class Client(asyncio.Protocol):
                 self._numbered.setdefault(batch, []).append((batch.builder.count, number))
                 batch.builder.add(TOPIC, name, now, 1, payload)
                 batch.waiting[self] = 0
+            elif kind == READ:
+                group, number, _ = read_record(body)
+                self._driver.read(group, partial(self._answer_read, group, number))
             elif kind == STATUS and self._transport is not None:
                 self._transport.write(status_frame(self._server.status()))
             elif self._transport is not None:
@@ -115,6 +136,14 @@ class Client(asyncio.Protocol):
         for position, number in self._numbered.pop(batch, ()):
             offset = outcome.base_offset + position if kind == COMMITTED else -1
             self._out.append(outcome_frame(number, kind, offset))
+        self._write_soon()
+
+    def _answer_read(self, group: int, number: int, is_certain: bool) -> None:
+        offset = self._server.ends.get(group, 0)
+        self._out.append(outcome_frame(number, COMMITTED if is_certain else REFUSED, offset))
+        self._write_soon()
+
+    def _write_soon(self) -> None:
         if not self._will_write:
             self._will_write = True
             self._driver.after_turn.append(self._write)
@@ -137,14 +166,17 @@ class Server:
         self._peers = {int(node): int(port) for node, port in (one.split(":") for one in options.peers.split(","))}
         self._voters = tuple(sorted(self._peers))
         self._client_port: int = options.client_port
+        self.ends: dict[int, int] = {}
+        """Group -> offset behind its last applied record."""
         folder = Path(options.data)
         rng = random.SystemRandom()
-        store, disk = open_disk(folder, StoreSettings())
+        store, disk = open_disk(folder, SMALL_STORE if options.small else StoreSettings())
         is_new = not store.groups and not store.notes
         if is_new:
             self._bootstrap(store, disk, options.groups)
         boot = next_boot(folder, int(time.time() * 1_000))
-        self.host = RaftHost(self.node, boot, RaftSettings(), rng, now_ms())
+        settings = SMALL_RAFT if options.small else RaftSettings()
+        self.host = RaftHost(self.node, boot, settings, rng, now_ms())
         self.links = RaftLinks(self.node, self._receive, self._writable, rng)
         self.driver = RaftDriver(self.host, store, disk, self.links, self._applied, self._stopped)
         for group in range(options.groups):
@@ -224,7 +256,9 @@ class Server:
         self.driver.writable(peer, is_writable)
 
     def _applied(self, group: int, ready: Ready) -> None:
-        """There is no state but the log."""
+        """There is no state but how far the log reaches."""
+        if ready.committed:
+            self.ends[group] = ready.committed[-1].next_offset
 
     def _stopped(self, reason: str) -> None:
         say(reason)
@@ -245,6 +279,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--client-port", type=int, required=True, help="where clients call")
     parser.add_argument("--data", required=True, help="folder of its store")
     parser.add_argument("--groups", type=int, default=6, help="how many groups there are (default 6)")
+    parser.add_argument("--small", action="store_true", help="small files and windows, quick elections")
     return parser.parse_args(words)
 
 
