@@ -125,7 +125,7 @@ def frame_length(data: bytes) -> int:
 
 def decode_frame(data: bytes) -> Frame:
     """Read one whole frame."""
-    if frame_length(data) != len(data):
+    if len(data) < HEAD.size or frame_length(data) != len(data):
         raise FrameError(f"A frame of {len(data):,} bytes announces another length.")
     _, _, _, _, sender, boot, receiver, number, count, _ = HEAD.unpack_from(data)
     reader = _Reader(data, HEAD.size, sender, receiver)

@@ -35,9 +35,10 @@ class RaftLog:
         """What was given out before is no longer what the log holds; see ``became_durable``."""
         self.floor = 0
         """A snapshot that ends here took the place of all entries, and is not durable yet: the disk has others."""
-        self.floor_term = 0
         self.tail: list[Entry] = []
         self.tail_first = self.last_index + 1
+        self.term_before = self.last_term
+        """Term of the entry before the tail: the disk may forget it earlier than we do."""
         self.tail_bytes = 0
 
     def first_index(self) -> int:
@@ -56,9 +57,9 @@ class RaftLog:
             return -1
         if index >= self.tail_first:
             return self.tail[index - self.tail_first].term
-        if self.floor:
-            return self.floor_term if index == self.floor else -1
-        return self.stable.term_at(index)
+        if index == self.tail_first - 1:
+            return self.term_before
+        return -1 if self.floor else self.stable.term_at(index)
 
     def append(self, entry: Entry) -> None:
         """Add the next entry."""
@@ -79,6 +80,7 @@ class RaftLog:
         if index <= self.tail_first:
             self.tail.clear()
             self.tail_first = index
+            self.term_before = self.last_term
             self.tail_bytes = 0
         else:
             del self.tail[index - self.tail_first :]
@@ -167,6 +169,7 @@ class RaftLog:
             self.tail_bytes -= len(entry.data)
             drop += 1
         if drop:
+            self.term_before = self.tail[drop - 1].term
             del self.tail[:drop]
             self.tail_first += drop
 
@@ -175,6 +178,7 @@ class RaftLog:
         self.tail.clear()
         self.tail_bytes = 0
         self.tail_first = index + 1
+        self.term_before = term
         self.last_index = index
         self.last_term = term
         self.next_offset = next_offset
@@ -183,4 +187,3 @@ class RaftLog:
         self.truncated_from = 0
         self.rewritten = True
         self.floor = index
-        self.floor_term = term

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import CONFIG, control_batch, stamp
 from flockmq.log.checksum import crc32c
+from flockmq.log.errors import DamageError
 from flockmq.raft.configuration import Configuration, decode_configuration
 from flockmq.raft.membership import committed_configuration
 from flockmq.raft.messages import Checkpoint
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from flockmq.raft.messages import SnapshotMeta
     from flockmq.raft.node import RaftNode
     from flockmq.raft.ready import Ready
+    from flockmq.raft.senders import SenderDesk
 
 BOOTSTRAP_TERM: Final = 1
 """Nobody is ever elected in it: all replicas of a new group start there."""
@@ -78,53 +80,71 @@ def bootstrap(log: GroupLog, configuration: Configuration) -> None:
 class Replica:
     """A group as it runs here."""
 
-    def __init__(self, node: RaftNode, log: GroupLog, checkpoints: Checkpoints, state: bytes) -> None:
+    def __init__(self, node: RaftNode, log: GroupLog, checkpoints: Checkpoints, desk: SenderDesk, state: bytes) -> None:
         self.node = node
         self.log = log
         self.checkpoints = checkpoints
+        self.desk = desk
         self.state = state
         """State of the machine behind the group, as of the checkpoint; later entries will be applied again."""
 
 
 def open_replica(host: RaftHost, log: GroupLog, preferred: int = 0, is_new: bool = False) -> Replica:
-    """Run what a log holds. ``is_new``: it was created for a group that others speak of; what it once was is not known.
-
-    DamageError when the checkpoint can't be read: then ``log.reset(0, 0, 0)`` and let it be refilled.
-    """
-    data = log.load_snapshot()
+    """Run what a log holds. ``is_new``: it was created for a group that others speak of; what it was is not known."""
+    data = _load(log)
     content = CheckpointContent(Configuration(()), SenderTable(), b"")
     checkpoint = Checkpoint(0, 0, content.configuration)
+    checkpoints = Checkpoints(log, b"", None)
     if data is not None and log.snapshot is not None:
         content = decode_content(data)
         checkpoint = Checkpoint(
             log.snapshot.index, log.snapshot.term, content.configuration, log.snapshot.length, log.snapshot.crc
         )
+        checkpoints = Checkpoints(log, data, checkpoint)
+    while True:
+        _cut_damage(log)
+        hard = HardState(log.term, log.vote, _health(log, is_new))
+        try:
+            node = host.add_group(
+                log.group, log, checkpoint, hard, log.commit, preferred, content.table, checkpoints, checkpoints
+            )
+        except DamageError:
+            continue  # more was found, and is cut off in turn
+        return Replica(node, log, checkpoints, host.desks[log.group], content.state)
+
+
+def _load(log: GroupLog) -> bytes | None:
+    """The content of a log's checkpoint. One that is damaged is done without, with the whole log or an empty one."""
+    try:
+        return log.load_snapshot()
+    except DamageError:
+        if log.first_index() > 1:
+            log.reset(0, 0, 0)  # entries are gone that only the checkpoint stood for: begin anew, others have it all
+        return None
+
+
+def _cut_damage(log: GroupLog) -> None:
+    """Let a log end before what can't be read: all from there on has to come from a leader again."""
     damage = log.damage
-    health = SOUND
-    if is_new or (damage is not None and damage.everything):
-        health = FORGOTTEN
-    elif damage is not None:
-        health = DAMAGED
-    checkpoints = Checkpoints(log, data or b"", checkpoint if data is not None else None)
-    node = host.add_group(
-        log.group,
-        log,
-        checkpoint,
-        HardState(log.term, log.vote, health),
-        log.commit,
-        preferred,
-        content.table,
-        checkpoints,
-        checkpoints,
-    )
-    return Replica(node, log, checkpoints, content.state)
+    if damage is None or damage.first > log.last_index():
+        return
+    if damage.first <= log.first_index():
+        log.reset(log.first_index() - 1, log.term_at(log.first_index() - 1), log.first_offset)
+    else:
+        log.truncate_from(damage.first)
+
+
+def _health(log: GroupLog, is_new: bool) -> int:
+    if is_new or (log.damage is not None and log.damage.everything):
+        return FORGOTTEN
+    return SOUND if log.damage is None else DAMAGED
 
 
 def stage(replica: Replica, ready: Ready) -> None:
     """Let the next group commit make durable what a replica asks for, all or nothing."""
     log = replica.log
     if ready.install is not None:
-        replica.checkpoints.install(ready.install)
+        replica.desk.table = replica.checkpoints.install(ready.install).table
         log.reset(ready.install.index, ready.install.term, ready.install.next_offset)
     if ready.truncate_from:
         log.truncate_from(ready.truncate_from)
@@ -225,7 +245,7 @@ class Checkpoints:
             self._arrived = self.log.save_snapshot(content, meta.applied, meta.applied_term, meta.next_offset)
         return SAVED if self._arrived.saved else SAVING
 
-    def install(self, meta: SnapshotMeta) -> None:
+    def install(self, meta: SnapshotMeta) -> CheckpointContent:
         """What came takes the place of our own."""
         assert self._arrived is not None, "complete() said that it is saved"
         self.log.use_snapshot(self._arrived)
@@ -234,6 +254,7 @@ class Checkpoints:
         self._saving = None
         self._next = None
         self._drop()
+        return decode_content(self._content)
 
     def _drop(self) -> None:
         self._coming = None

@@ -1,0 +1,208 @@
+"""The other side of runs: sending them until each has one outcome."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.log.batch import BatchBuilder
+from flockmq.raft.forwarder import FORWARD_BYTES_MAX, Forwarder
+from flockmq.raft.messages import Forward, ForwardReply
+from flockmq.raft.senders import BEHIND, COMMITTED, ELSEWHERE, LATER, REFUSED, RUNS_KEPT, UNKNOWN, run_of
+
+GROUP = 5
+
+
+class Sending:
+    """A forwarder whose leader is the test."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.forwarder = Forwarder(GROUP, 1, 77, retry_ms=100, give_up_ms=1_000)
+        self.forwarder.set_leader(2)
+        self.token = 0
+        self.submit(count)
+
+    def submit(self, count: int = 1) -> None:
+        for _ in range(count):
+            builder = BatchBuilder()
+            builder.add(b"t", b"c", 0, 0, b"x")
+            self.token += 1
+            self.forwarder.submit(builder.build(note=self.forwarder.note()), self.token)
+
+    def sent(self) -> list[tuple[int, int]]:
+        """(sequence, previous) of what leaves now."""
+        self.last: list[Forward] = self.forwarder.take_messages()
+        return [(self.sequence(message), message.previous) for message in self.last]
+
+    def sequence(self, message: Forward) -> int:
+        run = run_of(message.batch)
+        assert run is not None
+        assert (run.sender, run.boot) == (1, 77)
+        return run.sequence
+
+    def reply(self, message: Forward, outcome: int, value: int = 0, term: int = 1, sender: int = 0) -> None:
+        where = sender or message.receiver
+        reply = ForwardReply(GROUP, where, 1, term, 77, self.sequence(message), message.attempt, outcome, value)
+        self.forwarder.on_reply(reply)
+
+    def outcomes(self) -> list[tuple[int, int, int]]:
+        return [(outcome.token, outcome.kind, outcome.offset) for outcome in self.forwarder.take_outcomes()]
+
+
+def test_runs_leave_in_order_each_naming_the_one_before() -> None:
+    sending = Sending(3)
+    assert sending.sent() == [(1, 0), (2, 1), (3, 2)]
+    assert sending.sent() == []
+    sending.submit()
+    assert sending.sent() == [(4, 3)]
+
+
+def test_each_run_gets_one_outcome() -> None:
+    sending = Sending(2)
+    sending.sent()
+    first, second = sending.last
+    sending.reply(second, COMMITTED, 20)
+    sending.reply(first, COMMITTED, 10)
+    sending.reply(first, COMMITTED, 10)
+    assert sending.outcomes() == [(2, COMMITTED, 20), (1, COMMITTED, 10)]
+    assert sending.forwarder.runs == []
+    assert sending.forwarder.bytes == 0
+    sending.submit()
+    assert sending.sent() == [(3, 2)]
+
+
+def test_without_a_leader_nothing_leaves() -> None:
+    sending = Sending(1)
+    sending.forwarder.set_leader(0)
+    assert sending.sent() == []
+
+
+def test_a_new_leader_gets_everything_again() -> None:
+    sending = Sending(2)
+    sending.sent()
+    sending.reply(sending.last[0], COMMITTED, 0)
+    sending.forwarder.set_leader(3)
+    assert sending.sent() == [(2, 1)]
+    assert sending.last[0].receiver == 3
+
+
+def test_without_an_answer_it_is_tried_again() -> None:
+    sending = Sending(2)
+    sending.sent()
+    sending.forwarder.tick(50)
+    assert sending.sent() == []
+    sending.forwarder.tick(100)
+    assert sending.sent() == [(1, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("outcome", [BEHIND, ELSEWHERE])
+def test_a_leader_that_lacks_runs_or_leads_no_more_starts_another_pass(outcome: int) -> None:
+    sending = Sending(2)
+    sending.sent()
+    earlier = sending.last
+    sending.reply(earlier[1], outcome, 3 if outcome == ELSEWHERE else 0)
+    assert sending.sent() == [(1, 0), (2, 1)]
+    assert sending.last[0].receiver == (3 if outcome == ELSEWHERE else 2)
+    sending.reply(earlier[0], outcome, 0)
+    assert sending.sent() == [], "an answer to the pass before starts none"
+
+
+def test_who_does_not_know_a_leader_is_not_asked_again_at_once() -> None:
+    sending = Sending(1)
+    sending.sent()
+    sending.reply(sending.last[0], ELSEWHERE, 0)
+    assert sending.sent() == []
+
+
+def test_a_refusal_is_an_outcome_and_the_next_run_closes_the_gap() -> None:
+    sending = Sending(3)
+    sending.sent()
+    first, second, third = sending.last
+    sending.reply(first, COMMITTED, 0)
+    sending.reply(second, REFUSED)
+    assert sending.outcomes() == [(1, COMMITTED, 0), (2, REFUSED, 0)]
+    sending.reply(third, BEHIND, 1)
+    assert sending.sent() == [(3, 1)]
+
+
+def test_a_refusal_is_not_certain_while_another_attempt_is_out() -> None:
+    sending = Sending(1)
+    sending.sent()
+    lost = sending.last[0]
+    sending.forwarder.set_leader(3)
+    sending.sent()
+    sending.reply(sending.last[0], REFUSED)
+    assert sending.outcomes() == []
+    sending.reply(lost, COMMITTED, 4)
+    assert sending.outcomes() == [(1, COMMITTED, 4)]
+
+
+@pytest.mark.parametrize(("term", "certain"), [(3, False), (4, False), (5, True)])
+def test_a_refusal_is_certain_only_from_a_later_term_than_one_that_lost_sight(term: int, certain: bool) -> None:
+    sending = Sending(1)
+    sending.sent()
+    sending.reply(sending.last[0], UNKNOWN, term=4)
+    sending.forwarder.set_leader(3)
+    sending.sent()
+    sending.reply(sending.last[0], REFUSED, term=term)
+    assert sending.outcomes() == ([(1, REFUSED, 0)] if certain else [])
+
+
+def test_what_was_never_sent_is_refused_for_certain() -> None:
+    sending = Sending(1)
+    sending.forwarder.set_leader(0)
+    sending.forwarder.tick(1_000)
+    assert sending.outcomes() == [(1, REFUSED, 0)]
+    sending.forwarder.set_leader(2)
+    assert sending.sent() == []
+    sending.submit()
+    assert sending.sent() == [(2, 0)]
+
+
+def test_what_was_sent_becomes_unknown_but_is_seen_through() -> None:
+    sending = Sending(2)
+    sending.sent()
+    sending.forwarder.tick(1_000)
+    assert sending.outcomes() == [(1, UNKNOWN, 0), (2, UNKNOWN, 0)]
+    assert sending.sent() == [(1, 0), (2, 1)]
+    for message in sending.last:
+        sending.reply(message, COMMITTED, 0)
+    assert sending.outcomes() == []
+    assert sending.forwarder.runs == []
+
+
+def test_a_run_left_out_that_is_in_the_log_after_all_stops_nothing() -> None:
+    """Run 1 was lost out of sight and reported so; then it was refused, left out, and turned up in the log."""
+    sending = Sending(2)
+    sending.sent()
+    sending.forwarder.tick(1_000)
+    sending.outcomes()
+    sending.sent()
+    sending.reply(sending.last[0], REFUSED)
+    assert sending.sent() == [(2, 0)]
+    sending.reply(sending.last[0], BEHIND, 1)
+    assert sending.sent() == [(2, 1)]
+
+
+def test_later_is_no_outcome() -> None:
+    sending = Sending(1)
+    sending.sent()
+    sending.reply(sending.last[0], LATER)
+    assert (sending.outcomes(), sending.sent()) == ([], [])
+    sending.forwarder.tick(100)
+    assert sending.sent() == [(1, 0)]
+
+
+def test_answers_for_another_start_of_this_node_are_ignored() -> None:
+    sending = Sending(1)
+    sending.sent()
+    message = sending.last[0]
+    sending.forwarder.on_reply(ForwardReply(GROUP, 2, 1, 1, 76, 1, message.attempt, COMMITTED, 0))
+    assert sending.outcomes() == []
+
+
+def test_what_waits_is_bounded() -> None:
+    sending = Sending(RUNS_KEPT)
+    assert not sending.forwarder.has_room()
+    sending = Sending(1)
+    sending.forwarder.bytes = FORWARD_BYTES_MAX
+    assert not sending.forwarder.has_room()
