@@ -33,7 +33,9 @@ class FileDisk:
     """Fulfils ``flockmq.log.disk.Disk`` below the folder ``root``, which is made if need be."""
 
     def __init__(self, root: Path, open_files_max: int = OPEN_FILES_MAX) -> None:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not root.is_dir():
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_folder(root.parent)
         self.root = root
         self._open_files_max = open_files_max
         self._lock = threading.Lock()
@@ -113,11 +115,7 @@ class FileDisk:
     def sync_folder(self, folder: str) -> None:
         """Make the names in a folder durable."""
         self._ensure_folder(folder + "/")
-        descriptor = os.open(self.root / folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(self.root / folder)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name."""
@@ -191,12 +189,9 @@ class FileDisk:
         if folder in self._folders:
             return
         self._ensure_folder(folder)
-        try:
-            (self.root / folder).mkdir(mode=0o700)
-        except FileExistsError:
-            pass
-        else:
-            self.sync_folder(folder.rpartition("/")[0])
+        (self.root / folder).mkdir(mode=0o700, exist_ok=True)
+        # Also when it was there: whoever made it may have died before this.
+        self.sync_folder(folder.rpartition("/")[0])
         self._folders.add(folder)
 
 
@@ -207,6 +202,14 @@ def _write_all(descriptor: int, position: int, data: bytes) -> None:
         if more == 0:
             raise OSError(errno.EIO, "the disk took no more bytes")
         written += more
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync(descriptor: int) -> None:

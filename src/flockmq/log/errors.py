@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
 from flockmq.errors import FlockError
+
+_LOST: Final = (errno.EIO, errno.ENOENT, getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EBADMSG", errno.EIO))
 
 
 class StoreDown(FlockError):  # noqa: N818
@@ -23,3 +28,8 @@ class DamageError(FlockError):
 
 class Gone(FlockError):  # noqa: N818
     """What was asked for is before the start of the log: retention or a snapshot took it away."""
+
+
+def must_be_lost(error: Exception) -> bool:
+    """Whether a read failed because bytes are gone or bad; being out of descriptors or memory is no damage."""
+    return not isinstance(error, OSError) or error.errno in _LOST

@@ -13,7 +13,7 @@ Damage that a read meets is noted here (``damage``), kept over restarts, and end
 from __future__ import annotations
 
 from flockmq.log.checksum import crc32c
-from flockmq.log.errors import DamageError, Gone
+from flockmq.log.errors import DamageError, Gone, must_be_lost
 from flockmq.log.header import DATA, BatchError
 from flockmq.log.journal import APPEND, CUT, DAMAGE, REPAIRED, RESET, SNAPSHOT, START, STATE, Row
 from flockmq.log.reading import CHUNK_BYTES, position_of, read_entries, rows_of
@@ -181,7 +181,9 @@ class GroupLog(LogState):
             return None
         try:
             data = self._staging.disk.read(self.path(snapshot.file_name()), 0, snapshot.length)
-        except OSError:
+        except OSError as error:
+            if not must_be_lost(error):
+                raise
             data = b""
         if len(data) != snapshot.length or crc32c(data) != snapshot.crc:
             text = f"The snapshot of group {self.group} at entry {snapshot.index} is damaged; it has to be sent again."

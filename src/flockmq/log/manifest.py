@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from flockmq.errors import FlockError
 from flockmq.log.checksum import open_text
 from flockmq.log.disk import Disk
-from flockmq.log.errors import DamageError
+from flockmq.log.errors import DamageError, must_be_lost
 from flockmq.log.group import GroupLog
 from flockmq.log.segment import Segment
 from flockmq.log.staging import Staging
@@ -54,12 +55,14 @@ def read_manifest(disk: Disk) -> Manifest | None:
         present = True
         try:
             text = open_text(disk.read(name, 0, size))
-        except OSError:
+        except OSError as error:
+            if not must_be_lost(error):
+                raise
             text = None
         if text is not None:
             fields = json.loads(text)
             if fields["format"] != FORMAT:
-                raise DamageError(
+                raise FlockError(
                     f"This store has format {fields['format']}; this FlockMQ reads {FORMAT}. Use the one that wrote it."
                 )
             found.append(Manifest(fields))

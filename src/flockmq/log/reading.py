@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flockmq.log.errors import DamageError
+from flockmq.log.errors import DamageError, must_be_lost
 from flockmq.log.header import HEADER_BYTES, BatchError
 from flockmq.log.segment import BY_INDEX, Segment, find_row, row_index, row_position, sound_rows
 from flockmq.log.staging import Staging
@@ -102,7 +102,9 @@ def _read_file(staging: Staging, log: LogState, low: int, high: int, bytes_max: 
             size += view.size
             at += 1
     except (BatchError, OSError) as error:
-        if not found:
+        if not must_be_lost(error):
+            raise
+        if at_least_one and not found:
             raise damaged(log, segment, at, error) from error
     return found
 
@@ -168,8 +170,9 @@ def rebuild_rows(staging: Staging, log: LogState, segment: Segment) -> bytearray
     try:
         while shadow.length < segment.flushed:
             shadow.add(reader.next(shadow.next_index), staging.index_bytes)
-    except (BatchError, OSError):
-        pass  # whoever reads on from the last row meets the damage and reports it
+    except (BatchError, OSError) as error:
+        if not must_be_lost(error):
+            raise  # else whoever reads on from the last row meets the damage and reports it
     segment.rows_flushed = 0
     staging.changed.add(log.group)
     return shadow.rows or bytearray()

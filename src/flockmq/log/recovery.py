@@ -16,6 +16,7 @@ import random
 from typing import Final
 
 from flockmq.log.disk import Disk
+from flockmq.log.errors import must_be_lost
 from flockmq.log.manifest import Manifest, log_from, read_manifest
 from flockmq.log.replay import Replay
 from flockmq.log.scan import JournalFile, JournalRecord, Scan, scan_journal
@@ -102,17 +103,25 @@ def _journals(disk: Disk) -> list[int]:
 
 
 def _scan(disk: Disk, manifest: Manifest, journals: list[int]) -> Scan:
+    wanted = [number for number in journals if number >= manifest.journal]
+    if manifest.journal not in wanted:
+        wanted.insert(0, manifest.journal)
     files: list[JournalFile] = []
-    for number in journals:
-        if number >= manifest.journal:
-            path = journal_path(number)
+    gone: list[str] = []
+    for number in wanted:
+        path = journal_path(number)
+        try:
             files.append(JournalFile(number, disk.read(path, 0, disk.size(path))))
-    if files and files[0].number == manifest.journal:
-        return scan_journal(files, manifest.store, manifest.position, manifest.sequence)
-    scan = scan_journal([JournalFile(manifest.journal, b""), *files], manifest.store, 0, manifest.sequence)
-    scan.records.insert(0, JournalRecord(manifest.journal, 0, manifest.sequence, [], 1))
-    scan.notes.append(f"{journal_path(manifest.journal)} is missing; any group may have lost entries.")
-    scan.clean = False
+        except OSError as error:
+            if not must_be_lost(error):
+                raise
+            files.append(JournalFile(number, b""))
+            gone.append(f"{path} can't be read ({error}); any group may have lost entries.")
+    scan = scan_journal(files, manifest.store, manifest.position, manifest.sequence)
+    if gone:
+        scan.records.insert(0, JournalRecord(manifest.journal, 0, manifest.sequence, [], 1))
+        scan.notes += gone
+        scan.clean = False
     return scan
 
 

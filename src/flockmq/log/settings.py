@@ -41,6 +41,8 @@ class StoreSettings:
     def __post_init__(self) -> None:
         if self.journal_bytes % 4096 or self.journal_bytes < 4 * 4096:
             raise ConfigError("A journal file must be a multiple of 4,096 bytes, at least four times as much.")
+        if max(self.journal_bytes, self.segment_bytes) > 1024 * MIB:
+            raise ConfigError("Journal files and segments may have 1 GiB at most.")
         if self.commit_bytes * 2 > self.journal_bytes:
             raise ConfigError("A journal file must hold at least two group commits: raise journal_bytes.")
 

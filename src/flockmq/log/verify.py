@@ -10,6 +10,7 @@ Older batches are verified whenever they are read, and all of them by ``flockmq 
 
 from __future__ import annotations
 
+from flockmq.log.errors import must_be_lost
 from flockmq.log.group import GroupLog
 from flockmq.log.header import BatchError
 from flockmq.log.reading import SegmentReader
@@ -48,6 +49,8 @@ def _check(staging: Staging, log: GroupLog, segment: Segment, budget: int) -> st
             shadow.add(view, staging.index_bytes)
             offset = view.next_offset
     except (BatchError, OSError) as error:
+        if not must_be_lost(error):
+            raise
         problem = f"Group {log.group}: entry {shadow.next_index} in {path} is damaged: {str(error).rstrip('.')}."
         _cut(log, segment, shadow, offset, problem)
         segment.rows = shadow.rows
@@ -71,7 +74,9 @@ def _skip(staging: Staging, log: GroupLog, segment: Segment, shadow: Segment, un
     index, offset, latest_before, position = read_index_row(rows, last)
     try:
         SegmentReader(staging, log.path(segment.file_name()), position, segment.flushed).next(index)
-    except (BatchError, OSError):
+    except (BatchError, OSError) as error:
+        if not must_be_lost(error):
+            raise
         return segment.base_offset  # a stale row or damage: reading from the front tells which
     del rows[last * ROW_BYTES :]
     shadow.rows = rows

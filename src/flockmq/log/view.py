@@ -196,7 +196,10 @@ class BatchView:
             return list(range(self.count))
         columns = self.columns()
         indexes: tuple[int, ...] = struct.unpack_from(f"<{self.count}i", columns.data, columns.spans["topic"][0])
-        return [position for position in range(self.count) if verdicts[indexes[position]]]
+        try:
+            return [position for position in range(self.count) if verdicts[indexes[position]]]
+        except IndexError:
+            raise _no_such_name() from None
 
     def timestamps(self) -> list[int]:
         """When each record came, in ms."""
@@ -212,8 +215,11 @@ class BatchView:
         columns = self.columns()
         data = columns.data
         spans = columns.spans
-        topic = self.topics()[_int32(data, spans, "topic", position)]
-        client = self.clients()[_int32(data, spans, "client", position)]
+        try:
+            topic = self.topics()[_int32(data, spans, "topic", position)]
+            client = self.clients()[_int32(data, spans, "client", position)]
+        except IndexError:
+            raise _no_such_name() from None
         timestamp = self.base_timestamp + _int32(data, spans, "timestamp", position)
         flags = data[spans["flags"][0] + position]
         payload = _item(data, spans, "payload", position)
@@ -265,6 +271,10 @@ class _Walk:
     def binary(self, name: str, count: int) -> None:
         length = self.offsets(name, count)
         self.plain(name + ".bytes", length)
+
+
+def _no_such_name() -> BatchError:
+    return BatchError("A record of this batch names a topic or client that the batch does not have.")
 
 
 def _int32(data: bytes, spans: dict[str, Span], name: str, position: int) -> int:

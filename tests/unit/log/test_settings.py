@@ -13,6 +13,8 @@ from flockmq.log.settings import Retention, StoreSettings
     [
         ({"journal_bytes": 100_000}, "multiple of 4,096"),
         ({"journal_bytes": 8192, "commit_bytes": 10}, "at least four times"),
+        ({"segment_bytes": 2**31}, "1 GiB at most"),
+        ({"journal_bytes": 2**31}, "1 GiB at most"),
         ({"journal_bytes": 65536, "commit_bytes": 40_000}, "at least two group commits"),
     ],
 )

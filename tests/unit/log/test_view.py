@@ -85,7 +85,7 @@ def test_lengths_that_lie_never_lead_outside() -> None:
                 view = BatchView(broken)
                 for record in view.records()[:20] if view.count < 1000 else []:
                     assert len(record.payload) <= len(batch)
-            except (BatchError, IndexError):
+            except BatchError:
                 pass
 
 
