@@ -25,6 +25,7 @@ from flockmq.drivers.raft_appends import Appends
 from flockmq.errors import FlockError
 from flockmq.log.errors import DamageError, StoreDown
 from flockmq.node.events import EventList
+from flockmq.raft.replay import ReplayBound
 from flockmq.raft.replicas import stage
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 UNWRITTEN_BYTES_MAX: Final = 64 * 1024 * 1024
 """Frames that are taken in while the disk has no room; then peers have to wait."""
+REPLAY_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Entries that a restart applies again, of all groups together; beyond that checkpoints are made."""
+CHECKPOINTS_MAX: Final = 16
+"""That are being saved at once."""
 
 
 class RaftDriver:
@@ -52,9 +57,15 @@ class RaftDriver:
         disk: FileDisk,
         links: RaftLinks,
         on_applied: Callable[[int, Ready], None],
+        state_of: Callable[[int], bytes],
         on_stopped: Callable[[str], None],
+        replay_bytes_max: int = REPLAY_BYTES_MAX,
     ) -> None:
-        """``on_applied``: a group has something to apply (``install``, then ``committed``). ``on_stopped``: why."""
+        """Make a driver for a host whose groups are yet to be opened.
+
+        ``on_applied``: a group has something to apply: ``install`` (the checkpoint of its replica has the state), then
+        ``committed``. ``state_of``: the state after all of that, for a checkpoint. ``on_stopped``: why.
+        """
         self.host = host
         self.store = store
         self.links = links
@@ -69,6 +80,8 @@ class RaftDriver:
         """Called once, at the end of a turn when all its outcomes are known: write your answers then."""
         self.journal = JournalDriver(store, disk, self._committed, self._stop)
         self._on_applied = on_applied
+        self._state_of = state_of
+        self._replay = ReplayBound(replay_bytes_max)
         self._on_stopped = on_stopped
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -99,6 +112,11 @@ class RaftDriver:
             answer(False)
             return
         self.schedule()
+
+    @property
+    def replay_bytes(self) -> int:
+        """What a restart would apply again."""
+        return self._replay.bytes
 
     # What the links say.
 
@@ -140,8 +158,25 @@ class RaftDriver:
             self.host.tick(now_ms())
         except Exception as error:
             self._fail(error)
+        try:
+            self._checkpoint()
+        except StoreDown as error:
+            self._stop(str(error))
+            return
         if self.host.has_work():
             self.schedule()
+
+    def _checkpoint(self) -> None:
+        """Let checkpoints count that are saved, and begin others when a restart would have too much to do."""
+        replay = self._replay
+        for group in replay.saving:
+            if self.replicas[group].checkpoints.use_saved():
+                replay.saved(group)
+        for group in replay.due(CHECKPOINTS_MAX):
+            replica = self.replicas[group]
+            if replica.checkpoints.save(replica.node, self.host.desks[group].table, self._state_of(group)):
+                replay.begun(group)
+        self.journal.kick()
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -187,8 +222,11 @@ class RaftDriver:
 
     def _apply(self, one: GroupReady) -> None:
         ready = one.ready
+        if ready.install is not None:
+            self._replay.installed(one.group)
         if ready.install is not None or ready.committed:
             self._on_applied(one.group, ready)
+            self._replay.applied(one.group, sum([len(entry.data) for entry in ready.committed]))
         due = self._reads_due.pop(one.group, [])
         for read in ready.reads:
             _, answer = self._reads.pop(read.number)

@@ -17,6 +17,7 @@ import asyncio
 import gc
 import random
 import signal
+import struct
 import sys
 import time
 from functools import partial
@@ -29,7 +30,7 @@ from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import open_disk
 from flockmq.drivers.raft_appends import COMMITTED, REFUSED, OpenBatch, Outcome
-from flockmq.drivers.raft_driver import RaftDriver
+from flockmq.drivers.raft_driver import REPLAY_BYTES_MAX, RaftDriver
 from flockmq.drivers.raft_links import RaftLinks
 from flockmq.log.errors import DamageError
 from flockmq.log.settings import StoreSettings
@@ -75,6 +76,9 @@ SMALL_RAFT: Final = RaftSettings(
     quiet_after_ms=300,
 )
 """Windows to go with it, and elections soon after a death."""
+SMALL_REPLAY_BYTES: Final = 1 << 18
+STATE: Final = struct.Struct("<Q")
+"""What a checkpoint holds of a group: the offset behind its last applied record."""
 
 
 class Client(asyncio.Protocol):
@@ -178,7 +182,16 @@ class Server:
         settings = SMALL_RAFT if options.small else RaftSettings()
         self.host = RaftHost(self.node, boot, settings, rng, now_ms())
         self.links = RaftLinks(self.node, self._receive, self._writable, rng)
-        self.driver = RaftDriver(self.host, store, disk, self.links, self._applied, self._stopped)
+        self.driver = RaftDriver(
+            self.host,
+            store,
+            disk,
+            self.links,
+            self._applied,
+            self._state_of,
+            self._stopped,
+            SMALL_REPLAY_BYTES if options.small else REPLAY_BYTES_MAX,
+        )
         for group in range(options.groups):
             self._open(store, group)
 
@@ -204,6 +217,7 @@ class Server:
             log.reset(0, 0, 0)
             replica = open_replica(self.host, log, preferred, is_new=True)
         self.driver.replicas[group] = replica
+        self._restore(group)
 
     async def run(self, ending: asyncio.Event) -> None:
         """Serve until the end."""
@@ -233,6 +247,7 @@ class Server:
             "turns": driver.turns,
             "commits": driver.journal.commits,
             "dropped": self.links.dropped,
+            "replay_bytes": driver.replay_bytes,
             "groups": [self._group_status(group) for group in sorted(self.host.groups)],
         }
 
@@ -257,8 +272,18 @@ class Server:
 
     def _applied(self, group: int, ready: Ready) -> None:
         """There is no state but how far the log reaches."""
+        if ready.install is not None:
+            self._restore(group)
         if ready.committed:
             self.ends[group] = ready.committed[-1].next_offset
+
+    def _state_of(self, group: int) -> bytes:
+        return STATE.pack(self.ends.get(group, 0))
+
+    def _restore(self, group: int) -> None:
+        content = self.driver.replicas[group].checkpoints.content()
+        if content is not None:
+            self.ends[group] = STATE.unpack(content.state)[0]
 
     def _stopped(self, reason: str) -> None:
         say(reason)
