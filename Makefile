@@ -23,7 +23,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.compiled: $(VENV)/.installed setup.py $(HOT)
-	@echo "==> compiling the hot modules with mypyc (a minute, when they changed)"
+	@echo "==> compiling the hot modules with mypyc (two minutes, when they changed)"
 	find src -name '*.so' -delete
 	$(BIN)/python setup.py -q build_ext --inplace > $(VENV)/compile.log 2>&1 || (tail -40 $(VENV)/compile.log; exit 1)
 	touch $@
