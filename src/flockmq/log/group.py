@@ -195,12 +195,17 @@ class GroupLog(LogState):
 
     def note_damage(self, index: int, reason: str) -> None:
         """Entry ``index`` can't be read. Kept over restarts, until ``repaired``."""
-        if self.damage is not None and self.damage.first <= index:
+        if self.damage is not None and 0 < self.damage.first <= index:
             return
         everything = self.damage is not None and self.damage.everything
         self.damage = Damage(index, self.last, everything, reason)
         if not self._staging.down:
             self._staging.stage(Row(DAMAGE, self.group, 0, 0, int(everything), 0, index, self.last))
+
+    def note_forgotten(self, reason: str) -> None:
+        """Anything may be missing, votes as well: this log takes the place of one that is lost. Kept like damage."""
+        self.damage = Damage(0, 0, True, reason)
+        self._staging.stage(Row(DAMAGE, self.group, 0, 0, 1))
 
     def repaired(self) -> None:
         """The log holds again all that its replica ever acknowledged, or a leader showed what was never committed."""

@@ -58,7 +58,7 @@ class Replay:
             self._frozen[log.group] = known
         if known is not None:
             damage = Damage(
-                min(known.first, damage.first),
+                min(known.first or damage.first, damage.first),
                 max(known.last, damage.last),
                 known.everything or damage.everything,
                 known.reason,

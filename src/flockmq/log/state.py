@@ -17,7 +17,7 @@ class Damage:
 
     def __init__(self, first: int, last: int, everything: bool, reason: str) -> None:
         self.first = first
-        """The first entry that is missing."""
+        """The first entry that is missing; 0 when none is known to be."""
         self.last = last
         """The last one that is known to have been there; 0 when nobody knows."""
         self.everything = everything

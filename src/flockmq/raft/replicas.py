@@ -91,6 +91,9 @@ class Replica:
 
 def open_replica(host: RaftHost, log: GroupLog, preferred: int = 0, is_new: bool = False) -> Replica:
     """Run what a log holds. ``is_new``: it was created for a group that others speak of; what it was is not known."""
+    if is_new or (log.term == 0 and log.last_index() == 0 and log.damage is None):
+        # A restart must not take it for a replica that never voted, before it is refilled.
+        log.note_forgotten("This replica is new here; what it was before is not known.")
     data = _load(log)
     content = CheckpointContent(Configuration(()), SenderTable(), b"")
     checkpoint = Checkpoint(0, 0, content.configuration)
@@ -103,7 +106,7 @@ def open_replica(host: RaftHost, log: GroupLog, preferred: int = 0, is_new: bool
         checkpoints = Checkpoints(log, data, checkpoint)
     while True:
         _cut_damage(log)
-        hard = HardState(log.term, log.vote, _health(log, is_new))
+        hard = HardState(log.term, log.vote, _health(log))
         try:
             node = host.add_group(
                 log.group, log, checkpoint, hard, log.commit, preferred, content.table, checkpoints, checkpoints
@@ -126,7 +129,7 @@ def _load(log: GroupLog) -> bytes | None:
 def _cut_damage(log: GroupLog) -> None:
     """Let a log end before what can't be read: all from there on has to come from a leader again."""
     damage = log.damage
-    if damage is None or damage.first > log.last_index():
+    if damage is None or damage.first == 0 or damage.first > log.last_index():
         return
     if damage.first <= log.first_index():
         log.reset(log.first_index() - 1, log.term_at(log.first_index() - 1), log.first_offset)
@@ -134,10 +137,10 @@ def _cut_damage(log: GroupLog) -> None:
         log.truncate_from(damage.first)
 
 
-def _health(log: GroupLog, is_new: bool) -> int:
-    if is_new or (log.damage is not None and log.damage.everything):
-        return FORGOTTEN
-    return SOUND if log.damage is None else DAMAGED
+def _health(log: GroupLog) -> int:
+    if log.damage is None:
+        return SOUND
+    return FORGOTTEN if log.damage.everything else DAMAGED
 
 
 def stage(replica: Replica, ready: Ready) -> None:

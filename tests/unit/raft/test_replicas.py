@@ -309,3 +309,20 @@ def test_the_content_of_a_checkpoint_comes_back() -> None:
 def test_other_bytes_are_no_checkpoint(data: bytes) -> None:
     with pytest.raises(ValueError, match="checkpoint"):
         decode_content(data)
+
+
+def test_a_replica_on_a_new_disk_stays_forgotten_over_restarts_and_keeps_what_it_was_sent() -> None:
+    nodes = Nodes()
+    nodes.write(20)
+    node = nodes.followers()[0]
+    node.stop()
+    node.disk.wipe()
+    node.start(is_new=True)
+    assert node.replica.node.state.health == FORGOTTEN
+    nodes.run(1_000)
+    last = node.replica.log.last_index()
+    assert last > 20
+    node.stop()
+    node.start()
+    assert node.replica.node.state.health == FORGOTTEN
+    assert node.replica.log.last_index() == last
