@@ -223,9 +223,20 @@ def test_an_index_that_names_wrong_places_is_not_believed(setup: Setup) -> None:
     assert second.rows is not None or setup._in_files
     from flockmq.log.segment import pack_row
 
-    first.rows = bytearray(pack_row(1, 0, 0, 0) + pack_row(4, 6, 1, 333))
-    for index in range(1, 8):
-        assert setup.log.entries(index, index + 1, 1) == [stored[index - 1]]
+    for wrong in (333, 2 * len(stored[0])):  # within a batch, and where another one starts
+        first.rows = bytearray(pack_row(1, 0, 0, 0) + pack_row(4, 6, 1, wrong))
+        for index in range(1, 8):
+            assert setup.log.entries(index, index + 1, 1) == [stored[index - 1]]
+
+
+def test_the_index_file_follows_a_cut(setup: Setup) -> None:
+    fill(setup.log, 6)
+    settle(setup.store, setup.disk, checkpoint=True)
+    setup.log.truncate_from(2)
+    append(setup.log, batch_of(b"x" * 700), batch_of(b"x" * 500), term=2)
+    settle(setup.store, setup.disk, checkpoint=True)
+    segment = setup.log.segments[0]
+    assert bytearray(setup.disk.read(setup.log.path(segment.index_name()), 0, 10_000)) == segment.rows
 
 
 def test_a_snapshot(setup: Setup) -> None:

@@ -118,6 +118,20 @@ def test_a_record_that_is_gone_makes_every_group_suspect() -> None:
     assert everything(found.groups[1]) == journal.stored
 
 
+def test_after_a_lost_record_a_cut_does_not_make_anything_certain() -> None:
+    """The lost record may have replaced the very entries that the cut leaves."""
+    journal = Journal()
+    fill(journal.second, 2)
+    taken = journal.commit()
+    journal.first.truncate_from(3)
+    append(journal.first, batch_of(b"other leader"), term=2)
+    journal.commit()
+    journal.spoil_all(taken)
+    found = journal.load().groups[1]
+    assert damage_of(found) == (4, 3, True)
+    assert everything(found) == journal.stored
+
+
 def test_a_group_made_after_the_loss_is_sound() -> None:
     journal = Journal()
     fill(journal.second, 2)

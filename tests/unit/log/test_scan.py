@@ -109,6 +109,17 @@ def test_a_flipped_bit_in_the_last_record_is_never_taken_for_a_torn_write() -> N
             assert bool(found.notes) or not lost
 
 
+def test_a_sector_that_one_flipped_bit_makes_look_unwritten_is_damage() -> None:
+    for lonely in range(1200, 2400):
+        payload = bytearray(3000)
+        payload[lonely] = 0x10
+        data, starts = three(bytes(payload))
+        data[data.index(0x10, starts[2] + 1000)] = 0
+        found = scan(data)
+        assert not found.torn, lonely
+        assert [row.data is None for row in found.records[2].rows] == [True, False]
+
+
 def test_damage_in_the_middle_costs_only_what_was_hit() -> None:
     data, starts = three()
     for position in range(starts[0], starts[1]):
