@@ -86,6 +86,7 @@ class RaftDriver:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
+        self._closed = False
         self._writing: list[tuple[int, int]] = []
         """(number of the journal record, number of the turn) of turns that are not durable."""
         self._unwritten_bytes = 0
@@ -99,9 +100,11 @@ class RaftDriver:
         self._tick()
 
     async def close(self, *, checkpoint: bool = True) -> None:
-        """Take part no more, finish what is being written."""
+        """Take part no more, finish what is being written. A second call changes nothing."""
         self._stop("This node was stopped.")
-        await self.journal.close(checkpoint=checkpoint)
+        if not self._closed:
+            self._closed = True
+            await self.journal.close(checkpoint=checkpoint)
 
     def read(self, group: int, answer: Callable[[bool], None]) -> None:
         """Call back when all that was committed before now is applied here; False: not here, ask the leader."""

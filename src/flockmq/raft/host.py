@@ -25,7 +25,7 @@ from flockmq.log.errors import DamageError
 from flockmq.raft.clock import TickClock
 from flockmq.raft.codec import decode_frame, encode_frame, message_bytes
 from flockmq.raft.errors import SafetyError
-from flockmq.raft.messages import Append, Forward, ForwardReply, Heartbeat, SnapshotChunk, VoteRequest
+from flockmq.raft.messages import Append, Forward, ForwardReply, Heartbeat, SnapshotChunk, TimeoutNow, VoteRequest
 from flockmq.raft.node import RaftNode
 from flockmq.raft.peers import Peer
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
@@ -265,6 +265,8 @@ class RaftHost:
                 self._unknown[group] = message.sender
             return
         if group in self.broken:
+            if isinstance(message, Forward):
+                self._hand_away(group)  # the sender has not heard of another leader
             return
         self._touch(group)
         try:
@@ -477,7 +479,10 @@ class RaftHost:
         for group in forwarding:
             forwarder = self.forwarders[group]
             node = self.groups.get(group)
-            if node is not None and node.state.leader:
+            if node is not None and group in self.broken:
+                if forwarder.leader in (0, self.node):
+                    forwarder.set_leader(self._another_member(node))
+            elif node is not None and node.state.leader:
                 forwarder.set_leader(node.state.leader)
             for forward in forwarder.take_messages():
                 self._send(forward)
@@ -518,6 +523,22 @@ class RaftHost:
         self.broken[group] = error
         self._awake.pop(group, None)
         self._dirty.pop(group, None)
+        self._hand_away(group)
+
+    def _hand_away(self, group: int) -> None:
+        """If it led: somebody else should. In a quiet group the others would never notice."""
+        node = self.groups.get(group)
+        if node is None or node.state.role != LEADER:
+            return
+        state = node.state
+        state.lease_is_safe = False
+        best = 0
+        for member, progress in state.progress.items():
+            is_there = member not in self.unreachable and state.configuration.is_voter(member)
+            if is_there and (not best or progress.match > state.progress[best].match):
+                best = member
+        if best:
+            self._send(TimeoutNow(group, self.node, best, state.term))
 
     # Within.
 
@@ -528,6 +549,11 @@ class RaftHost:
             if node != self.node:
                 self.peers[node] = peer
         return peer
+
+    def _another_member(self, node: RaftNode) -> int:
+        """Somebody who may know who leads a group, when our own replica does not."""
+        others = [member for member in node.state.configuration.members() if member != self.node]
+        return self.rng.choice(others) if others else 0
 
     def _touch(self, group: int) -> None:
         """Something happened to a group: look at it in the next turn, and tick it."""
