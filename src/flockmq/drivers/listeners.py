@@ -63,7 +63,7 @@ class ListenerSettings:
     path: str = "/mqtt"
     """Where WebSocket is (``ws`` and ``wss``)."""
     origins: tuple[str, ...] = ()
-    """Origins whose pages may connect (``ws`` and ``wss``), like ``https://shop.example`` or a host alone; none: all."""
+    """Origins (``https://shop.example``) or hosts whose pages may connect (``ws`` and ``wss``); none: all."""
 
 
 class Listener:

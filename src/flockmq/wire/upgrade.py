@@ -127,9 +127,7 @@ class UpgradeParser:
         if not _is_key(key):
             return Refusal(400, "Sec-WebSocket-Key is not 16 bytes in base64")
         if self._origins and "origin" in headers and not self._is_welcome(headers["origin"].lower()):
-            return Refusal(
-                403, "Pages of this origin may not connect; the setting origins lists those that may"
-            )
+            return Refusal(403, "Pages of this origin may not connect; the setting origins lists those that may")
         offered = _tokens(headers.get("sec-websocket-protocol", ""))
         for subprotocol in SUBPROTOCOLS:
             if subprotocol in offered:
