@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from flockmq.log.store import Store
@@ -88,7 +89,7 @@ class StorageWorker:
         failed: Callable[[OSError], None],
     ) -> None:
         self.slow_us = 0
-        """Commits may take up to this much longer."""
+        """Every call may take up to this much longer."""
         self._queue = queue
         self._rng = rng
         self._disk = disk
@@ -109,7 +110,7 @@ class StorageWorker:
     def begin(self, commit: Commit) -> None:
         """Start to write a commit that the store gave out."""
         self._commit = commit
-        self._queue.after(self._delay(WRITE_US) + int(self._rng.random() * self.slow_us), self._finish_commit)
+        self._queue.after(self._delay(WRITE_US), self._finish_commit)
 
     def look_for_chores(self) -> None:
         """Start what the store wants to be done beside."""
@@ -127,7 +128,7 @@ class StorageWorker:
         """The process ends now; whatever was under way may have happened, or a part of it."""
         self._over = True
         if self._commit is not None and not self._is_written:
-            self._half_do(rng, lambda commit=self._commit: commit.perform(self._disk))
+            self._half_do(rng, partial(self._commit.perform, self._disk))
         if self._calls:
             action, arguments = self._calls[-1]
             self._half_do(rng, lambda: action(*arguments))
@@ -144,7 +145,7 @@ class StorageWorker:
         self._disk.disarm()
 
     def _delay(self, span: tuple[int, int]) -> int:
-        return span[0] + int(self._rng.random() * (span[1] - span[0]))
+        return span[0] + int(self._rng.random() * (span[1] - span[0] + self.slow_us))
 
     def _finish_commit(self) -> None:
         commit = self._commit
