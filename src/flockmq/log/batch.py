@@ -21,6 +21,9 @@ from flockmq.log.header import (
     NOOP,
     BatchError,
     control_batch,
+    kind_of,
+    note_of,
+    size_of,
     stamp,
 )
 from flockmq.log.view import BatchView, Record
@@ -41,5 +44,8 @@ __all__ = [
     "Span",
     "UserProperty",
     "control_batch",
+    "kind_of",
+    "note_of",
+    "size_of",
     "stamp",
 ]

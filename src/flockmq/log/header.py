@@ -40,6 +40,10 @@ COVERED: Final = struct.Struct("<BBBBIIIIIQQQqqIIIIII")
 _FIRST: Final = struct.Struct("<4sI")
 _STAMP: Final = struct.Struct("<QQQ")
 _STAMP_AT: Final = 32
+_SIZE: Final = struct.Struct("<I")
+_KIND_AT: Final = 10
+_SIZE_AT: Final = 16
+_NOTE_LENGTH_AT: Final = 20
 _ZEROS: Final = b"\0\0\0\0\0\0\0\0"
 
 
@@ -60,6 +64,27 @@ def aligned(length: int) -> int:
 def seal(covered: bytes) -> bytes:
     """A header from what its checksum covers."""
     return _FIRST.pack(MAGIC, crc32c(covered)) + covered
+
+
+def kind_of(batch: bytes) -> int:
+    """Kind of a batch, without reading the rest of its header."""
+    if len(batch) < HEADER_BYTES:
+        raise BatchError(f"A batch header takes {HEADER_BYTES} bytes; {len(batch)} are there.")
+    return batch[_KIND_AT]
+
+
+def size_of(data: bytes, position: int) -> int:
+    """What the header that starts here says about the size of its batch; nothing is checked."""
+    size: int = _SIZE.unpack_from(data, position + _SIZE_AT)[0]
+    return size
+
+
+def note_of(batch: bytes) -> bytes:
+    """The note of a batch, without reading the rest of its header."""
+    if len(batch) < HEADER_BYTES:
+        return b""
+    length: int = _SIZE.unpack_from(batch, _NOTE_LENGTH_AT)[0]
+    return batch[HEADER_BYTES : HEADER_BYTES + length] if length else b""
 
 
 def stamp(batch: bytes, term: int, index: int, base_offset: int) -> bytes:

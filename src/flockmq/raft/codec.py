@@ -15,7 +15,7 @@ import struct
 from typing import Final
 
 from flockmq.errors import FlockError
-from flockmq.log.batch import HEADER_BYTES, BatchError, BatchView
+from flockmq.log.batch import HEADER_BYTES, BatchError, BatchView, size_of
 from flockmq.raft.configuration import decode_configuration
 from flockmq.raft.entry import Entry
 from flockmq.raft.messages import (
@@ -291,8 +291,7 @@ class _Reader:
 
     def _batch(self) -> BatchView:
         """The batch that begins here, cut out and verified."""
-        head = BatchView(self.data, self.position)
-        view = BatchView(self._bytes(head.size))
+        view = BatchView(self._bytes(size_of(self.data, self.position)))
         view.verify()
         return view
 

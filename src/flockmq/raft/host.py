@@ -286,8 +286,11 @@ class RaftHost:
             self._send(answer)
 
     def _follow_role(self, group: int) -> None:
+        desk = self.desks[group]
+        if desk.is_up_to_date():
+            return
         try:
-            answers = self.desks[group].follow_role()
+            answers = desk.follow_role()
         except DamageError as error:
             self.break_group(group, error)
             return
@@ -445,8 +448,9 @@ class RaftHost:
         desk = self.desks[group]
         for message in ready.messages:
             self._send(message)
-        for message in desk.applied(ready.committed):
-            self._send(message)
+        if ready.committed:
+            for message in desk.applied(ready.committed):
+                self._send(message)
         self._follow_role(group)
         if node.has_ready():
             self._dirty[group] = None

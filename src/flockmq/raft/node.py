@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.log.batch import CONFIG, NOOP, BatchView, control_batch
+from flockmq.log.batch import CONFIG, NOOP, BatchView, control_batch, kind_of
 from flockmq.raft import membership, persistence, quiet, reads, replication, snapshots, transfer
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration, decode_configuration
@@ -201,7 +201,7 @@ class RaftNode:
         if len(batch) > state.settings.entry_bytes_max:
             reason = f"A batch may have {state.settings.entry_bytes_max:,} bytes; build smaller ones."
             return Refusal(NOT_ALLOWED, reason, state.node)
-        if BatchView(batch).kind in (NOOP, CONFIG):
+        if kind_of(batch) in (NOOP, CONFIG):
             raise ValueError("Leaders make these entries themselves; propose data, markers or cursors")
         quiet.wake(state)
         entry = append(state, batch)

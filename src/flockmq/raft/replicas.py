@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 BOOTSTRAP_TERM: Final = 1
 """Nobody is ever elected in it: all replicas of a new group start there."""
+COMMIT_STEP: Final = 64
+"""The commit index need not be durable. It is noted only so often, then a restart has little left to learn."""
 CHECKPOINT_BYTES_MAX: Final = 268_435_456
 """A checkpoint that announces more is not taken in."""
 _HEAD: Final = struct.Struct("<4sIII")
@@ -155,7 +157,8 @@ def stage(replica: Replica, ready: Ready) -> None:
         log.append([entry.data for entry in ready.entries])
     hard = ready.hard_state
     if hard is None:
-        log.set_hard_state(log.term, log.vote, ready.commit)
+        if ready.commit - log.commit >= COMMIT_STEP:
+            log.set_hard_state(log.term, log.vote, ready.commit)
         return
     log.set_hard_state(hard.term, hard.vote, ready.commit)
     if hard.health == SOUND:

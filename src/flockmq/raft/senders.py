@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from flockmq.log.batch import DATA, BatchView
+from flockmq.log.batch import DATA, kind_of, note_of
 from flockmq.raft.messages import ForwardReply
 from flockmq.raft.ready import NOT_ALLOWED, Proposal
 from flockmq.raft.state import LEADER
@@ -68,10 +68,9 @@ class RunId:
 
 def run_of(batch: bytes) -> RunId | None:
     """Which run a batch is; None when it is none."""
-    view = BatchView(batch)
-    if view.kind != DATA:
+    if kind_of(batch) != DATA:
         return None
-    note = view.note()
+    note = note_of(batch)
     if len(note) != _NOTE.size or note[:8] != _TAG:
         return None
     fields: tuple[int, ...] = _NOTE.unpack(note)[1:]
@@ -180,6 +179,11 @@ class SenderDesk:
         self._indexes: dict[tuple[int, int, int], int] = {}
         """(sender, boot, sequence) of these -> index."""
         self._waiters: dict[int, list[_Waiter]] = {}
+
+    def is_up_to_date(self) -> bool:
+        """Whether leadership is what it was when ``follow_role`` looked last."""
+        state = self.node.state
+        return self.term == (state.term if state.role == LEADER else 0)
 
     def follow_role(self) -> list[Message]:
         """See whether leadership began or ended; answers for those who waited in vain."""

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.log.batch import CONFIG, HEADER_BYTES, NOOP, BatchBuilder, BatchError, BatchView, control_batch, stamp
 from flockmq.log.checksum import crc32c
-from flockmq.log.header import aligned, padding
+from flockmq.log.header import DATA, aligned, kind_of, note_of, padding, size_of
 
 
 def one_record() -> bytes:
@@ -60,3 +60,16 @@ def test_a_control_batch_may_be_as_small_as_a_header() -> None:
 def test_everything_is_aligned_to_eight(length: int, next_multiple: int) -> None:
     assert aligned(length) == next_multiple
     assert length + len(padding(length)) == next_multiple
+
+
+def test_parts_of_a_header_can_be_had_alone() -> None:
+    builder = BatchBuilder()
+    builder.add(b"topic", b"client", 0, 0, b"payload")
+    batch = builder.build(note=b"a note")
+    view = BatchView(batch)
+    assert (kind_of(batch), note_of(batch), size_of(b"before" + batch, 6)) == (DATA, view.note(), view.size)
+    assert note_of(control_batch(NOOP)) == b""
+    assert kind_of(control_batch(NOOP)) == NOOP
+    assert note_of(b"short") == b""
+    with pytest.raises(BatchError, match="takes 96 bytes"):
+        kind_of(b"short")
