@@ -62,7 +62,9 @@ def _take_writes(state: RaftState, ready: Ready) -> None:
         return
     log = state.log
     ready.install = state.install
+    ready.restores = state.restores
     state.install = None
+    state.restores = False
     ready.truncate_from = log.take_truncation()
     ready.entries = log.take_unwritten(state.settings.write_bytes_max)
     if state.hard_is_dirty:

@@ -29,7 +29,9 @@ class Ready:
     def __init__(self, commit: int) -> None:
         self.number = 0
         self.install: SnapshotMeta | None = None
-        """A snapshot, complete in the sink, takes the place of the log and of the applied state."""
+        """A snapshot, complete in the sink, takes the place of the log."""
+        self.restores = False
+        """It takes the place of the applied state as well; otherwise that is as new already, and must not go back."""
         self.truncate_from = 0
         """Forget entries from here on; 0 for none."""
         self.entries: list[Entry] = []

@@ -149,7 +149,9 @@ def stage(replica: Replica, ready: Ready) -> None:
     """Let the next group commit make durable what a replica asks for, all or nothing."""
     log = replica.log
     if ready.install is not None:
-        replica.desk.table = replica.checkpoints.install(ready.install).table
+        content = replica.checkpoints.install(ready.install)
+        if ready.restores:
+            replica.desk.table = content.table
         log.reset(ready.install.index, ready.install.term, ready.install.next_offset)
     if ready.truncate_from:
         log.truncate_from(ready.truncate_from)

@@ -137,11 +137,16 @@ def on_chunk(state: RaftState, chunk: SnapshotChunk) -> None:
 
 
 def _install(state: RaftState, meta: SnapshotMeta) -> None:
-    """Let the snapshot take the place of the whole log and of the state made from it (paper, figure 13, steps 7, 8)."""
+    """Let the snapshot take the place of the whole log and of the state made from it (paper, figure 13, steps 7, 8).
+
+    The state may be newer than the snapshot of another leader, which wants to fill in entries that this log lacks.
+    """
     state.log.restart_at(meta.index, meta.term, meta.next_offset)
     state.configurations = [(meta.index, meta.configuration)]
     state.commit = meta.index
-    state.applied = meta.applied
+    if meta.applied > state.applied:
+        state.applied = meta.applied
+        state.restores = True
     state.matched = max(state.matched, meta.index)
     state.install = meta
     state.dirty = True

@@ -204,6 +204,8 @@ class RaftState:
         self.waiting: list[Promise] = []
         self.answers: list[ReadAnswer] = []
         self.install: SnapshotMeta | None = None
+        self.restores = False
+        """Its state is newer than what was applied here."""
         self.number = 0
         self.barrier = 0
         """The Ready that rewrote entries which an earlier one had given out."""

@@ -77,7 +77,7 @@ class Node:
         for write in turn.writes:
             stage(self.replica, write.ready)
         for item in turn.applies:
-            if item.ready.install is not None:
+            if item.ready.restores:
                 content = self.replica.checkpoints.content()
                 assert content is not None
                 self.machine = Machine(content.state)

@@ -206,3 +206,15 @@ def test_7_a_follower_that_turns_out_to_have_enough_gets_entries(answer: str) ->
     leader.node.step(AppendReply(GROUP, 3, 1, leader.state.term, True, last, 0, 0, 0, False))
     assert progress.state != SNAPSHOT
     assert answer
+
+
+def test_7_a_snapshot_older_than_what_is_applied_refills_the_log_and_leaves_the_state() -> None:
+    node = Cluster()[1].node
+    node.step(chunk(2, SnapshotMeta(5, 1, 5, Configuration((1, 2, 3)), 9, 1)))
+    first = node.take_ready()
+    assert (first.restores, node.state.applied, node.state.log.last_index) == (True, 9, 5)
+    node.persisted(first.number)
+    node.step(chunk(3, SnapshotMeta(7, 1, 7, Configuration((1, 2, 3)), 8, 1)))
+    second = node.take_ready()
+    assert second.install is not None
+    assert (second.restores, node.state.applied, node.state.log.last_index) == (False, 9, 7)

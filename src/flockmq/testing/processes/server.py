@@ -272,7 +272,7 @@ class Server:
 
     def _applied(self, group: int, ready: Ready) -> None:
         """There is no state but how far the log reaches."""
-        if ready.install is not None:
+        if ready.restores:
             self._restore(group)
         if ready.committed:
             self.ends[group] = ready.committed[-1].next_offset
