@@ -41,10 +41,10 @@ class Cluster:
             tick_ms=TICK_MS,
             heartbeat_ms=min(150, plan.election_ms // 3),
             election_ms=plan.election_ms,
-            append_bytes_max=4_096,
-            window_bytes_max=16_384,
+            append_bytes_max=300 if plan.tiny else 4_096,
+            window_bytes_max=300 if plan.tiny else 16_384,
             tail_bytes_max=8_192,
-            snapshot_chunk_bytes=1_024,
+            snapshot_chunk_bytes=700 if plan.tiny else 8_192,
             lease=plan.lease,
         )
         self.queue = EventQueue()
@@ -165,11 +165,11 @@ class Cluster:
         self.nodes[receiver].receive(sender, frame)
 
     def elected(self, group: int, number: int) -> None:
-        """A group has a new leader."""
+        """A group has a new leader; nobody has heard of it yet."""
         self.count("elections")
         coup = self.coups.pop(group, None)
         if coup is not None:
-            self.queue.after(0, coup, number)
+            coup(number)
 
     def died(self, number: int) -> None:
         """A process ended."""

@@ -1,7 +1,7 @@
 """Does to a cluster what a schedule says.
 
 A node is named by its number, as ``L0`` (whoever leads group 0 at that moment) or as ``X`` (the node that
-an ``L`` named last): the faults that find most hit a leader, and then hit it again.
+an ``L`` named last; ``Y`` before that): the faults that find most hit a leader, and then hit it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FaultInjector:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._last_leader = 1
+        self._last_leaders = [1, 1]
         self._holders: list[int] = []
 
     def inject(self, fault: Fault) -> None:
@@ -37,9 +37,11 @@ class FaultInjector:
 
     def _number(self, word: str) -> int:
         if word.startswith("L"):
-            self._last_leader = self._cluster.leader_of(int(word[1:])) or self._last_leader
-            return self._last_leader
-        return self._last_leader if word == "X" else int(word)
+            leader = self._cluster.leader_of(int(word[1:])) or self._last_leaders[0]
+            if leader != self._last_leaders[0]:
+                self._last_leaders = [leader, self._last_leaders[0]]
+            return leader
+        return self._last_leaders["XY".index(word)] if word in "XY" else int(word)
 
     def _node(self, fault: Fault, position: int = 0) -> SimulatedNode:
         return self._cluster.nodes[self._number(fault.words[position])]
@@ -125,15 +127,26 @@ class FaultInjector:
 
     def do_coup(self, fault: Fault) -> None:
         """Wait for the next election."""
-        self._cluster.coups[fault.number(0)] = self.stage_coup
+        self._cluster.coups[fault.number(0)] = self._coup
 
-    def stage_coup(self, leader: int) -> None:
-        """It is there."""
+    def _coup(self, leader: int) -> None:
         self._split([leader], [number for number in self._cluster.nodes if number != leader])
         for number, node in self._cluster.nodes.items():
             if number != leader:
-                node.die(node.rng, power=True)
+                self._cluster.queue.after(0, node.die, node.rng, True)
                 self._cluster.queue.after(50_000, node.start)
+
+    def do_ambush(self, fault: Fault) -> None:
+        """Wait for the next election."""
+        friends = fault.number(1)
+        rng = self._rng(fault)
+
+        def ambush(leader: int) -> None:
+            others = [number for number in self._cluster.nodes if number != leader]
+            kept = rng.sample(others, friends)
+            self._split([leader], [number for number in others if number not in kept])
+
+        self._cluster.coups[fault.number(0)] = ambush
 
     def do_join(self, fault: Fault) -> None:  # noqa: ARG002
         """Heal all links."""

@@ -153,6 +153,7 @@ def draw_plan(seed: int, nodes: int = 5) -> Plan:
         voters=drawing.voters,
         victims=tuple(drawing.victims),
         election_ms=rng.choice((300, 600, 1_000)),
+        tiny=rng.random() < 0.4,
         lease=rng.random() < 0.7,
         prefer=rng.random() < 0.2,
         duration_ms=duration_ms,

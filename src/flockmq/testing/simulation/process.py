@@ -244,7 +244,7 @@ class Process:
         number = self.node.number
         machine = member.machine
         history = member.history
-        if apply.ready.install is not None:
+        if apply.ready.restores:
             content = member.replica.checkpoints.content()
             assert content is not None
             machine = machine_from(content.state)
@@ -259,6 +259,7 @@ class Process:
             machine.apply(entry.data)
         if apply.ready.committed:
             self._trace.note("applied", number, apply.group, machine.index, machine.chain)
+            self.node.spring("applied")
         for read in apply.ready.reads:
             told = member.reads.pop(read.number)
             if read.index < 0:

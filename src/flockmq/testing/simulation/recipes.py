@@ -54,36 +54,53 @@ def narrow(draft: Draft, at: int) -> int:
     """Acknowledgements that one disk stands for."""
     rng = draft.rng
     group = rng.randrange(draft.groups)
-    victim = rng.choice(draft.victims) if draft.victims and rng.random() < 0.7 else 0
-    node = victim or rng.choice(draft.names)
+    is_victim = bool(draft.victims) and rng.random() < 0.7
+    node = rng.choice(draft.victims if is_victim else draft.names)
     draft.add(at, "narrow", group, node)
+    if rng.random() < 0.6:
+        draft.add(at, "slow", node, rng.choice((5, 20, 100)))
     hit = at + rng.randrange(200, 900)
-    how = rng.randrange(4)
-    if victim and how > 0:
+    starts = hit + rng.randrange(151, 500)
+    how = rng.randrange(5)
+    if how < 2 and is_victim:
         draft.add(hit, "flip", node, 1, "tail")
-    elif how == 0:
-        draft.add(hit, "crash", node)
+    elif how == 2 and is_victim:
+        draft.add(hit, "wipe", node)
+        draft.add(starts + rng.randrange(500), "kill", node)
+        draft.add(starts + rng.randrange(500, 1_000), "start", node)
+    elif how < 4:
+        draft.add(hit, "trap", node, rng.choice(("write", "write", "sent", "written")))
     else:
-        draft.add(hit, "trap", node, rng.choice(("write", "sent", "written")))
-    draft.add(hit + rng.choice((0, 5, 100)), "flank", group, node)
-    draft.add(hit + rng.randrange(101, 500), "start", node)
+        draft.add(hit, "crash", node)
+    draft.add(hit + rng.choice((5, 150, 150)), "flank", group, node)
+    draft.add(starts, "start", node)
     over = hit + rng.choice((3_000, 5_000))
     draft.add(over, "join")
     return over
 
 
 def figure_8(draft: Draft, at: int) -> int:
-    """Entries of earlier terms."""
+    """Entries of earlier terms: the very steps of the paper, if elections come out as hoped."""
     rng = draft.rng
-    leader = f"L{rng.randrange(draft.groups)}"
-    for _ in range(rng.randrange(2, 5)):
-        draft.add(at, "isolate", leader, rng.choice((1, 1, 2)))
-        dies = at + rng.randrange(100, 700)
-        draft.add(dies, rng.choice(("crash", "kill", "pause")), "X", 2_000)
-        draft.add(dies + rng.randrange(200), "join")
-        draft.add(dies + rng.randrange(300, 2_500), "start", "X")
-        at = dies + rng.randrange(800, 2_500)
-    return at
+    group = rng.randrange(draft.groups)
+    leader = f"L{group}"
+    draft.add(at, "isolate", leader, 1)
+    at += rng.randrange(200, 700)
+    draft.add(at, "crash", leader)
+    draft.add(at + 1, "join")
+    draft.add(at + 1, "ambush", group, 0)
+    at += rng.randrange(1_000, 2_500)
+    draft.add(at, rng.choice(("crash", "isolate")), leader, 0)
+    draft.add(at + 1, "start", "Y")
+    draft.add(at + 1, "ambush", group, 2)
+    draft.add(at + 2, "join")
+    for name in draft.names:
+        draft.add(at + 3, "trap", name, "applied")
+    at += rng.randrange(1_500, 3_000)
+    draft.add(at, "join")
+    for name in draft.names:
+        draft.add(at, "start", name)
+    return at + 1_000
 
 
 def coup(draft: Draft, at: int) -> int:
@@ -104,14 +121,15 @@ def coup(draft: Draft, at: int) -> int:
 def race(draft: Draft, at: int) -> int:
     """Votes in elections with several candidates."""
     rng = draft.rng
-    draft.add(at, "network", 0, rng.choice((0, 300)), 500, rng.choice((0, 200)), rng.choice((50, 100, 200)))
+    draft.add(at, "network", 0, rng.choice((0, 300)), 500, rng.choice((100, 300)), rng.choice((50, 100, 200)))
     over = at + 4_000
     for moment in range(at, over, 1_000):
         draft.add(moment, rng.choice(("crash", "pause")), f"L{rng.randrange(draft.groups)}", 900)
         for name in draft.names:
             if rng.random() < 0.6:
                 draft.add(moment + 1, "trap", name, rng.choice(("vote", "written", "sent")))
-            draft.add(moment + rng.randrange(300, 900), "start", name)
+            for again in range(moment + 100, moment + 1_000, 100):
+                draft.add(again, "start", name)
     draft.add(over, "network", 0, 0, 0, 0, 1)
     return over
 
@@ -122,6 +140,8 @@ def late(draft: Draft, at: int) -> int:
     group = rng.randrange(draft.groups)
     node = rng.choice(draft.names)
     draft.add(at, rng.choice(("isolate", "crash")), node, 0)
+    if rng.random() < 0.5:
+        draft.add(at, "slow", node, rng.choice((20, 100)))
     compacts = at + rng.randrange(1_000, 2_000)
     for name in draft.names:
         draft.add(compacts, "compact", name, group)

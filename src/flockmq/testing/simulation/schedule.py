@@ -19,8 +19,9 @@ from flockmq.errors import FlockError
 KINDS: Final = {
     "crash": "NODE: power loss, unsynced bytes are gone or torn; the node stays down until it is started",
     "kill": "NODE: the process dies, what it wrote stays",
-    "trap": "NODE write|written|sent|vote|lead: power loss as it begins a write, ended one, sends, votes, is elected",
+    "trap": "NODE write|written|sent|vote|lead|applied: power loss right after it began a write, ended one, sent, ...",
     "coup": "GROUP: the next leader is cut off as it is elected, all others lose power and are started at once",
+    "ambush": "GROUP FRIENDS: the next leader is cut off from all but so many others as it is elected",
     "start": "NODE: if it is down",
     "pause": "NODE MS: the process stands still, then finds all its messages at once",
     "jump": "NODE MS: its clock jumps ahead or back",
@@ -80,6 +81,8 @@ class Plan:
     """Nodes whose disks may lie."""
     election_ms: int = 1_000
     """Raft's election timeout: short ones make delays look like failures."""
+    tiny: bool = False
+    """Whether messages hold next to nothing, so that everything takes many of them."""
     lease: bool = True
     prefer: bool = False
     """Whether each group has a node that should lead it, so that leadership moves about by itself."""
@@ -95,7 +98,7 @@ class Plan:
         head = " ".join(
             (
                 f"nodes={self.nodes} groups={self.groups} voters={_words(self.voters)} victims={_words(self.victims)}",
-                f"election={self.election_ms} lease={int(self.lease)} prefer={int(self.prefer)} ms={self.duration_ms}",
+                f"election={self.election_ms} tiny={int(self.tiny)} lease={int(self.lease)} prefer={int(self.prefer)} ms={self.duration_ms}",
             )
         )
         return "; ".join((head, *map(str, self.faults)))
@@ -113,6 +116,7 @@ def parse_plan(text: str) -> Plan:
             voters=_numbers(values["voters"]),
             victims=_numbers(values.get("victims", "none")),
             election_ms=int(values.get("election", usual.election_ms)),
+            tiny=values.get("tiny", "0") == "1",
             lease=values.get("lease", "1") == "1",
             prefer=values.get("prefer", "0") == "1",
             duration_ms=int(values["ms"]),

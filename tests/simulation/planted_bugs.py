@@ -1,0 +1,125 @@
+"""Known mistakes of Raft implementations, as small changes of ours, and how many seeds it takes to find each.
+
+``python tests/simulation/planted_bugs.py NAME --seeds 100`` plants one and simulates until a rule is broken. Needs
+FLOCKMQ_PURE=1: compiled functions can't be changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import sys
+import textwrap
+from dataclasses import dataclass
+from types import FunctionType
+
+from flockmq.testing.simulation.outcome import Outcome
+from flockmq.testing.simulation.sweep import sweep
+
+
+@dataclass(frozen=True)
+class Change:
+    """In a function of a module, this text becomes that."""
+
+    module: str
+    function: str
+    before: str
+    after: str
+
+
+BUGS: dict[str, list[Change]] = {
+    "vote not durable before the reply": [
+        Change("raft.election", "on_vote_request", "state.promise(VoteReply(", "state.send(VoteReply("),
+    ],
+    "older term committed by count": [
+        Change("raft.commits", "commit_by_count", "state.log.term_at(agreed) != state.term", "False"),
+    ],
+    "stale read after a partition": [
+        Change("raft.reads", "read", "elif has_lease(state, now):", "elif True:"),
+    ],
+    "committed entries truncated": [
+        # The first implementation of many: remove all that is behind the entries of an append, agreeing or not.
+        Change(
+            "raft.following",
+            "_take_in",
+            "    log = state.log\n",
+            "    log = state.log\n    after = entries[-1].index + 1 if entries else log.last_index + 1\n    if entries and log.term_at(entries[-1].index) == entries[-1].term and after <= log.last_index:\n        log.truncate_from(after)\n        membership.note_truncation(state, after)\n",
+        ),
+    ],
+    "snapshot over a newer log": [
+        Change("raft.snapshots", "on_chunk", "if meta.index <= state.commit:", "if False:"),
+        Change("raft.snapshots", "on_chunk", "if state.log.term_at(meta.index) == meta.term:", "if False:"),
+    ],
+    "vote forgotten by a restart": [
+        Change(
+            "raft.replicas", "open_replica", "HardState(log.term, log.vote, health)", "HardState(log.term, 0, health)"
+        ),
+    ],
+    "two changes of members at once": [
+        Change("raft.membership", "refusal", "current.is_joint or state.configuration_index > state.commit", "False"),
+    ],
+    "acknowledged before it is durable": [
+        Change("raft.persistence", "_promise_acknowledgement", "state.promise(", "state.send("),
+    ],
+    "lease believes a clock that jumped": [
+        Change("raft.reads", "has_lease", "not clock.is_sane(now) or clock.jumps != begin.jumps", "False"),
+        Change("raft.reads", "has_lease", " and (clock.ticks - begin.ticks) * clock.tick_ms < lease_ms", ""),
+    ],
+    "acknowledged tail cut as if torn": [
+        Change(
+            "log.scan", "_unwritten", "    end = at + header.size\n", "    return True\n    end = at + header.size\n"
+        ),
+    ],
+}
+
+
+def plant(change: Change) -> None:
+    """Give a function another body, wherever it was imported to."""
+    module = importlib.import_module(f"flockmq.{change.module}")
+    function = getattr(module, change.function)
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"{change.function} is compiled: set FLOCKMQ_PURE=1")
+    source = getattr(function, "planted_source", None) or textwrap.dedent(inspect.getsource(function))
+    if source.count(change.before) != 1:
+        raise ValueError(f"{change.module}.{change.function} does not have {change.before!r} exactly once any more")
+    source = source.replace(change.before, change.after)
+    names: dict[str, object] = {}
+    code = compile("from __future__ import annotations\n" + source, f"{module.__file__} (changed)", "exec")
+    exec(code, module.__dict__, names)
+    changed = names[change.function]
+    assert isinstance(changed, FunctionType)
+    function.__code__ = changed.__code__
+    function.__dict__["planted_source"] = source
+
+
+def hunt(name: str, first: int, seeds: int) -> Outcome | None:
+    """Plant a bug and simulate until it shows."""
+    for change in BUGS[name]:
+        plant(change)
+    for outcome in sweep(first, seeds, jobs=1):
+        if not outcome.passed:
+            return outcome
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(BUGS))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=100)
+    options = parser.parse_args()
+    if os.environ.get("FLOCKMQ_PURE") != "1":
+        print("Set FLOCKMQ_PURE=1: compiled functions can't be changed.")
+        return 2
+    outcome = hunt(options.name, options.first, options.seeds)
+    if outcome is None:
+        print(f"{options.name}: not found in {options.seeds} seeds from {options.first} on")
+        return 1
+    print(f"{options.name}: found by seed {outcome.seed}: {outcome.violation}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
