@@ -115,7 +115,7 @@ class RaftNode:
             gap = state.settings.heartbeat_ms
             state.heartbeat_at = (elapsed // gap + 1) * gap
             if not quiet.fall_silent(state):
-                reads.begin_round(state)
+                reads.begin_round(state, spared_since=elapsed - gap + state.settings.tick_ms)
 
     def _has_quorum(self, state: RaftState) -> bool:
         heard = {state.node}
@@ -128,8 +128,7 @@ class RaftNode:
         return state.configuration.has_quorum(heard)
 
     def _commit_is_news(self, state: RaftState) -> bool:
-        told = [progress.told_commit for progress in state.progress.values()]
-        return bool(told) and min(told) < state.commit
+        return True in [progress.lacks_commit(state.commit) for progress in state.progress.values()]
 
     def step(self, message: Message) -> None:
         """A message of this group has arrived."""

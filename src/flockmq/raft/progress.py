@@ -47,6 +47,8 @@ class Progress:
         self.sent: list[Sent] = []
         """Appends that are out, oldest first; one at most in PROBE."""
         self.sent_bytes = 0
+        self.sent_at = -1
+        """When the latest append left; never before."""
         self.active = True
         """Heard from since the last check of the quorum."""
         self.heard_round = 0
@@ -81,6 +83,10 @@ class Progress:
         self.snapshot = None
         self.snapshot_position = 0
         self.chunk_round = -1
+
+    def lacks_commit(self, commit: int) -> bool:
+        """Whether it has to be told what is committed. After an append that is under way another one may tell."""
+        return self.told_commit < commit and not self.sent
 
     def note_sent(self, prev_index: int, last_index: int, size: int, lease_round: int) -> None:
         """Entries up to ``last_index`` are out."""

@@ -59,14 +59,22 @@ def has_lease(state: RaftState, now: int) -> bool:
     return now - begin.raw < lease_ms and (clock.ticks - begin.ticks) * clock.tick_ms < lease_ms
 
 
-def begin_round(state: RaftState, quiet: bool = False) -> None:
-    """A heartbeat to every member."""
+def begin_round(state: RaftState, quiet: bool = False, spared_since: int = -1) -> None:
+    """A heartbeat to every member.
+
+    Those that were sent an append at ``spared_since`` or later need none: they have heard of us, and the next append
+    brings them this round. If none follows they get the next heartbeat.
+    """
     state.round += 1
     state.round_is_due = False
+    state.round_was_spared = False
     clock = state.clock
     # The last tick lies before the messages leave, so the round is never taken for younger than it is.
     state.rounds.append(Round(state.round, clock.raw, clock.ticks, clock.jumps))
     for node, progress in state.progress.items():
+        if 0 <= spared_since <= progress.sent_at and not progress.lacks_commit(state.commit):
+            state.round_was_spared = True
+            continue
         message = Heartbeat(
             state.group, state.node, node, state.term, state.commit, state.log.last_index, state.round, quiet
         )
@@ -77,7 +85,7 @@ def begin_round(state: RaftState, quiet: bool = False) -> None:
 
 def begin_due_round(state: RaftState) -> None:
     """Begin a round for reads that wait, but not before the one that is out was answered: they share the next."""
-    if state.round_is_due and state.round_confirmed == state.round:
+    if state.round_is_due and (state.round_confirmed == state.round or state.round_was_spared):
         begin_round(state)
 
 

@@ -61,6 +61,7 @@ def _send_appends(state: RaftState, node: int, progress: Progress) -> None:
         )
         progress.told_commit = state.commit
         progress.note_sent(first - 1, first - 1 + len(entries), size, state.round)
+        progress.sent_at = state.clock.elapsed
         if is_old:
             return  # from the disk one piece a turn, others want theirs
 

@@ -117,6 +117,7 @@ def _leave(state: RaftState) -> None:
     state.round = 0
     state.round_confirmed = 0
     state.rounds = []
+    state.round_was_spared = False
     state.round_is_due = False
     state.uncommitted = []
     state.uncommitted_bytes = 0

@@ -178,6 +178,8 @@ class RaftState:
         """The latest that a quorum has answered."""
         self.rounds: list[Round] = []
         """That one, and all after it."""
+        self.round_was_spared = False
+        """Some members were not told of the latest round; see ``reads.begin_round``."""
         self.round_is_due = False
         """A read waits for a round that has not begun."""
         self.early_reads: list[int] = []

@@ -99,8 +99,7 @@ def test_entries_that_are_not_committed_must_be_back_as_well() -> None:
     cluster.settle()
     assert leader.state.commit < leader.state.log.last_index
     lose(cluster[3], DAMAGED, keep=2)
-    cluster.tick(150)
-    cluster.settle()
+    cluster.run(300)
     assert cluster[3].state.refill_to == leader.state.log.last_index
 
 

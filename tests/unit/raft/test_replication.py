@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flockmq.log.batch import BatchView
-from flockmq.raft.messages import Append, AppendReply, HeartbeatReply, Message
+from flockmq.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply, Message
 from flockmq.raft.progress import PROBE, REPLICATE
 from flockmq.raft.ready import BUSY, NOT_ALLOWED, NOT_LEADER, Proposal, Refusal
 from flockmq.raft.state import LEADER
@@ -306,3 +306,27 @@ def test_a_leader_takes_in_no_more_than_it_may() -> None:
     large = leader.node.propose(batch(b"x" * 6_000))
     assert isinstance(large, Refusal)
     assert large.code == NOT_ALLOWED
+
+
+def test_a_member_that_is_sent_entries_needs_no_heartbeats() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.run(300)
+    beats: list[Message] = []
+
+    def lost(message: Message) -> bool:
+        if isinstance(message, Heartbeat) and message.receiver == 3:
+            beats.append(message)
+        return isinstance(message, AppendReply) and message.sender == 3
+
+    cluster.lost = lost
+    for _ in range(30):
+        cluster.propose(b"x")
+        cluster.settle()
+        cluster.tick(50)
+        cluster.settle()
+    assert beats == []
+    assert cluster[3].state.lease_round_seen >= leader.state.round - 1, "appends tell of rounds as well"
+    assert leader.state.role == LEADER
+    cluster.run(300)
+    assert beats
