@@ -133,7 +133,8 @@ class RaftNode:
     def step(self, message: Message) -> None:
         """A message of this group has arrived."""
         state = self.state
-        state.dirty = True
+        if not isinstance(message, AppendReply):  # most of those change nothing that has to be said or done
+            state.dirty = True
         if message.sender in state.progress:
             quiet.wake(state)
         if message.term > state.term:

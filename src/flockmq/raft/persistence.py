@@ -95,7 +95,8 @@ def persisted(state: RaftState, number: int) -> None:
     recover(state)
     _release_promises(state, number)
     commit_by_count(state)
-    state.dirty = True
+    if min(state.commit, state.log.durable) > state.applied:
+        state.dirty = True
 
 
 def _promise_acknowledgement(state: RaftState) -> None:

@@ -121,6 +121,8 @@ def _confirm(state: RaftState) -> None:
     if agreed <= state.round_confirmed:
         return
     state.round_confirmed = agreed
+    if state.round_is_due:
+        state.dirty = True
     while state.rounds and state.rounds[0].number < agreed:
         state.rounds.pop(0)
     done = 0

@@ -74,9 +74,9 @@ def on_append_reply(state: RaftState, reply: AppendReply) -> None:
     reads.answered(state, reply.sender, reply.lease_round)
     if not reply.ok:
         _on_refusal(state, progress, reply)
+        state.dirty = True
     elif reply.index <= state.log.last_index:
         on_durable(state, progress, reply.index)
-    state.dirty = True
 
 
 def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
@@ -116,7 +116,8 @@ def on_durable(state: RaftState, progress: Progress, index: int) -> None:
     if moved:
         commit_by_count(state)
         transfer.hand_over(state)
-    state.dirty = True
+    if progress.next <= state.log.last_index:
+        state.dirty = True  # there may be room to send more
 
 
 def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> None:
