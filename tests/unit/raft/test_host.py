@@ -115,8 +115,12 @@ def test_quiet_groups_of_a_living_node_keep_their_leader_when_another_dies() -> 
 def test_a_restart_is_noticed_by_its_new_boot_however_short() -> None:
     hosts = cluster(10)
     quiet(hosts)
+    led = [group for group in range(1, 11) if hosts.leader(group).id == 1]
     hosts.stop(1)
     hosts.start(1)
+    hosts.run(SETTINGS.heartbeat_ms)
+    assert led
+    assert all(hosts[2].group(group).state.leader != 1 for group in led)
     hosts.run(6_000)
     for group in range(1, 11):
         leader = hosts.leader(group)
@@ -247,6 +251,22 @@ def test_a_frame_that_arrives_twice_forwards_nothing_twice() -> None:
     leader.host.receive(frame)
     leader.host.receive(frame)
     assert leader.group(1).state.log.last_index == before + 1
+
+
+def test_a_run_in_a_frame_that_comes_late_is_not_appended() -> None:
+    """Its sender may have been told that it was refused, by the attempt in the frame that overtook it."""
+    hosts = cluster()
+    leader = hosts.leader(1)
+    sender = next(node for node in hosts.nodes.values() if node is not leader)
+    forwarder = hosts.forwarder(sender.id, 1)
+    submit(forwarder, 1, b"x")
+    sender.host.submitted(1)
+    turn = sender.host.take_turn()
+    late = next(data for receiver, data in turn.frames if receiver == leader.id)
+    before = leader.group(1).state.log.last_index
+    leader.host.receive(encode_frame(sender.id, sender.boot, leader.id, 9_999, []))
+    leader.host.receive(late)
+    assert leader.group(1).state.log.last_index == before
 
 
 def test_a_full_link_holds_entries_back_until_it_has_room() -> None:
