@@ -47,6 +47,8 @@ class Progress:
         self.sent: list[Sent] = []
         """Appends that are out, oldest first; one at most in PROBE."""
         self.sent_bytes = 0
+        self.impaired = False
+        """It said that it lost something: it will neither vote nor lead."""
         self.sent_at = -1
         """When the latest append left; never before."""
         self.active = True

@@ -72,6 +72,7 @@ def on_append_reply(state: RaftState, reply: AppendReply) -> None:
     if state.role != LEADER or progress is None:
         return
     reads.answered(state, reply.sender, reply.lease_round)
+    progress.impaired = reply.impaired
     if not reply.ok:
         _on_refusal(state, progress, reply)
         state.dirty = True

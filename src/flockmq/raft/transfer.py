@@ -25,6 +25,8 @@ def refusal(state: RaftState, target: int) -> str:
         return "This node leads already."
     if not state.configuration.is_voter(target):
         return f"Node {target} is not a voter of this group; make it one first."
+    if target in state.progress and state.progress[target].impaired:
+        return f"Node {target} has lost a part of this group and can't lead before it is refilled; wait for that."
     if state.transfer_to:
         return f"Leadership is being handed over to node {state.transfer_to} already; wait for it."
     return ""

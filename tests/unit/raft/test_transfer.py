@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flockmq.raft.messages import TimeoutNow
-from flockmq.raft.ready import Refusal
-from flockmq.raft.state import FOLLOWER, LEADER
+from flockmq.raft.ready import Proposal, Refusal
+from flockmq.raft.state import FOLLOWER, FORGOTTEN, LEADER, HardState
 from raft_cluster import GROUP, Cluster, batch
 
 
@@ -55,6 +55,24 @@ def test_thesis_3_10_a_transfer_that_takes_too_long_is_given_up() -> None:
     cluster.run(1_100)
     assert leader.state.role == LEADER
     cluster.propose(b"a")
+
+
+def test_a_replica_that_lost_something_is_not_handed_leadership() -> None:
+    """It would not campaign, and the group would take no proposals meanwhile, again and again."""
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.propose(b"a")
+    cluster.run(200)
+    cluster[3].crash()
+    cluster[3].hard = HardState(0, 0, FORGOTTEN)
+    del cluster[3].log.items[:]
+    cluster[3].start()
+    cluster.run(500)
+    assert leader.state.progress[3].match == leader.state.log.last_index
+    refusal = leader.node.transfer(3)
+    assert isinstance(refusal, Refusal)
+    assert "refilled" in refusal.reason
+    assert isinstance(leader.node.propose(batch(b"b")), Proposal)
 
 
 def test_only_voters_can_be_handed_leadership() -> None:
