@@ -29,6 +29,12 @@ class Change:
     after: str
 
 
+TRUNCATE = """
+    if entries and log.term_at(entries[-1].index) == entries[-1].term:
+        log.truncate_from(entries[-1].index + 1)
+        membership.note_truncation(state, entries[-1].index + 1)
+"""
+
 BUGS: dict[str, list[Change]] = {
     "vote not durable before the reply": [
         Change("raft.election", "on_vote_request", "state.promise(VoteReply(", "state.send(VoteReply("),
@@ -41,12 +47,7 @@ BUGS: dict[str, list[Change]] = {
     ],
     "committed entries truncated": [
         # The first implementation of many: remove all that is behind the entries of an append, agreeing or not.
-        Change(
-            "raft.following",
-            "_take_in",
-            "    log = state.log\n",
-            "    log = state.log\n    after = entries[-1].index + 1 if entries else log.last_index + 1\n    if entries and log.term_at(entries[-1].index) == entries[-1].term and after <= log.last_index:\n        log.truncate_from(after)\n        membership.note_truncation(state, after)\n",
-        ),
+        Change("raft.following", "_take_in", "    log = state.log\n", "    log = state.log\n" + TRUNCATE),
     ],
     "snapshot over a newer log": [
         Change("raft.snapshots", "on_chunk", "if meta.index <= state.commit:", "if False:"),
@@ -54,7 +55,10 @@ BUGS: dict[str, list[Change]] = {
     ],
     "vote forgotten by a restart": [
         Change(
-            "raft.replicas", "open_replica", "HardState(log.term, log.vote, health)", "HardState(log.term, 0, health)"
+            "raft.replicas",
+            "open_replica",
+            "HardState(log.term, log.vote, _health(log))",
+            "HardState(log.term, 0, _health(log))",
         ),
     ],
     "two changes of members at once": [

@@ -28,6 +28,7 @@ from flockmq.testing.simulation.trace import Trace
 WRITERS: Final = 2
 HEAL_MS_MAX: Final = 60_000
 LOOK_MS: Final = 250
+LOOKS_BEHIND: Final = 4
 ACKNOWLEDGED_AFTER_HEAL: Final = 5
 
 
@@ -55,8 +56,8 @@ class Cluster:
         self.nodes = {
             number: SimulatedNode(self, number, self._rng(f"node {number}")) for number in range(1, plan.nodes + 1)
         }
-        self.coups: dict[int, Callable[[int], None]] = {}
-        """What to do when a group elects its next leader."""
+        self.coups: dict[int, list[Callable[[int], None]]] = {}
+        """By group: what to do when it elects its next leader, the one after that, and so on."""
         self._writers: list[Writer] = []
 
     def _rng(self, name: str) -> random.Random:
@@ -98,15 +99,18 @@ class Cluster:
         goals = [len(history.acknowledged) + ACKNOWLEDGED_AFTER_HEAL for history in self.histories]
         until = self.queue.now + HEAL_MS_MAX * 1_000
         missing = ["nobody looked yet"]
+        # Writers go on, so followers are always a little behind: they must have what was acknowledged a while ago.
+        levels = [[history.acknowledged_index for history in self.histories]] * LOOKS_BEHIND
         while any(missing):
             if self.queue.now >= until:
                 text = "; ".join(filter(None, missing))
                 raise Violation("liveness", f"{HEAL_MS_MAX} ms after all faults ended: {text}")
             self.queue.run_until(self.queue.now + LOOK_MS * 1_000)
-            missing = [self._missing(group, goals[group]) for group in range(self.plan.groups)]
+            missing = [self._missing(group, goals[group], levels[0][group]) for group in range(self.plan.groups)]
+            levels = [*levels[1:], [history.acknowledged_index for history in self.histories]]
         self.count("healed ms", (self.queue.now - self.plan.duration_ms * 1_000) // 1_000)
 
-    def _missing(self, group: int, goal: int) -> str:
+    def _missing(self, group: int, goal: int, level: int) -> str:
         """What a group still lacks; as an operator would, look after replicas that forgot their votes."""
         leader = self.member(self.leader_of(group), group)
         if leader is None:
@@ -122,8 +126,8 @@ class Cluster:
             if member.raft.state.health != SOUND:
                 self._demote(group, number)
                 return f"the replica of group {group} on node {number} was not refilled"
-            if member.machine.index < history.acknowledged_index:
-                return f"node {number} applied {member.machine.index} of {history.acknowledged_index} in group {group}"
+            if member.machine.index < level:
+                return f"node {number} applied {member.machine.index} of {level} in group {group}"
         return ""
 
     def _demote(self, group: int, number: int) -> None:
@@ -167,9 +171,8 @@ class Cluster:
     def elected(self, group: int, number: int) -> None:
         """A group has a new leader; nobody has heard of it yet."""
         self.count("elections")
-        coup = self.coups.pop(group, None)
-        if coup is not None:
-            coup(number)
+        if self.coups.get(group):
+            self.coups[group].pop(0)(number)
 
     def died(self, number: int) -> None:
         """A process ended."""

@@ -38,10 +38,13 @@ class FaultInjector:
     def _number(self, word: str) -> int:
         if word.startswith("L"):
             leader = self._cluster.leader_of(int(word[1:])) or self._last_leaders[0]
-            if leader != self._last_leaders[0]:
-                self._last_leaders = [leader, self._last_leaders[0]]
+            self._note_leader(leader)
             return leader
         return self._last_leaders["XY".index(word)] if word in "XY" else int(word)
+
+    def _note_leader(self, leader: int) -> None:
+        if leader != self._last_leaders[0]:
+            self._last_leaders = [leader, self._last_leaders[0]]
 
     def _node(self, fault: Fault, position: int = 0) -> SimulatedNode:
         return self._cluster.nodes[self._number(fault.words[position])]
@@ -127,7 +130,7 @@ class FaultInjector:
 
     def do_coup(self, fault: Fault) -> None:
         """Wait for the next election."""
-        self._cluster.coups[fault.number(0)] = self._coup
+        self._cluster.coups.setdefault(fault.number(0), []).append(self._coup)
 
     def _coup(self, leader: int) -> None:
         self._split([leader], [number for number in self._cluster.nodes if number != leader])
@@ -139,14 +142,18 @@ class FaultInjector:
     def do_ambush(self, fault: Fault) -> None:
         """Wait for the next election."""
         friends = fault.number(1)
+        trap = fault.words[2] if len(fault.words) > 2 else ""
         rng = self._rng(fault)
 
         def ambush(leader: int) -> None:
             others = [number for number in self._cluster.nodes if number != leader]
-            kept = rng.sample(others, friends)
-            self._split([leader], [number for number in others if number not in kept])
+            rng.shuffle(others)
+            others.sort(key=lambda number: self._cluster.nodes[number].process is None)
+            self._split([leader], others[friends:])
+            self._cluster.nodes[leader].trap = trap
+            self._note_leader(leader)
 
-        self._cluster.coups[fault.number(0)] = ambush
+        self._cluster.coups.setdefault(fault.number(0), []).append(ambush)
 
     def do_join(self, fault: Fault) -> None:  # noqa: ARG002
         """Heal all links."""

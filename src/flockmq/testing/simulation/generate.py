@@ -141,7 +141,7 @@ def draw_plan(seed: int, nodes: int = 5) -> Plan:
     gap_ms = rng.choice((300, 700, 1_500))
     at = rng.choice((200, 2_000))
     while at < duration_ms:
-        if recipes and rng.random() < 0.15:
+        if recipes and rng.random() < 0.3:
             end = rng.choice(recipes)(drawing, at)
             at = end if rng.random() < 0.7 else at
         else:

@@ -63,7 +63,7 @@ def narrow(draft: Draft, at: int) -> int:
     starts = hit + rng.randrange(151, 500)
     how = rng.randrange(5)
     if how < 2 and is_victim:
-        draft.add(hit, "flip", node, 1, "tail")
+        draft.add(hit, "flip", node, rng.choice((1, 2, 4)), "tail")
     elif how == 2 and is_victim:
         draft.add(hit, "wipe", node)
         draft.add(starts + rng.randrange(500), "kill", node)
@@ -83,24 +83,23 @@ def figure_8(draft: Draft, at: int) -> int:
     """Entries of earlier terms: the very steps of the paper, if elections come out as hoped."""
     rng = draft.rng
     group = rng.randrange(draft.groups)
-    leader = f"L{group}"
-    draft.add(at, "isolate", leader, 1)
+    draft.add(at, "isolate", f"L{group}", 1)
     at += rng.randrange(200, 700)
-    draft.add(at, "crash", leader)
-    draft.add(at + 1, "join")
-    draft.add(at + 1, "ambush", group, 0)
-    at += rng.randrange(1_000, 2_500)
-    draft.add(at, rng.choice(("crash", "isolate")), leader, 0)
-    draft.add(at + 1, "start", "Y")
-    draft.add(at + 1, "ambush", group, 2)
-    draft.add(at + 2, "join")
-    for name in draft.names:
-        draft.add(at + 3, "trap", name, "applied")
-    at += rng.randrange(1_500, 3_000)
+    # (a) The leader dies; one other node has its last entries.
+    draft.add(at, "crash", "X")
+    # (b) Another is elected, puts an entry of its own into its log, and dies with it.
+    draft.add(at + 1, "ambush", group, 0, "written")
+    # (c) A third has the entries of the first; it sends them on, and dies as they are committed.
+    draft.add(at + 2, "ambush", group, 2, "applied")
+    draft.add(at + 3, "join")
+    at += rng.randrange(2_500, 4_500)
+    # (d) The second one is back.
     draft.add(at, "join")
+    draft.add(at, "start", "Y")
+    at += rng.randrange(1_500, 3_000)
     for name in draft.names:
         draft.add(at, "start", name)
-    return at + 1_000
+    return at
 
 
 def coup(draft: Draft, at: int) -> int:

@@ -21,7 +21,7 @@ KINDS: Final = {
     "kill": "NODE: the process dies, what it wrote stays",
     "trap": "NODE write|written|sent|vote|lead|applied: power loss right after it began a write, ended one, sent, ...",
     "coup": "GROUP: the next leader is cut off as it is elected, all others lose power and are started at once",
-    "ambush": "GROUP FRIENDS: the next leader is cut off from all but so many others as it is elected",
+    "ambush": "GROUP FRIENDS [TRAP]: the next leader is cut off from all but so many as it is elected, and trapped",
     "start": "NODE: if it is down",
     "pause": "NODE MS: the process stands still, then finds all its messages at once",
     "jump": "NODE MS: its clock jumps ahead or back",
@@ -95,10 +95,11 @@ class Plan:
         return replace(self, faults=tuple(faults))
 
     def __str__(self) -> str:
+        switches = f"tiny={int(self.tiny)} lease={int(self.lease)} prefer={int(self.prefer)}"
         head = " ".join(
             (
                 f"nodes={self.nodes} groups={self.groups} voters={_words(self.voters)} victims={_words(self.victims)}",
-                f"election={self.election_ms} tiny={int(self.tiny)} lease={int(self.lease)} prefer={int(self.prefer)} ms={self.duration_ms}",
+                f"election={self.election_ms} {switches} ms={self.duration_ms}",
             )
         )
         return "; ".join((head, *map(str, self.faults)))
