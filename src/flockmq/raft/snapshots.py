@@ -81,8 +81,13 @@ def resume(progress: Progress, lease_round: int) -> None:
 
 
 def is_needless(state: RaftState, progress: Progress) -> bool:
-    """Whether the follower has come so far that entries will do."""
+    """Whether the follower has come so far that entries will do, or another snapshot is needed.
+
+    The log may have been compacted further since this one was begun: a follower that has all of it can't go on with it.
+    """
     match = progress.match
+    if progress.snapshot is not None and match >= progress.snapshot.index:
+        return True
     return state.log.term_at(match) >= 0 and match + 1 >= state.log.first_index()
 
 

@@ -218,3 +218,16 @@ def test_7_a_snapshot_older_than_what_is_applied_refills_the_log_and_leaves_the_
     second = node.take_ready()
     assert second.install is not None
     assert (second.restores, node.state.applied, node.state.log.last_index) == (False, 9, 7)
+
+
+def test_7_a_follower_that_has_the_snapshot_already_gets_another_when_more_is_gone_meanwhile() -> None:
+    cluster, leader = behind(keep=6)
+    cluster[3].start()
+    cluster.lost = lambda message: isinstance(message, SnapshotChunk)
+    cluster.run(300)
+    sent = leader.state.progress[3].snapshot
+    assert sent is not None
+    leader.log.compact(sent.index + 3)
+    leader.node.step(AppendReply(GROUP, 3, 1, leader.state.term, True, sent.index, 0, 0, 0, False))
+    chunks = [message for message in said(leader) if isinstance(message, SnapshotChunk)]
+    assert [message.meta.index for message in chunks] == [leader.log.base]
