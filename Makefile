@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node src/flockmq/log src/flockmq/raft -name '*.py' 2>/dev/null)
+HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node src/flockmq/log src/flockmq/raft src/flockmq/gossip src/flockmq/peering -name '*.py' 2>/dev/null)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-PURE_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
+PURE_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft", "gossip", "peering")
 INTERPRETED = {"settings.py", "ports.py"}  # slotted dataclasses and protocols: mypyc has nothing to add there
 
 

@@ -1,0 +1,1 @@
+"""Ways to find other nodes, as plugins."""
