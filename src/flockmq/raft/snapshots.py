@@ -29,9 +29,12 @@ def begin(state: RaftState, node: int, progress: Progress) -> None:
         return
     checkpoint = state.source.latest()
     log = state.log
-    first = log.first_index()
+    if checkpoint is None:
+        return
+    # What is only in memory will be gone before the snapshot has arrived, so begin with what the disk has.
+    first = max(log.first_index(), min(log.stable.first_index(), checkpoint.index + 1))
     # It must join up with the log: all entries behind it have to be here.
-    if checkpoint is None or checkpoint.index < first - 1 or log.term_at(first - 1) < 0:
+    if checkpoint.index < first - 1 or log.term_at(first - 1) < 0:
         return
     progress.send_snapshot(
         SnapshotMeta(

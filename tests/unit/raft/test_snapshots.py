@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flockmq.raft.configuration import Configuration
-from flockmq.raft.messages import Append, AppendReply, SnapshotChunk, SnapshotMeta, SnapshotReply
+from flockmq.raft.messages import Append, AppendReply, Checkpoint, SnapshotChunk, SnapshotMeta, SnapshotReply
 from flockmq.raft.progress import SNAPSHOT
 from raft_cluster import GROUP, SETTINGS, Cluster, Replica, entry, said, with_log
 
@@ -231,3 +231,22 @@ def test_7_a_follower_that_has_the_snapshot_already_gets_another_when_more_is_go
     leader.node.step(AppendReply(GROUP, 3, 1, leader.state.term, True, sent.index, 0, 0, 0, False))
     chunks = [message for message in said(leader) if isinstance(message, SnapshotChunk)]
     assert [message.meta.index for message in chunks] == [leader.log.base]
+
+
+def test_7_a_snapshot_begins_with_what_the_disk_has_not_with_what_memory_has_for_a_moment() -> None:
+    cluster, leader = behind()
+    leader.state.log.tail_bytes_max = 1_000_000
+    for number in range(4):
+        cluster.propose(b"more-%d" % number)
+        cluster.settle()
+    old = leader.checkpoint
+    index = leader.state.applied
+    content = b"".join(leader.payloads)
+    checkpoint = Checkpoint(index, leader.state.term, old.configuration, len(content), sum(content))
+    leader.checkpoint, leader.snapshots.checkpoint, leader.snapshots.content = checkpoint, checkpoint, content
+    leader.log.compact(index - 1)
+    assert leader.state.log.first_index() == old.index + 1, "memory has more than the disk"
+    cluster[3].start()
+    cluster.run(500)
+    assert cluster[3].log.base == leader.log.base
+    assert cluster[3].log.items == leader.log.items
