@@ -128,6 +128,9 @@ class Cluster:
                 return f"the replica of group {group} on node {number} was not refilled"
             if member.machine.index < level:
                 return f"node {number} applied {member.machine.index} of {level} in group {group}"
+            if member.raft.state.log.durable < level:
+                # A snapshot brings the state; the entries that it stands for may follow.
+                return f"node {number} has {member.raft.state.log.durable} of {level} entries in group {group}"
         return ""
 
     def _demote(self, group: int, number: int) -> None:
@@ -153,7 +156,7 @@ class Cluster:
     def _check_log(self, history: GroupHistory, number: int, member: Member) -> None:
         log = member.replica.log
         index = log.first_index()
-        end = min(member.machine.index, history.last_index)
+        end = min(member.machine.index, history.last_index, log.last_index())
         while index <= end:
             batches = log.entries(index, end + 1, 1 << 20)
             for data in batches:

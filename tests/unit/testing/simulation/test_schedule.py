@@ -10,11 +10,11 @@ from flockmq.testing.simulation.shrink import shrink
 
 
 def test_a_plan_can_be_read_back() -> None:
-    head = "nodes=5 groups=2 voters=1,2,3 victims=none election=300 lease=0 prefer=1 ms=8000"
+    head = "nodes=5 groups=2 voters=1,2,3 victims=none election=300 tiny=1 lease=0 prefer=1 ms=8000"
     text = f"{head}; 12 crash 3; 40 cut 1>2 2>1 hold; 50 members 0 1,2,3 4"
     plan = parse_plan(text)
     assert str(plan) == text
-    assert (plan.election_ms, plan.lease, plan.prefer) == (300, False, True)
+    assert (plan.election_ms, plan.tiny, plan.lease, plan.prefer) == (300, True, False, True)
     assert parse_plan("nodes=5 voters=1,2,3,4,5 ms=10000") == Plan()
     assert plan.voters == (1, 2, 3)
     assert plan.faults[0] == Fault(12, "crash", ("3",))
