@@ -1,7 +1,8 @@
 """Known mistakes of Raft implementations, as small changes of ours, and how many seeds it takes to find each.
 
-``python tests/simulation/planted_bugs.py NAME --seeds 100`` plants one and simulates until a rule is broken. Needs
-FLOCKMQ_PURE=1: compiled functions can't be changed.
+``python tests/simulation/planted_bugs.py NAME --seeds 100`` plants one and simulates until a rule is broken; with
+``--schedule`` all seeds run that plan. Needs FLOCKMQ_PURE=1: compiled functions can't be changed. The plans that found
+each are kept in ``planted_bugs.txt``, and tried again by ``test_planted_bugs.py``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import inspect
 import os
 import sys
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
 
 from flockmq.testing.simulation.outcome import Outcome
-from flockmq.testing.simulation.sweep import sweep
+from flockmq.testing.simulation.run import run_plan
+from flockmq.testing.simulation.schedule import Plan, parse_plan
+from flockmq.testing.simulation.sweep import shrink_outcome, sweep
 
 
 @dataclass(frozen=True)
@@ -98,29 +102,46 @@ def plant(change: Change) -> None:
     function.__dict__["planted_source"] = source
 
 
-def hunt(name: str, first: int, seeds: int) -> Outcome | None:
-    """Plant a bug and simulate until it shows."""
+def plant_bug(name: str) -> None:
+    """Make one known mistake, for the rest of this process."""
     for change in BUGS[name]:
         plant(change)
-    for outcome in sweep(first, seeds, jobs=1):
-        if not outcome.passed:
-            return outcome
-    return None
+
+
+def outcomes(first: int, seeds: int, plan: Plan | None) -> Iterator[Outcome]:
+    """Runs of some seeds, with their own plans or all with one."""
+    if plan is None:
+        yield from sweep(first, seeds, jobs=1)
+    else:
+        yield from (run_plan(seed, plan) for seed in range(first, first + seeds))
+
+
+def hunt(first: int, seeds: int, plan: Plan | None = None) -> Outcome | None:
+    """Simulate until a promise is broken. A group that merely hangs is no find: it could have any reason."""
+    found = (outcome for outcome in outcomes(first, seeds, plan) if not outcome.passed and outcome.rule != "liveness")
+    return next(found, None)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=sorted(BUGS))
+    parser.add_argument("name", choices=[*BUGS, "none"])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--schedule", help="this plan for all seeds, instead of their own")
+    parser.add_argument("--shrink", action="store_true", help="look for a smaller schedule that finds it")
     options = parser.parse_args()
     if os.environ.get("FLOCKMQ_PURE") != "1":
         print("Set FLOCKMQ_PURE=1: compiled functions can't be changed.")
         return 2
-    outcome = hunt(options.name, options.first, options.seeds)
+    if options.name != "none":
+        plant_bug(options.name)
+    outcome = hunt(options.first, options.seeds, parse_plan(options.schedule) if options.schedule else None)
     if outcome is None:
         print(f"{options.name}: not found in {options.seeds} seeds from {options.first} on")
         return 1
+    if options.shrink:
+        outcome = shrink_outcome(outcome)
+    print(f"{outcome.seed} {outcome.plan}")
     print(f"{options.name}: found by seed {outcome.seed}: {outcome.violation}")
     return 0
 
