@@ -8,7 +8,7 @@ HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/fl
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-raft faults docs clean
+.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-raft faults simulate docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -61,6 +61,9 @@ bench-raft: setup  ## three nodes of consensus alone: rates, latency, many group
 faults: setup  ## kill, pause and corrupt real nodes under load, KILLS times (default 200)
 	FLOCKMQ_KILLS=$(or $(KILLS),200) FLOCKMQ_PAUSES=$(or $(PAUSES),50) FLOCKMQ_CORRUPTIONS=$(or $(CORRUPTIONS),20) \
 	$(BIN)/python -m pytest -q -s tests/faults
+
+simulate: setup  ## clusters from SEEDS seeds (default 1000), FIRST on, with everything going wrong
+	$(BIN)/python -m flockmq.testing.simulate --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
