@@ -1,4 +1,4 @@
-"""Builds batches: records go in one by one, a column after a column comes out.
+"""Builds batches: records go in one by one or in runs, a column after a column comes out.
 
 ```
  add(topic, client, ...) --> a list per column, names once each, --> build() --> header | note | dictionaries | columns
@@ -8,11 +8,9 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from flockmq.log.checksum import crc32c
-from flockmq.log.columns import EXPIRES_AT, KEY, PACKET_ID, PROPERTIES, SESSION_EPOCH, USER
 from flockmq.log.header import (
     BATCH_BYTES_MAX,
     COVERED,
@@ -24,8 +22,8 @@ from flockmq.log.header import (
     padding,
     seal,
 )
+from flockmq.log.layout import RareColumns, UserProperty, put, put_binary, put_int32
 
-UserProperty = tuple[bytes, bytes]
 _RECORD_BYTES: Final = 17
 """What a record without rare columns takes besides its payload: topic, client, timestamp, flags, payload offset."""
 _DELTA_MAX: Final = (1 << 31) - 1
@@ -45,16 +43,13 @@ class BatchBuilder:
         self._topic: list[int] = []
         self._client: list[int] = []
         self._delta: list[int] = []
+        self._varied = False
+        """Not all records have the same time."""
         self._flags = bytearray()
         self._payloads: list[bytes] = []
         self._ends: list[int] = [0]
         self._end = 0
-        self._keys: dict[int, bytes] = {}
-        self._packet_ids: dict[int, int] = {}
-        self._epochs: dict[int, int] = {}
-        self._expiries: dict[int, int] = {}
-        self._properties: dict[int, bytes] = {}
-        self._users: dict[int, list[UserProperty]] = {}
+        self._rare: RareColumns | None = None
 
     def add(
         self,
@@ -78,6 +73,8 @@ class BatchBuilder:
         delta = timestamp_ms - self._base
         if delta > _DELTA_MAX or delta < -_DELTA_MAX:
             raise BatchError("Records of one batch must lie within 24 days; build this batch and start another.")
+        if delta:
+            self._varied = True
         latest = self._latest
         if timestamp_ms > latest:
             self._latest = timestamp_ms
@@ -98,7 +95,9 @@ class BatchBuilder:
         self._ends.append(end)
         self._end = end
         if key is not None or packet_id or session_epoch or expires_at or properties or user:
-            self._add_rare(position, key, packet_id, session_epoch, expires_at, properties, user)
+            if self._rare is None:
+                self._rare = RareColumns()
+            self.size += self._rare.add(position, key, packet_id, session_epoch, expires_at, properties, user or [])
 
     def _name(self, names: dict[bytes, int], name: bytes) -> int:
         index = len(names)
@@ -106,33 +105,29 @@ class BatchBuilder:
         self.size += 4 + len(name)
         return index
 
-    def _add_rare(
-        self,
-        position: int,
-        key: bytes | None,
-        packet_id: int,
-        session_epoch: int,
-        expires_at: int,
-        properties: bytes,
-        user: list[UserProperty] | None,
-    ) -> None:
-        self.size += 32
-        if key is not None:
-            self._keys[position] = key
-            self.size += len(key)
-        if packet_id:
-            self._packet_ids[position] = packet_id
-        if session_epoch:
-            self._epochs[position] = session_epoch
-        if expires_at:
-            self._expiries[position] = expires_at
-        if properties:
-            self._properties[position] = properties
-            self.size += len(properties)
-        if user:
-            self._users[position] = user
-            for name, value in user:
-                self.size += 8 + len(name) + len(value)
+    def add_run(self, topic: bytes, client: bytes, timestamp_ms: int, flags: int, payloads: list[bytes]) -> None:
+        """Append records that differ in nothing but their payloads."""
+        if not payloads:
+            return
+        self.add(topic, client, timestamp_ms, flags, payloads[0])
+        more = len(payloads) - 1
+        if not more:
+            return
+        self._topic.extend([self._topic[-1]] * more)
+        self._client.extend([self._client[-1]] * more)
+        self._delta.extend([self._delta[-1]] * more)
+        self._flags.extend(bytes((flags,)) * more)
+        rest = payloads[1:]
+        self._payloads.extend(rest)
+        end = self._end
+        self.size += _RECORD_BYTES * more - end
+        ends = self._ends
+        for payload in rest:
+            end += len(payload)
+            ends.append(end)
+        self.size += end
+        self._end = end
+        self.count += more
 
     def build(self, compress: bool = False, note: bytes = b"") -> bytes:
         """The batch, not stamped yet. ``note`` is kept beside the records, for whoever forwards or appends them."""
@@ -149,8 +144,8 @@ class BatchBuilder:
                 stored = packed
                 flags = ZSTD
         front: list[bytes] = [note, padding(len(note))]
-        _put_binary(front, list(self._topics))
-        _put_binary(front, list(self._clients))
+        put_binary(front, list(self._topics))
+        put_binary(front, list(self._clients))
         head = b"".join(front)
         body = head + stored + padding(len(stored))
         size = HEADER_BYTES + len(body)
@@ -160,91 +155,49 @@ class BatchBuilder:
             )
         dictionaries = len(head) - len(note) - len(padding(len(note)))
         covered = COVERED.pack(
-            *(VERSION, flags, DATA, 0, crc32c(body), size, len(note), dictionaries, len(columns)),
-            *(0, 0, 0, self._base, self._latest),
-            *(self.count, mask, len(self._topics), len(self._clients), len(stored), 0),
+            VERSION,
+            flags,
+            DATA,
+            0,
+            crc32c(body),
+            size,
+            len(note),
+            dictionaries,
+            len(columns),
+            0,
+            0,
+            0,
+            self._base,
+            self._latest,
+            self.count,
+            mask,
+            len(self._topics),
+            len(self._clients),
+            len(stored),
+            0,
         )
         return seal(covered) + body
 
     def _columns(self, parts: list[bytes]) -> int:
         """Put all columns into ``parts``; which of the rare ones are among them."""
         count = self.count
-        _put_int32(parts, self._topic)
-        _put_int32(parts, self._client)
-        _put_int32(parts, self._delta)
-        _put(parts, bytes(self._flags))
-        _put_int32(parts, self._ends)
-        _put(parts, b"".join(self._payloads))
-        mask = 0
-        if self._keys:
-            mask |= KEY
-            _put(parts, _bitmap(self._keys, count))
-            _put_binary(parts, _spread(self._keys, count))
-        if self._packet_ids:
-            mask |= PACKET_ID
-            _put(parts, struct.pack(f"<{count}H", *_spread_int(self._packet_ids, count)))
-        if self._epochs:
-            mask |= SESSION_EPOCH
-            _put(parts, struct.pack(f"<{count}Q", *_spread_int(self._epochs, count)))
-        if self._expiries:
-            mask |= EXPIRES_AT
-            _put(parts, struct.pack(f"<{count}q", *_spread_int(self._expiries, count)))
-        if self._properties:
-            mask |= PROPERTIES
-            _put_binary(parts, _spread(self._properties, count))
-        if self._users:
-            mask |= USER
-            self._put_users(parts)
-        return mask
-
-    def _put_users(self, parts: list[bytes]) -> None:
-        ends = [0]
-        names: list[bytes] = []
-        values: list[bytes] = []
-        for position in range(self.count):
-            for name, value in self._users.get(position, ()):
-                names.append(name)
-                values.append(value)
-            ends.append(len(names))
-        _put_int32(parts, ends)
-        _put_binary(parts, names)
-        _put_binary(parts, values)
-
-
-def _put(parts: list[bytes], data: bytes) -> None:
-    parts.append(data)
-    parts.append(padding(len(data)))
-
-
-def _put_int32(parts: list[bytes], values: list[int]) -> None:
-    _put(parts, struct.pack(f"<{len(values)}i", *values))
-
-
-def _put_binary(parts: list[bytes], values: list[bytes]) -> None:
-    """Offsets, then bytes: Arrow's binary layout."""
-    end = 0
-    ends = [0]
-    for value in values:
-        end += len(value)
-        ends.append(end)
-    _put_int32(parts, ends)
-    _put(parts, b"".join(values))
-
-
-def _spread(sparse: dict[int, bytes], count: int) -> list[bytes]:
-    return [sparse.get(position, b"") for position in range(count)]
-
-
-def _spread_int(sparse: dict[int, int], count: int) -> list[int]:
-    return [sparse.get(position, 0) for position in range(count)]
-
-
-def _bitmap(sparse: dict[int, bytes], count: int) -> bytes:
-    """One bit per record, least significant first: set where there is a value."""
-    bits = bytearray((count + 7) >> 3)
-    for position in sparse:
-        bits[position >> 3] |= 1 << (position & 7)
-    return bytes(bits)
+        zeros = bytes(4 * count + (4 * count & 4))
+        if len(self._topics) > 1:
+            put_int32(parts, self._topic)
+        else:
+            parts.append(zeros)
+        if len(self._clients) > 1:
+            put_int32(parts, self._client)
+        else:
+            parts.append(zeros)
+        if self._varied:
+            put_int32(parts, self._delta)
+        else:
+            parts.append(zeros)
+        put(parts, bytes(self._flags))
+        put_int32(parts, self._ends)
+        put(parts, b"".join(self._payloads))
+        return 0 if self._rare is None else self._rare.put(parts, count)
 
 
 def _compress(data: bytes) -> bytes:

@@ -62,9 +62,13 @@ class GroupLog(LogState):
 
     def append(self, batches: list[bytes]) -> None:
         """Add stamped batches that follow on each other and on what is there."""
+        self.append_views([BatchView(batch) for batch in batches])
+
+    def append_views(self, views: list[BatchView]) -> None:
+        """The same for batches whose headers were read already, each alone in its bytes."""
         staging = self._staging
-        for batch in batches:
-            view = BatchView(batch)
+        for view in views:
+            batch = view.data
             if view.index != self.last + 1 or view.base_offset != self.end_offset or view.size != len(batch):
                 raise BatchError(
                     f"Entry {view.index} (offset {view.base_offset}) does not follow on entry {self.last} "

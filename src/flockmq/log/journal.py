@@ -132,8 +132,16 @@ def encode_record(store: int, sequence: int, rows: list[Row], position: int) -> 
 
 def _encode_row(row: Row) -> bytes:
     covered = _ROW.pack(
-        *(row.kind, row.group, row.segment, row.base_offset, row.position, row.length, row.at, row.crc),
-        *(row.first, row.last),
+        row.kind,
+        row.group,
+        row.segment,
+        row.base_offset,
+        row.position,
+        row.length,
+        row.at,
+        row.crc,
+        row.first,
+        row.last,
     )
     return _CRC.pack(crc32c(covered)) + covered
 

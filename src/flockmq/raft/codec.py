@@ -308,7 +308,7 @@ class _Reader:
             if view.index != index or view.term < latest or view.term > term:
                 raise FrameError(f"Entry {view.index} of term {view.term} does not follow on entry {index - 1}.")
             latest = view.term
-            entries.append(Entry(view.index, view.term, view.base_offset, view.count, view.kind, view.data))
+            entries.append(Entry(view))
         return Append(
             group,
             self.sender,

@@ -94,7 +94,8 @@ def persisted(state: RaftState, number: int) -> None:
     state.log.trim()
     recover(state)
     _release_promises(state, number)
-    commit_by_count(state)
+    if state.log.durable > state.commit:
+        commit_by_count(state)
     if min(state.commit, state.log.durable) > state.applied:
         state.dirty = True
 

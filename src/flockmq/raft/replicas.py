@@ -156,7 +156,7 @@ def stage(replica: Replica, ready: Ready) -> None:
     if ready.truncate_from:
         log.truncate_from(ready.truncate_from)
     if ready.entries:
-        log.append([entry.data for entry in ready.entries])
+        log.append_views([entry.take_view() for entry in ready.entries])
     hard = ready.hard_state
     if hard is None:
         if ready.commit - log.commit >= COMMIT_STEP:

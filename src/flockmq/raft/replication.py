@@ -115,7 +115,8 @@ def on_durable(state: RaftState, progress: Progress, index: int) -> None:
     if progress.state == PROBE or (progress.state == SNAPSHOT and snapshots.is_needless(state, progress)):
         progress.replicate()
     if moved:
-        commit_by_count(state)
+        if index > state.commit:
+            commit_by_count(state)
         transfer.hand_over(state)
     if progress.next <= state.log.last_index:
         state.dirty = True  # there may be room to send more

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.log.batch import NOOP, BatchView, control_batch, stamp
-from flockmq.raft.entry import Entry
+from flockmq.log.batch import NOOP, control_batch, stamp
+from flockmq.raft.entry import Entry, entry_of
 from flockmq.raft.membership import follow_members, note_entry
 from flockmq.raft.progress import Progress
 from flockmq.raft.state import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, ReadAnswer
@@ -75,9 +75,8 @@ def append(state: RaftState, batch: bytes) -> Entry:
     """A leader puts a batch into its log; it never overwrites or deletes any (paper, 5.3: leader append-only)."""
     log = state.log
     index = log.last_index + 1
-    view = BatchView(batch)
     data = stamp(batch, state.term, index, log.next_offset)
-    entry = Entry(index, state.term, log.next_offset, view.count, view.kind, data)
+    entry = entry_of(data)
     log.append(entry)
     state.uncommitted.append((index, len(data)))
     state.uncommitted_bytes += len(data)

@@ -106,3 +106,16 @@ def test_times_too_far_apart_are_refused_and_nothing_is_half_added() -> None:
             builder.add(b"b", b"me", far, 0, b"y")
     builder.add(b"a", b"me", 2**31 - 1, 0, b"z")
     assert [one.payload for one in BatchView(builder.build()).records()] == [b"x", b"z"]
+
+
+def test_a_run_is_as_its_records_one_by_one() -> None:
+    payloads = [b"a", b"", b"ccc"]
+    one_by_one = BatchBuilder()
+    as_runs = BatchBuilder()
+    for topic, client, at in ((b"t/1", b"c1", 1_000), (b"t/2", b"c1", 1_005), (b"t/1", b"c2", 990)):
+        for payload in payloads:
+            one_by_one.add(topic, client, at, 1, payload)
+        as_runs.add_run(topic, client, at, 1, payloads)
+        as_runs.add_run(topic, client, at, 1, [])
+    assert (as_runs.count, as_runs.size) == (9, one_by_one.size)
+    assert as_runs.build() == one_by_one.build()

@@ -144,7 +144,8 @@ def test_entries_must_follow_on_each_other(entries: list[Entry]) -> None:
 def test_a_flipped_bit_in_an_entry_is_refused(position: int) -> None:
     data = bytearray(entry(12, 4).data)
     data[position] ^= 1
-    damaged = Entry(12, 4, 11, 1, 0, bytes(data))
+    damaged = entry(12, 4)
+    damaged.data = bytes(data)
     with pytest.raises(FrameError):
         decode_frame(frame(Append(7, 1, 2, 5, 11, 4, [damaged], 0, 13, 0)))
 

@@ -39,6 +39,7 @@ from flockmq.raft.host import RaftHost
 from flockmq.raft.replicas import bootstrap, open_replica
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import HEALTH_NAMES, ROLE_NAMES
+from flockmq.server.run import GC_THRESHOLDS
 from flockmq.testing.processes.protocol import (
     APPEND,
     APPEND_BYTES,
@@ -108,21 +109,22 @@ class Client(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Requests, as many as fit into a read."""
-        appends = self._appends
-        name = self._name
+        """Requests, as many as fit into a read; messages of it for one group are one run."""
         now = int(time.time() * 1_000)
+        runs: dict[bytes, list[bytes]] = {}
         for body in self._reader.feed(data):
             kind = body[0]
-            if kind == APPEND and not self._driver.stopped:
-                batch = appends.open_batch(int.from_bytes(body[1:APPEND_BYTES], "little"))
-                batch.builder.add(TOPIC, name, now, 1, body[APPEND_BYTES:])
-                batch.waiting[self] = batch.waiting.get(self, 0) + 1
+            if kind == APPEND:
+                head = body[:APPEND_BYTES]
+                if head in runs:
+                    runs[head].append(body[APPEND_BYTES:])
+                else:
+                    runs[head] = [body[APPEND_BYTES:]]
             elif kind == RECORD and not self._driver.stopped:
                 group, number, payload = read_record(body)
-                batch = appends.open_batch(group)
+                batch = self._appends.open_batch(group)
                 self._numbered.setdefault(batch, []).append((batch.builder.count, number))
-                batch.builder.add(TOPIC, name, now, 1, payload)
+                batch.builder.add(TOPIC, self._name, now, 1, payload)
                 batch.waiting[self] = 0
             elif kind == READ:
                 group, number, _ = read_record(body)
@@ -131,6 +133,14 @@ class Client(asyncio.Protocol):
                 self._transport.write(status_frame(self._server.status()))
             elif self._transport is not None:
                 self._transport.abort()
+        if runs and not self._driver.stopped:
+            self._append(runs, now)
+
+    def _append(self, runs: dict[bytes, list[bytes]], now: int) -> None:
+        for head, payloads in runs.items():
+            batch = self._appends.open_batch(int.from_bytes(head[1:], "little"))
+            batch.builder.add_run(TOPIC, self._name, now, 1, payloads)
+            batch.waiting[self] = batch.waiting.get(self, 0) + len(payloads)
 
     def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:
         """Some messages have an outcome; the answer leaves at the end of the turn."""
@@ -229,6 +239,7 @@ class Server:
         self.driver.start()
         server = await loop.create_server(lambda: Client(self), HOST, self._client_port)
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         await ending.wait()
         server.close()
         await self.driver.close()
