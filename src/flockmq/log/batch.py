@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
-from flockmq.log.builder import BatchBuilder, UserProperty
+from flockmq.log.builder import BatchBuilder
 from flockmq.log.columns import Columns, Span
 from flockmq.log.header import (
+from flockmq.log.layout import UserProperty
     BATCH_BYTES_MAX,
     CONFIG,
     CURSOR,
