@@ -12,7 +12,6 @@ from __future__ import annotations
 from flockmq.log.builder import BatchBuilder
 from flockmq.log.columns import Columns, Span
 from flockmq.log.header import (
-from flockmq.log.layout import UserProperty
     BATCH_BYTES_MAX,
     CONFIG,
     CURSOR,
@@ -27,6 +26,7 @@ from flockmq.log.layout import UserProperty
     size_of,
     stamp,
 )
+from flockmq.log.layout import UserProperty
 from flockmq.log.view import BatchView, Record
 
 __all__ = [
