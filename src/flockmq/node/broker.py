@@ -457,7 +457,7 @@ class Broker:
     def publish(
         self, topic: bytes, payload: bytes, qos: int, retain: bool, now: int, properties: Properties | None = None
     ) -> int:
-        """Publish in the broker's own name; how many receivers (clients and shared groups) the topic has."""
+        """Publish in the broker's own name; how many receivers (clients, shared groups, other nodes) it has."""
         check_topic_name(topic, self.settings.limits.topic_levels_max, self.settings.limits.topic_bytes_max)
         expires_at = 0
         encoded = b""
@@ -467,7 +467,7 @@ class Broker:
                 expires_at = now + max(properties.message_expiry_s * 1000, 1)
         publish_message(self.node, make_run(5, qos, retain, topic, payload, encoded, expires_at), now)
         plan = self.subscriptions.plan(topic)
-        return len(plan.targets) + len(plan.groups)
+        return len(plan.targets) + len(plan.groups) + len(plan.remotes)
 
     def kick(self, client_id: str, now: int) -> bool:
         """Disconnect a client; False when it is not connected."""

@@ -8,11 +8,15 @@
                                            and this subscriber slows nobody down until it has drained once
 ```
 So a burst costs no message, and a subscriber that never reads costs everybody else one grace period, once.
+
+Other nodes take part on both sides. A node that takes no more slows publishers down as a subscriber does, with a grace
+of its own. Where the publisher is a client of another node, that node is told to wait, and slows it down there.
 """
 
 from __future__ import annotations
 
 from flockmq.node.state import CONGESTION_TIMER, NodeState
+from flockmq.routing.peer import Peer
 from flockmq.session.connection import CONNECTED, Connection
 from flockmq.session.session import Session
 from flockmq.session.timers import Timer
@@ -26,7 +30,9 @@ def slow_down(node: NodeState, publisher: Connection, subscriber: Connection, no
     if waiting is None:
         waiting = {}
         subscriber.waiting = waiting
-        deadline = now + node.settings.congestion_grace_ms
+        settings = node.settings
+        grace_ms = settings.forward_grace_ms if isinstance(subscriber, Peer) else settings.congestion_grace_ms
+        deadline = now + grace_ms
         subscriber.congestion_timer = node.timers.add(deadline, CONGESTION_TIMER, subscriber)
     elif publisher.number in waiting:
         return
@@ -51,6 +57,12 @@ def look_again(node: NodeState, subscriber: Connection) -> None:
     session = subscriber.session
     if subscriber.phase == CONNECTED and session is not None and has_drained(session, subscriber):
         let_go(node, subscriber, True)
+
+
+def look_at_peer(node: NodeState, peer: Peer) -> None:
+    """Another node took something, or has acknowledged it: publishers go on if that was enough."""
+    if (peer.waiting is not None or peer.out_of_grace) and peer.has_room():
+        let_go(node, peer, True)
 
 
 def on_grace_over(node: NodeState, subscriber: Connection, timer: Timer) -> None:

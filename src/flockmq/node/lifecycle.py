@@ -17,7 +17,8 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Disconnect
 from flockmq.mqtt.properties import Properties
 from flockmq.node.congestion import let_go
-from flockmq.node.publishing import publish_will, reroute
+from flockmq.node.delivering import reroute
+from flockmq.node.publishing import publish_will
 from flockmq.node.state import SESSION_TIMER, WILL_TIMER, NodeState
 from flockmq.routing.shared import ShareGroup
 from flockmq.session.connection import CLOSED, CONNECTED, Connection

@@ -12,7 +12,12 @@ The answers of ``may_*`` are cached by the broker per connection until ``gate.ve
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
 
 
 @dataclass(slots=True)
@@ -89,6 +94,21 @@ class Gate(Protocol):
 
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         """Whether this identity may subscribe to this (valid) filter; ``$share/group/`` is already off."""
+
+
+class SubscribePort(Protocol):
+    """The rest of the cluster, where a SUBACK promises that it knows about the subscription."""
+
+    def hold(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: bytes,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        now: int,
+    ) -> bool:
+        """Keep a SUBACK until all nodes know ``entered``, then call ``subscribed``; False: they do, answer at once."""
 
 
 class OpenGate:

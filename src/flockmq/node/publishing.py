@@ -2,7 +2,7 @@
 
 ```
  scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> retained --> plan --> targets, groups --> acknowledged
-                         |
+                         |                                              (delivering.py)
                          `-- $delayed/... waits for its time, $SYS/... is not for clients
 ```
 ``on_run`` is the hot path: it runs once for all consecutive messages of a publisher to one topic.
@@ -30,11 +30,10 @@ from flockmq.mqtt.properties import (
 )
 from flockmq.mqtt.run import Run, make_run
 from flockmq.mqtt.topics import check_topic_name
-from flockmq.node.congestion import slow_down
 from flockmq.node.delaying import delay_run
+from flockmq.node.delivering import route
 from flockmq.node.state import NodeState
 from flockmq.routing.plan import RoutePlan
-from flockmq.routing.shared import ShareGroup
 from flockmq.session.connection import Connection
 from flockmq.session.outbound import PACKET_IDS
 from flockmq.session.session import Session
@@ -117,97 +116,6 @@ def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | 
         # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
         raise RemoteProtocolError(code, WHY_REFUSED.get(code, reasons.name(code)))
     refuse_run(connection, run, code)
-
-
-def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | None, now: int) -> bool:
-    """Deliver a run to all that want it; False when nobody does."""
-    stats = node.stats
-    sender = publisher.session if publisher is not None else None
-    count = run.count
-    dropped = 0
-    for target in plan.targets:
-        session = target.session
-        if target.has_no_local and session is sender:
-            own = target.own
-            if own is None:
-                continue
-            target = own  # noqa: PLW2901
-        qos = target.qos if target.qos < run.qos else run.qos
-        connection = session.connection
-        retain = run.retain and target.retain_as_published
-        if qos == 0:
-            if connection is None:
-                continue
-            lost = 0
-            if (
-                run.qos == 0
-                and connection.version == run.version
-                and run.retain == retain
-                and run.expires_at == 0
-                and not target.identifier_properties
-                and connection.client_alias_max == 0
-                and connection.client_packet_max == 0
-            ):
-                if not connection.send(run.wire, count):
-                    lost = session.send_some(connection, run, retain, b"")
-            else:
-                lost = session.send_now(connection, run, retain, target.identifier_properties, now)
-            stats.publishes_out_qos0 += count - lost
-            dropped += lost
-            if publisher is not None and connection.is_crowded():
-                slow_down(node, publisher, connection, now)
-        else:
-            lost = session.deliver(run, qos, retain, target.identifier_properties, None, now)
-            if lost:
-                stats.dropped_queue += lost
-            if publisher is not None and connection is not None and session.is_crowded():
-                slow_down(node, publisher, connection, now)
-    if dropped:
-        stats.dropped_slow += dropped
-    if plan.groups:
-        for group in plan.groups:
-            deliver_shared(node, group, run, publisher, now)
-        return True
-    if not plan.targets:
-        stats.publishes_unmatched += count
-        return False
-    return True
-
-
-def deliver_shared(node: NodeState, group: ShareGroup, run: Run, publisher: Connection | None, now: int) -> None:
-    """One member of the group gets each message."""
-    if not group.spreads or run.count == 1:
-        deliver_to_member(node, group, run, publisher, now)
-        return
-    for index in range(run.count):
-        deliver_to_member(node, group, run.part(index, index + 1), publisher, now)
-
-
-def deliver_to_member(node: NodeState, group: ShareGroup, run: Run, publisher: Connection | None, now: int) -> None:
-    """Choose a member and give it the run."""
-    sender = publisher.session if publisher is not None else None
-    member = group.pick(sender.client_id if sender is not None else "", run.topic)
-    if member is None:
-        return
-    stats = node.stats
-    qos = member.qos if member.qos < run.qos else run.qos
-    retain = run.retain and member.retain_as_published
-    session = member.session
-    lost = session.deliver(run, qos, retain, member.identifier_properties, group, now)
-    connection = session.connection
-    if qos:
-        stats.dropped_queue += lost
-    elif connection is not None:
-        stats.publishes_out_qos0 += run.count - lost
-        stats.dropped_slow += lost
-    if publisher is not None and connection is not None and (connection.is_crowded() or session.is_crowded()):
-        slow_down(node, publisher, connection, now)
-
-
-def reroute(node: NodeState, group: ShareGroup, run: Run, now: int) -> None:
-    """A message whose chosen member is gone for good goes to another one, if there is any."""
-    if group.members:
-        deliver_to_member(node, group, run, None, now)
 
 
 # --- checks ---

@@ -71,6 +71,12 @@ class BrokerSettings:
     """Longest delay of a ``$delayed/`` message."""
     shared_strategy: str = "round_robin"
     """How a shared subscription picks the member that gets a message."""
+    shared_local_first: bool = False
+    """Whether members on the publisher's node go before those on other nodes. On saves hops, off spreads evenly."""
+    forward_bytes_max: int = 67_108_864
+    """Most bytes of messages that wait for one other node, and as many that it has not acknowledged."""
+    forward_grace_ms: int = 5_000
+    """How long publishers wait for another node that takes no more; about the time in which a dead one is found."""
     sys_interval_ms: int = 10_000
     """Gap between two updates of the ``$SYS`` topics; 0 turns them off."""
     plan_cache_max: int = 65_536

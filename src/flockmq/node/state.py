@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.node.delaying import Delayed
-    from flockmq.node.ports import Gate
+    from flockmq.node.ports import Gate, SubscribePort
     from flockmq.node.settings import BrokerSettings
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -71,3 +71,7 @@ class NodeState:
         self.delayed_bytes = 0
         self.online = 0
         """Sessions with a connection."""
+        self.dirty_peers: list[Connection] = []
+        """Other nodes with something to be told in this loop turn."""
+        self.peers: SubscribePort | None = None
+        """In a cluster: who knows whether other nodes have heard of a subscription."""

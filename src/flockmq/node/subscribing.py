@@ -1,6 +1,8 @@
 """SUBSCRIBE and UNSUBSCRIBE: enter a filter, answer, and send what is retained for it.
 
-The answer goes out before any message of the new subscription; each filter of a packet gets its own reason code.
+Each filter of a packet gets its own reason code. The answer goes out before any message of the new subscription; in a
+cluster it waits until the other nodes know of it (``node.peers``), and messages may come before it, as MQTT allows.
+Retained messages follow it always: only then nothing is published any more by a node that does not know.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ WHY_REFUSED: Final = {
 
 
 def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> None:
-    """Enter all filters of a SUBSCRIBE."""
+    """Enter all filters of a SUBSCRIBE and answer it, now or when the other nodes know."""
     session = connection.session
     if session is None:
         return
@@ -36,9 +38,10 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> 
         identifier = packet.properties.subscription_identifiers[0]
     codes: list[int] = []
     fresh: list[Subscription] = []
+    entered: list[Subscription] = []
     problem = 0
     for entry in packet.entries:
-        code = subscribe(node, connection, session, entry, identifier, fresh)
+        code = subscribe(node, connection, session, entry, identifier, entered, fresh)
         if code >= 0x80:
             problem = problem or code
             if connection.version != 5:
@@ -48,6 +51,18 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> 
     suback = encode_packet(Suback(packet.packet_id, codes, problem_text(connection, problem)), connection.version)
     if problem and connection.client_packet_max and len(suback) > connection.client_packet_max:
         suback = encode_packet(Suback(packet.packet_id, codes), connection.version)  # [MQTT-3.9.2-1]
+    peers = node.peers
+    if peers is not None and entered and peers.hold(connection, session, suback, entered, fresh, node.now):
+        return
+    subscribed(node, connection, session, suback, fresh)
+
+
+def subscribed(
+    node: NodeState, connection: Connection, session: Session, suback: bytes, fresh: list[Subscription]
+) -> None:
+    """Tell the client, and send what is retained; a connection that closed meanwhile is left alone."""
+    if session.connection is not connection:
+        return
     connection.answer(suback)
     add_retained(node, connection, session, fresh)
 
@@ -67,9 +82,10 @@ def subscribe(
     session: Session,
     entry: SubscribeEntry,
     identifier: int,
+    entered: list[Subscription],
     fresh: list[Subscription],
 ) -> int:
-    """Enter one filter; its reason code. Those that want retained messages are added to ``fresh``."""
+    """Enter one filter; its reason code. It is added to ``entered``, and if it wants retained ones to ``fresh``."""
     limits = connection.limits
     full_filter = entry.topic_filter
     try:
@@ -103,6 +119,7 @@ def subscribe(
     )
     session.subscriptions[full_filter] = subscription
     node.table.add(subscription)
+    entered.append(subscription)
     wants_retained = entry.retain_handling == 0 or (entry.retain_handling == 1 and not known)
     if group is None and wants_retained:
         fresh.append(subscription)

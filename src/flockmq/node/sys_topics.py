@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flockmq.mqtt.run import make_run
-from flockmq.node.publishing import route
+from flockmq.node.delivering import route
 from flockmq.node.state import NodeState
 
 

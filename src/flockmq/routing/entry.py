@@ -1,13 +1,17 @@
-"""All subscriptions to one filter, and the targets that they make where no other filter matches as well."""
+"""All subscriptions to one filter, and the targets that they make where no other filter matches as well.
+
+Of other nodes' subscriptions only this is known: which nodes have some, and how many members of a shared group.
+"""
 
 from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING
 
-from flockmq.routing.shared import ShareGroup
+from flockmq.routing.shared import ShareGroup, id_of
 
 if TYPE_CHECKING:
+    from flockmq.routing.peer import Peer
     from flockmq.routing.plan import Target
     from flockmq.routing.subscription import Subscription
     from flockmq.session.session import Session
@@ -19,6 +23,8 @@ class FilterEntry:
     def __init__(self, topic_filter: bytes) -> None:
         self.topic_filter = topic_filter
         self.groups: dict[bytes, ShareGroup] | None = None
+        self.peers: list[Peer] | None = None
+        """Other nodes with clients that subscribed alone, in order of their ids."""
         self._only: Subscription | None = None
         self._many: dict[Session, Subscription] | None = None
         self._targets: list[Target] | None = None
@@ -60,7 +66,41 @@ class FilterEntry:
 
     def is_empty(self) -> bool:
         """Whether nobody wants this filter any more."""
-        return self._only is None and self._many is None and self.groups is None
+        return self._only is None and self._many is None and self.groups is None and self.peers is None
+
+    def has_own(self) -> bool:
+        """Whether a client of this node subscribed alone."""
+        return self._only is not None or self._many is not None
+
+    def add_peer(self, peer: Peer) -> bool:
+        """Enter another node; False when it is in already."""
+        peers = self.peers
+        if peers is None:
+            self.peers = [peer]
+            return True
+        if peer in peers:
+            return False
+        self.peers = sorted([*peers, peer], key=id_of)
+        return True
+
+    def remove_peer(self, peer: Peer) -> bool:
+        """Take another node out; False when it is not in."""
+        peers = self.peers
+        if peers is None or peer not in peers:
+            return False
+        self.peers = [other for other in peers if other is not peer] or None  # plans share the old list
+        return True
+
+    def set_share(self, name: bytes, peer: Peer, members: int, strategy: int, rng: random.Random) -> bool:
+        """Note how many members a group has on another node; False when that was known."""
+        groups = self.groups
+        if members:
+            return self._group(name, strategy, rng).set_remote(peer, members)
+        group = groups.get(name) if groups is not None else None
+        if group is None or not group.set_remote(peer, 0):
+            return False
+        self._drop_empty(group)
+        return True
 
     def subscriptions(self) -> list[Subscription]:
         """List those that are not shared, in order of subscribing."""
@@ -95,8 +135,12 @@ class FilterEntry:
         group = groups.get(group_name) if groups is not None else None
         if groups is None or group is None or not group.remove(session):
             return False
-        if not group.members:
-            del groups[group_name]
+        self._drop_empty(group)
+        return True
+
+    def _drop_empty(self, group: ShareGroup) -> None:
+        groups = self.groups
+        if groups is not None and not group.members and group.remote is None:
+            del groups[group.name]
             if not groups:
                 self.groups = None
-        return True

@@ -3,7 +3,8 @@
 ```
  subscriptions that match the name
      |-- not shared, by session --> Target: one copy. One subscription is its own target, several are merged
-     `-- shared -----------------> ShareGroup: one member of it gets the message
+     |-- of other nodes' clients -> Peer: one copy, however many clients want it there
+     `-- shared -----------------> ShareGroup: one member of it gets the message, here or on another node
 ```
 Targets and their lists are shared between plans; nobody changes them.
 """
@@ -16,6 +17,7 @@ from flockmq.mqtt.varint import encode_varint
 from flockmq.routing.names import Named
 
 if TYPE_CHECKING:
+    from flockmq.routing.peer import Peer
     from flockmq.routing.shared import ShareGroup
     from flockmq.session.session import Session
 
@@ -60,10 +62,12 @@ class Target:
 class RoutePlan(Named):
     """All receivers of one topic name."""
 
-    def __init__(self, topic: bytes, targets: list[Target], groups: list[ShareGroup]) -> None:
+    def __init__(self, topic: bytes, targets: list[Target], groups: list[ShareGroup], remotes: list[Peer]) -> None:
         super().__init__(topic)
         self.targets = targets
         self.groups = groups
+        self.remotes = remotes
+        """Other nodes whose clients want it, each once."""
         self.slot = -1
         """Where the table keeps it."""
         self.current = False

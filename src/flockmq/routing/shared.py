@@ -11,6 +11,17 @@
 Connected members come first. Only when all are away, one of them is chosen as if connected: its session queues the
 message. The common case, everybody connected, looks at one member; a few tries find one where many are away, and
 only after those the whole group is looked through.
+
+In a cluster a group may have members on several nodes. Each node knows how many there are elsewhere, not who. So the
+publisher's node chooses a node first, and that node chooses the member:
+
+```
+ random, round_robin       nodes in proportion to their members, for each message
+ sticky                    the node with the highest hash of group, filter and node id: the same from everywhere
+ hash_client, hash_topic   the hash is a place in the row of all members, nodes in order of their ids
+```
+This node counts only while one of its members is connected, other nodes only while there is a link to them; when that
+leaves nobody, the message waits for a member of this node, else for a node.
 """
 
 from __future__ import annotations
@@ -22,6 +33,7 @@ from zlib import crc32
 from flockmq.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flockmq.routing.peer import Peer
     from flockmq.routing.subscription import Subscription
     from flockmq.session.session import Session
 
@@ -55,6 +67,10 @@ class ShareGroup:
         self._rng = rng
         self._turn = 0
         self._kept: Subscription | None = None
+        self.remote: list[Peer] | None = None
+        """Other nodes with members, in order of their ids; how many stands at the same place of the next list."""
+        self.remote_members: list[int] = []
+        self._node_turn = 0
 
     def add(self, subscription: Subscription) -> Subscription | None:
         """Let a member in; one of the same session is replaced, keeps its place and is returned."""
@@ -146,5 +162,129 @@ class ShareGroup:
         connected = self._connected()
         return connected[number % len(connected)] if connected else first
 
+    # --- several nodes ---
+
+    def set_remote(self, peer: Peer, members: int) -> bool:
+        """Note how many members another node has; False when that was known."""
+        known: dict[Peer, int] = {}
+        if self.remote is not None:
+            known = dict(zip(self.remote, self.remote_members, strict=True))
+        if known.get(peer, 0) == members:
+            return False
+        known[peer] = members
+        peers = sorted([one for one, count in known.items() if count], key=id_of)
+        self.remote = peers or None
+        self.remote_members = [known[one] for one in peers]
+        return True
+
+    def has_connected(self) -> bool:
+        """Whether a client of this node is there to get a message."""
+        return any(member.session.connection is not None for member in self.members)
+
+    def choose(self, count: int, publisher_id: str, topic: bytes, own_id: int, local_first: bool) -> list[Choice]:
+        """Choose nodes for ``count`` messages of a run: which gets how many, in order of the run."""
+        here = self.has_connected()
+        if here and (local_first or self.remote is None):
+            return [Choice(None, count)]
+        row = self._row(here, own_id)
+        total = 0
+        for place in row:
+            total += place.count
+        if len(row) == 1:
+            return [Choice(row[0].peer, count)]
+        if not row:
+            return []
+        strategy = self._strategy
+        if strategy == ROUND_ROBIN:
+            turn = self._node_turn % total
+            self._node_turn = (turn + count) % total
+            return dealt(row, total, turn, count)
+        if strategy == RANDOM:
+            rng = self._rng
+            drawn = [0] * len(row)
+            for _ in range(count):
+                drawn[place_of(row, int(rng.random() * total))] += 1
+            return [Choice(row[index].peer, drawn[index]) for index in range(len(row)) if drawn[index]]
+        if strategy == STICKY:
+            return [Choice(self._highest(row, own_id), count)]
+        number = crc32(topic) if strategy == HASH_TOPIC else crc32(publisher_id.encode())
+        return [Choice(row[place_of(row, number % total)].peer, count)]
+
+    def _row(self, here: bool, own_id: int) -> list[Choice]:
+        """List the nodes that can be chosen with their members, in order of their ids."""
+        peers = self.remote
+        members = self.remote_members
+        row: list[Choice] = []
+        if peers is not None:
+            row = [Choice(peers[index], members[index]) for index in range(len(peers)) if peers[index].linked]
+        if not here and not row:
+            if self.members:
+                return [Choice(None, len(self.members))]
+            if peers is not None:
+                return [Choice(peers[index], members[index]) for index in range(len(peers))]
+        if here:
+            at = 0
+            while at < len(row) and node_of(row[at], own_id) < own_id:
+                at += 1
+            row.insert(at, Choice(None, len(self.members)))
+        return row
+
+    def _highest(self, row: list[Choice], own_id: int) -> Peer | None:
+        best = row[0].peer
+        highest = -1
+        start = crc32(self.topic_filter, crc32(self.name))
+        for place in row:
+            number = crc32(node_of(place, own_id).to_bytes(8, "big"), start)
+            if number > highest:
+                highest = number
+                best = place.peer
+        return best
+
     def _connected(self) -> list[Subscription]:
         return [member for member in self.members if member.session.connection is not None]
+
+
+class Choice:
+    """A node (None: this one) and how many messages it gets, or members it has."""
+
+    def __init__(self, peer: Peer | None, count: int) -> None:
+        self.peer = peer
+        self.count = count
+
+
+def id_of(peer: Peer) -> int:
+    """Order peers the same way on all nodes."""
+    return peer.node_id
+
+
+def node_of(place: Choice, own_id: int) -> int:
+    """Id of the node that is meant."""
+    peer = place.peer
+    return peer.node_id if peer is not None else own_id
+
+
+def place_of(row: list[Choice], number: int) -> int:
+    """Index of the node that has the member at place ``number`` of the row."""
+    last = len(row) - 1
+    for index in range(last):
+        number -= row[index].count
+        if number < 0:
+            return index
+    return last
+
+
+def dealt(row: list[Choice], total: int, turn: int, count: int) -> list[Choice]:
+    """Deal ``count`` messages to the row of ``total`` members, beginning with the one whose ``turn`` it is."""
+    rounds = count // total
+    rest = count % total
+    found: list[Choice] = []
+    low = 0
+    for place in row:
+        high = low + place.count
+        # The rest goes to places from turn on, and round the end to the beginning.
+        extra = max(0, min(high, turn + rest) - max(low, turn))
+        extra += max(0, min(high, turn + rest - total) - low)
+        if rounds or extra:
+            found.append(Choice(place.peer, rounds * place.count + extra))
+        low = high
+    return found

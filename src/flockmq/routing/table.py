@@ -12,6 +12,9 @@
 A filter such as ``+/x/#`` may have to look at every kept name. What walks may cost is therefore bounded by what
 keeping plans has cost: when a storm of such subscriptions has used that up, all plans are forgotten at once, which
 is cheaper than to go on looking.
+
+In a cluster the same table holds the routes of other nodes (``add_route``, ``set_share``), and notes the filters whose
+subscribers on this node came or went (``touched``), so that the others can be told once per loop turn.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from flockmq.routing.subscription import Subscription, merge
 from flockmq.routing.trie import FilterTrie
 
 if TYPE_CHECKING:
+    from flockmq.routing.peer import Peer
     from flockmq.session.session import Session
 
 STEPS_PER_PLAN: Final = 16
@@ -41,6 +45,7 @@ KEPT_LEVELS_MAX: Final = 16
 
 NO_TARGETS: Final[list[Target]] = []
 NO_GROUPS: Final[list[ShareGroup]] = []
+NO_PEERS: Final[list[Peer]] = []
 
 
 class SubscriptionTable:
@@ -54,6 +59,10 @@ class SubscriptionTable:
         self.count = 0
         """Subscriptions, shared ones included."""
         self.count_shared = 0
+        self.node_id = 0
+        """This node's id, for choices that must be the same from all nodes of a cluster."""
+        self.touched: set[bytes] | None = None
+        """In a cluster: filters that this node's clients subscribed to or no longer want, since somebody looked."""
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
         self._exact: dict[bytes, FilterEntry] = {}
@@ -70,7 +79,7 @@ class SubscriptionTable:
         self._steps_paid = 0
 
     def filters(self) -> list[bytes]:
-        """List the distinct filters that anybody subscribed to."""
+        """List the distinct filters that anybody subscribed to, here or on another node."""
         return [*self._exact, *self._wild]
 
     def entry(self, topic_filter: bytes) -> FilterEntry | None:
@@ -85,20 +94,15 @@ class SubscriptionTable:
     def add(self, subscription: Subscription) -> bool:
         """Enter a subscription; True when new, False when it replaces the session's of the same group and filter."""
         topic_filter = subscription.topic_filter
-        entry = self.entry(topic_filter)
-        if entry is None:
-            entry = FilterEntry(topic_filter)
-            if has_wildcard(topic_filter):
-                self._wild[topic_filter] = entry
-                self._trie.add(entry)
-            else:
-                self._exact[topic_filter] = entry
+        entry = self._enter(topic_filter)
         old = entry.add(subscription, self._strategy, self._rng)
         if old is None or not subscription.routes_like(old):  # clients that come back ask for the same again
             self._forget(topic_filter)
         if old is not None:
             subscription.sequence = old.sequence
             return False
+        if self.touched is not None:
+            self.touched.add(topic_filter)
         self._sequence += 1
         subscription.sequence = self._sequence
         self.count += 1
@@ -111,6 +115,67 @@ class SubscriptionTable:
         entry = self.entry(topic_filter)
         if entry is None or not entry.remove(session, group):
             return False
+        self._changed(entry)
+        if self.touched is not None:
+            self.touched.add(topic_filter)
+        self.count -= 1
+        if group:
+            self.count_shared -= 1
+        return True
+
+    # --- other nodes ---
+
+    def add_route(self, topic_filter: bytes, peer: Peer) -> bool:
+        """Clients of another node want this filter; False when that was known."""
+        if not self._enter(topic_filter).add_peer(peer):
+            return False
+        peer.routes.add(topic_filter)
+        self._forget(topic_filter)
+        return True
+
+    def remove_route(self, topic_filter: bytes, peer: Peer) -> bool:
+        """No client of another node wants this filter any more; False when none did."""
+        peer.routes.discard(topic_filter)
+        entry = self.entry(topic_filter)
+        if entry is None or not entry.remove_peer(peer):
+            return False
+        self._changed(entry)
+        return True
+
+    def set_share(self, group: bytes, topic_filter: bytes, peer: Peer, members: int) -> bool:
+        """Note how many members a shared group has on another node, 0 when no more; False when that was known."""
+        entry = self._enter(topic_filter) if members else self.entry(topic_filter)
+        if members:
+            peer.shares.add((group, topic_filter))
+        else:
+            peer.shares.discard((group, topic_filter))
+        if entry is None or not entry.set_share(group, peer, members, self._strategy, self._rng):
+            return False
+        self._changed(entry)
+        return True
+
+    def remove_peer(self, peer: Peer) -> None:
+        """Another node is gone, and all its routes with it."""
+        for topic_filter in list(peer.routes):
+            self.remove_route(topic_filter, peer)
+        for group, topic_filter in list(peer.shares):
+            self.set_share(group, topic_filter, peer, 0)
+
+    def _enter(self, topic_filter: bytes) -> FilterEntry:
+        """Find the entry of a filter, or make it."""
+        entry = self.entry(topic_filter)
+        if entry is None:
+            entry = FilterEntry(topic_filter)
+            if has_wildcard(topic_filter):
+                self._wild[topic_filter] = entry
+                self._trie.add(entry)
+            else:
+                self._exact[topic_filter] = entry
+        return entry
+
+    def _changed(self, entry: FilterEntry) -> None:
+        """Drop an entry that nobody wants any more, and the plans that are wrong now."""
+        topic_filter = entry.topic_filter
         if entry.is_empty():
             if has_wildcard(topic_filter):
                 del self._wild[topic_filter]
@@ -118,10 +183,8 @@ class SubscriptionTable:
             else:
                 del self._exact[topic_filter]
         self._forget(topic_filter)
-        self.count -= 1
-        if group:
-            self.count_shared -= 1
-        return True
+
+    # --- plans ---
 
     def plan(self, topic: bytes) -> RoutePlan:
         """Say where messages on a topic name go. Use the answer at once: only plans in ``plans`` are kept current."""
@@ -144,14 +207,18 @@ class SubscriptionTable:
     def _compile(self, topic: bytes, levels: list[bytes]) -> RoutePlan:
         entries = self._matching(topic, levels)
         if not entries:
-            return RoutePlan(topic, NO_TARGETS, NO_GROUPS)
+            return RoutePlan(topic, NO_TARGETS, NO_GROUPS, NO_PEERS)
         groups = NO_GROUPS
+        remotes = NO_PEERS
         for entry in entries:
             if entry.groups is not None:
                 groups = groups + list(entry.groups.values())
+            peers = entry.peers
+            if peers is not None:
+                remotes = remotes + [peer for peer in peers if peer not in remotes] if remotes else peers
         if len(entries) == 1:
-            return RoutePlan(topic, entries[0].targets(), groups)
-        return RoutePlan(topic, targets_of(entries), groups)
+            return RoutePlan(topic, entries[0].targets(), groups, remotes)
+        return RoutePlan(topic, targets_of(entries), groups, remotes)
 
     def _keep(self, plan: RoutePlan, levels: list[bytes]) -> None:
         if len(self._ring) < self._ring_max:

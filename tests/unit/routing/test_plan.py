@@ -15,4 +15,4 @@ def test_a_target_carries_its_encoded_identifiers() -> None:
 
 
 def test_a_plan_is_not_current_before_the_table_keeps_it() -> None:
-    assert not RoutePlan(b"a/b", [], []).current
+    assert not RoutePlan(b"a/b", [], [], []).current

@@ -1,0 +1,86 @@
+"""Another node, as the router sees it: which filters lead there, and what was said to it in this loop turn.
+
+```
+ route(run) --> put(head, wire) --> out: everything of this turn, in order ----> one part of the turn's frame
+                      |        `--> kept: QoS 1 and 2 only, until the peer acknowledges: a broken link loses none
+                      `-- full: dropped and counted
+```
+A peer is a connection in all that has to do with congestion. As a subscriber it slows publishers down: its buffers are
+half full, or it asked for it. As a publisher it is slowed down by our subscribers, which the peer is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.session.connection import CONNECTED, Connection
+
+if TYPE_CHECKING:
+    from flockmq.node.settings import Limits
+    from flockmq.session.stats import Stats
+
+RUN_OVERHEAD_BYTES: Final = 100
+"""What a run costs beside its bytes while it waits: small ones must not slip under the bounds."""
+
+
+class Peer(Connection):
+    """Another node. ``number`` must be one that no client's connection has."""
+
+    def __init__(
+        self, node_id: int, name: str, number: int, limits: Limits, now: int, dirty: list[Connection], stats: Stats
+    ) -> None:
+        super().__init__(number, "peer", limits, name, now, dirty, stats)
+        self.phase = CONNECTED
+        self.node_id = node_id
+        self.name = name
+        self.linked = False
+        """Both sides have said where they stand: what is written now arrives, or the link breaks."""
+        self.asked_to_wait = False
+        """The peer's subscribers can't keep up: publishers to it wait."""
+        self.kept: list[bytes] = []
+        """Of ``out``, what has to be sent again if the link breaks."""
+        self.kept_bytes = 0
+        """Everything that the peer has not acknowledged, that of this turn included."""
+        self.kept_max = self.out_max
+        self.routes: set[bytes] = set()
+        """Filters that lead there."""
+        self.shares: set[tuple[bytes, bytes]] = set()
+        """Shared groups with members there: group, filter."""
+        self.dropped_kept = 0
+        """QoS 1 and 2 messages that found the buffer full, or whose node died or restarted; ``dropped``: QoS 0."""
+
+    def put(self, head: bytes, wire: bytes, qos: int, count: int) -> bool:
+        """Have a run sent with this turn's frame; False when there is no room for it, or at QoS 0 no link."""
+        size = len(head) + len(wire)
+        if qos:
+            kept_bytes = self.kept_bytes + size + RUN_OVERHEAD_BYTES
+            if kept_bytes > self.kept_max:
+                self.dropped_kept += count
+                return False
+            self.kept_bytes = kept_bytes
+            self.kept.append(head)
+            self.kept.append(wire)
+        elif not self.linked or self.out_bytes + size + RUN_OVERHEAD_BYTES > self.out_max:
+            self.dropped += count
+            return False
+        self.out.append(head)
+        self.out.append(wire)
+        self.out_bytes += size + RUN_OVERHEAD_BYTES
+        self.messages_out += count
+        if not self.dirty:
+            self.dirty = True
+            self.dirty_connections.append(self)
+        return True
+
+    def is_full(self) -> bool:
+        """Whether publishers should wait for this peer."""
+        return self.asked_to_wait or self.out_bytes * 2 > self.out_max or self.kept_bytes * 2 > self.kept_max
+
+    def has_room(self) -> bool:
+        """Whether those who waited may go on."""
+        return (
+            not self.asked_to_wait
+            and not self.blocked
+            and self.out_bytes * 4 <= self.out_max
+            and self.kept_bytes * 4 <= self.kept_max
+        )
