@@ -234,7 +234,7 @@ def delete_retained(desk: Desk, call: Plain) -> None:
         raise _no_retained(call.path["topic"])
     if message.is_system:
         raise ApiError(REFUSED, "Messages under $SYS/ are the broker's own and come back by themselves")
-    desk.broker.retained.delete(topic)
+    desk.broker.retained.delete(topic, desk.clock())
 
 
 # --- description, metrics, health ---

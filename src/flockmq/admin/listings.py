@@ -129,7 +129,7 @@ def _retained_topics(broker: Broker, wanted: bytes | None) -> list[bytes]:
         found = store._names.match_within(wanted, RETAINED_STEPS_MAX)
         if found is not None:
             return [message.topic for message in found]
-    return list(store._messages)
+    return store.topics()
 
 
 def bans(broker: Broker, query: model.BanQuery, moments: Moments) -> Entries[model.Ban]:

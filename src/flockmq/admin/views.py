@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, cast
 
 from flockmq.admin import model
+from flockmq.admin.moments import rfc3339
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def retained(found: RetainedMessage, moments: Moments) -> model.Retained:
         topic=text(found.topic),
         qos=found.run.qos,
         payload_bytes=len(found.run.payload(0)),
-        stored_at=moments.date(found.stored_at),
+        stored_at=rfc3339(found.stored_wall_ms()),
         expires_at=moments.date_or_none(found.run.expires_at),
     )
 
@@ -106,7 +107,7 @@ def retained_message(found: RetainedMessage, moments: Moments) -> model.Retained
         topic=text(found.topic),
         qos=found.run.qos,
         payload_bytes=len(payload),
-        stored_at=moments.date(found.stored_at),
+        stored_at=rfc3339(found.stored_wall_ms()),
         expires_at=moments.date_or_none(found.run.expires_at),
         payload=payload_text,
         payload_base64=base64.b64encode(payload).decode("ascii"),

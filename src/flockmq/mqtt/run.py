@@ -24,6 +24,9 @@ NO_POSITIONS: Final[list[int]] = []
 FORMS_MAX: Final = 8
 """Most forms kept with a run. Subscription identifiers are the clients' choice: they must not grow a cache."""
 _FIRST: Final[list[bytes]] = [bytes([0x30 | flags]) for flags in range(16)]
+SHARED_POSITIONS_MAX: Final = 4_096
+_SHARED_POSITIONS: Final[dict[int, list[int]]] = {}
+"""Lists of one position, for messages that are kept by the thousand. Nobody changes the lists of a run."""
 
 
 class Form:
@@ -150,17 +153,13 @@ class Run:
 
     def alone(self) -> Run:
         """The same messages as a run that keeps no forms, for the retained store."""
-        run = Run(
-            self.version,
-            self.qos,
-            self.retain,
-            self.topic,
-            self.wire,
-            self.count,
-            self.pid_at,
-            self.ends or packet_ends(self.wire),
-            self.expires_at,
-        )
+        pid_at = self.pid_at
+        ends = self.ends or packet_ends(self.wire)
+        if self.count == 1:
+            ends = one_position(ends[0])
+            if pid_at:
+                pid_at = one_position(pid_at[0])
+        run = Run(self.version, self.qos, self.retain, self.topic, self.wire, self.count, pid_at, ends, self.expires_at)
         run.keeps_forms = False
         return run
 
@@ -197,6 +196,17 @@ def parse_at(run: Run, pos: int, end: int) -> tuple[bytes, bytes]:
             break
         shift += 7
     return wire[body : body + length], wire[body + length : end]
+
+
+def one_position(at: int) -> list[int]:
+    """A list with this position alone, the same one for all that have it if it is a usual one."""
+    if at >= SHARED_POSITIONS_MAX:
+        return [at]
+    found = _SHARED_POSITIONS.get(at)
+    if found is None:
+        found = [at]
+        _SHARED_POSITIONS[at] = found
+    return found
 
 
 def packet_ends(wire: bytes) -> list[int]:

@@ -405,6 +405,11 @@ class Broker:
         finally:
             overdue.reverse()  # should one fail, the others come with the next tick
 
+    def set_wall(self, wall_ms: int, now: int) -> None:
+        """Tell what the calendar's clock says now; it may have been set since the start."""
+        self.node.wall_offset_ms = wall_ms - now
+        self.retained.wall_offset_ms = wall_ms - now
+
     def fire(self, timer: Timer, now: int) -> None:
         """One deadline has come."""
         node = self.node

@@ -227,7 +227,7 @@ def keep(node: NodeState, run: Run, now: int) -> bool:
     """Retain the last message of a run, or with an empty payload forget what was retained; False when full."""
     last = run.count - 1
     if not run.payload(last):
-        node.retained.delete(run.topic)
+        node.retained.delete(run.topic, now)
         return True
     message = run.part(last, run.count).alone()
     if node.retained.put(run.topic, message, now):

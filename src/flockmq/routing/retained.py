@@ -1,12 +1,17 @@
-"""The last retained message of each topic name, within limits.
+"""The last retained message of each topic name, within limits; on several nodes the last writer wins.
 
 ```
- put ----> messages: name -> RetainedMessage      get: exact name        refused when a limit would be passed
-              |-> tree of names                   match: by filter       walks only branches that can match
-              `-> names that expire               sweep: a few a call    so that nothing expired stays for long
+ put, delete --> stamp --.                                get: exact name       refused when a limit would be passed
+                         |--> bucket: name -> message     match: by filter      walks only branches that can match
+ apply (other nodes) ----'      |-> tree of names         sweep: a few a call   so that nothing expired stays for long
+ restore (the disk)             |-> names that expire
+                                `-> unsaved, unsent: names that changed, for the disk and for the other nodes
 ```
 What has expired is never handed out, swept or not. ``$SYS`` messages are the broker's own: they count in no limit and
-in no listing.
+in no listing, and neither disk nor other nodes get them.
+
+Once other nodes are told (``share``), a deleted message leaves its version behind until every node must have heard of
+the deletion: without it a node that was away would bring the message back. A message that expires leaves its own.
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
+from flockmq.routing.buckets import BUCKETS, ORIGIN_BITS, Bucket, Changes, bucket_of, version_of
+from flockmq.routing.clock import HybridClock, stamp_wall_ms
 from flockmq.routing.names import UNBOUNDED, Named, NameTree
 
 if TYPE_CHECKING:
@@ -29,14 +36,35 @@ LEVEL_OVERHEAD_BYTES: Final = 200
 SWEEP_WHEN_FULL: Final = 64
 """How many names a refused message may look at to find expired ones that make room for it."""
 
+TOMBSTONE_MS: Final = 604_800_000
+"""How long deletions are remembered: seven days."""
+TOMBSTONES_MAX: Final = 1_000_000
+"""Most deletions remembered where the number of messages has no limit; else as many as messages."""
+UNSAVED_MAX: Final = 1_000_000
+UNSENT_MAX: Final = 1_000_000
+ORIGINS_MAX: Final = 10_000
+OTHERS_FACTOR: Final = 2
+"""How far messages of other nodes may pass the limits: both sides of a partition may have filled up to them."""
+
+# What became of a change from another node.
+APPLIED: Final = 0
+OLDER: Final = 1
+"""We have the same, or later news."""
+AHEAD: Final = 2
+"""Its stamp lies too far in the future."""
+FULL: Final = 3
+"""It would pass the limits."""
+
 
 class RetainedMessage(Named):
     """The message that new subscribers to a topic name get first."""
 
-    def __init__(self, topic: bytes, run: Run, stored_at: int, is_system: bool) -> None:
+    def __init__(self, topic: bytes, run: Run, stamp: int, origin: int, is_system: bool) -> None:
         super().__init__(topic)
         self.run = run
-        self.stored_at = stored_at
+        self.stamp = stamp
+        self.origin = origin
+        """The node that stamped it."""
         self.is_system = is_system
         self.sequence = 0
         """Place in the order of storing, set by the store."""
@@ -44,6 +72,10 @@ class RetainedMessage(Named):
     def is_expired(self, now: int) -> bool:
         """Whether its message expiry interval has passed."""
         return 0 < self.run.expires_at <= now
+
+    def stored_wall_ms(self) -> int:
+        """When it was published, in milliseconds since 1970."""
+        return stamp_wall_ms(self.stamp)
 
 
 def message_bytes(topic: bytes, run: Run) -> int:
@@ -56,7 +88,7 @@ def message_bytes(topic: bytes, run: Run) -> int:
 class RetainedStore:
     """All retained messages of a node. A limit of 0 is no limit."""
 
-    def __init__(self, messages_max: int, bytes_max: int) -> None:
+    def __init__(self, messages_max: int, bytes_max: int, wall_offset_ms: int = 0) -> None:
         self.count = 0
         """Messages without the broker's own."""
         self.bytes = 0
@@ -65,45 +97,131 @@ class RetainedStore:
         """Names and branches that the last match looked at: a leading ``+`` may mean all of them."""
         self.sequence = 0
         """Messages stored so far, the broker's own included."""
+        self.clock = HybridClock()
+        self.wall_offset_ms = wall_offset_ms
+        """Wall clock minus the broker's clock."""
+        self.origin = 0
+        """The id of this node, in versions of what it writes."""
+        self.buckets: list[Bucket] = [Bucket() for _ in range(BUCKETS)]
+        self.tombstones = 0
+        """Deletions that are remembered."""
+        self.tombstones_dropped = 0
+        """Deletions that were forgotten early because there were too many."""
+        self.unsaved: Changes | None = None
+        """What the disk does not have yet; None without one."""
+        self.unsent: Changes | None = None
+        """What was written here and other nodes were not told; None without them."""
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._messages: dict[bytes, RetainedMessage] = {}
+        self._tombstones_max = messages_max or TOMBSTONES_MAX
+        self._tombstone_ms = TOMBSTONE_MS
         self._names: NameTree[RetainedMessage] = NameTree()
         self._expiring: dict[bytes, None] = {}
         self._to_sweep: list[bytes] = []
+        self._sweep_bucket = 0
+        self._origins: dict[int, int] = {}
+
+    # --- who else wants to know ---
+
+    def share(self, origin: int, tombstone_ms: int = TOMBSTONE_MS) -> None:
+        """Other nodes have the same messages from now on: keep digests and deletions, collect what they must hear."""
+        self.origin = origin
+        self._tombstone_ms = tombstone_ms
+        if self.unsent is not None:
+            return
+        self.unsent = Changes(UNSENT_MAX)
+        for bucket in self.buckets:
+            for topic in bucket.topics():
+                bucket.add_digest(topic, bucket.version(topic))
+
+    def keep_unsaved(self) -> Changes:
+        """There is a disk: collect what it must be told."""
+        if self.unsaved is None:
+            self.unsaved = Changes(UNSAVED_MAX)
+        return self.unsaved
+
+    # --- changes ---
 
     def put(self, topic: bytes, run: Run, now: int) -> bool:
         """Keep a message in place of the topic's last one; False, and nothing changed, when a limit would be passed."""
         size = message_bytes(topic, run)
-        if not self._fits(topic, size):
-            self.sweep(now, SWEEP_WHEN_FULL)
-            if not self._fits(topic, size):
+        if not self._fits(topic, size, 1):
+            self.sweep_expired(now, SWEEP_WHEN_FULL)
+            if not self._fits(topic, size, 1):
                 return False
-        self._set(RetainedMessage(topic, run, now, False))
-        self.count += 1
-        self.bytes += size
+        stamp = self.clock.next(now + self.wall_offset_ms)
+        self._set(RetainedMessage(topic, run, stamp, self.origin, False), size)
+        if not topic.startswith(b"$SYS/"):
+            if self.unsent is not None:
+                self.unsent.add(topic)
+            if self.unsaved is not None:
+                self.unsaved.add(topic)
         return True
 
     def put_system(self, topic: bytes, run: Run, now: int) -> None:
         """Keep a message of the broker's own."""
-        self._set(RetainedMessage(topic, run, now, True))
+        self._set(RetainedMessage(topic, run, (now + self.wall_offset_ms) << 16, 0, True), 0)
 
-    def delete(self, topic: bytes) -> bool:
-        """Remove a topic's message; False when there is none."""
-        message = self._messages.get(topic)
-        if message is None:
+    def delete(self, topic: bytes, now: int) -> bool:
+        """Remove a topic's message; False when there is none. Other nodes may have one all the same, and are told."""
+        bucket = self.buckets[bucket_of(topic)]
+        message = bucket.messages.get(topic)
+        if message is not None:
+            self._remove(bucket, message)
+        elif self.unsent is None:
             return False
-        self._uncount(message)
-        del self._messages[topic]
-        self._names.remove(topic)
-        self._expiring.pop(topic, None)
-        return True
+        if not topic.startswith(b"$SYS/"):
+            if self.unsent is not None:
+                self._bury(bucket, topic, version_of(self.clock.next(now + self.wall_offset_ms), self.origin), now)
+                self.unsent.add(topic)
+            if self.unsaved is not None:
+                self.unsaved.add(topic)
+        return message is not None
+
+    def apply(self, topic: bytes, run: Run | None, stamp: int, origin: int, now: int) -> int:
+        """Take over what another node wrote or (without a run) deleted, if it is later than what is here."""
+        wall_ms = now + self.wall_offset_ms
+        if not self.clock.observe(stamp, wall_ms):
+            return AHEAD
+        bucket = self.buckets[bucket_of(topic)]
+        version = version_of(stamp, origin)
+        if version <= bucket.version(topic):
+            return OLDER
+        if run is not None and not 0 < run.expires_at <= now:
+            size = message_bytes(topic, run)
+            if not self._fits(topic, size, OTHERS_FACTOR):
+                return FULL
+            self._set(RetainedMessage(topic, run, stamp, self._shared_origin(origin), False), size)
+        else:
+            message = bucket.messages.get(topic)
+            if message is not None:
+                self._remove(bucket, message)
+            self._bury(bucket, topic, version, now)
+        if self.unsaved is not None:
+            self.unsaved.add(topic)
+        return APPLIED
+
+    def restore(self, topic: bytes, run: Run | None, stamp: int, origin: int, now: int) -> bool:
+        """Take over what the disk has, limits or not; False for what has expired or been forgotten since."""
+        self.clock.resume(stamp)
+        bucket = self.buckets[bucket_of(topic)]
+        version = version_of(stamp, origin)
+        if version <= bucket.version(topic):
+            return False
+        if run is not None and not 0 < run.expires_at <= now:
+            message = RetainedMessage(topic, run, stamp, self._shared_origin(origin), False)
+            self._set(message, message_bytes(topic, run))
+            return True
+        self._bury(bucket, topic, version, now)
+        return run is None and self.unsent is not None and bucket.version(topic) == version
+
+    # --- finding ---
 
     def get(self, topic: bytes, now: int) -> RetainedMessage | None:
         """Find the message of a topic name."""
-        message = self._messages.get(topic)
+        message = self.buckets[bucket_of(topic)].messages.get(topic)
         if message is not None and message.is_expired(now):
-            self.delete(topic)
+            self._expire(message, now)
             return None
         return message
 
@@ -122,14 +240,49 @@ class RetainedStore:
         if len(fresh) < len(found):
             for message in found:
                 if message.is_expired(now):
-                    self.delete(message.topic)
+                    self._expire(message, now)
         return fresh
 
     def topics(self) -> list[bytes]:
         """List all topic names in no particular order, the broker's own and expired ones included."""
-        return list(self._messages)
+        found: list[bytes] = []
+        for bucket in self.buckets:
+            found.extend(bucket.messages)
+        return found
+
+    def entries(self) -> list[bytes]:
+        """List all names that a disk or another node should know of: messages and deletions."""
+        found: list[bytes] = []
+        for bucket in self.buckets:
+            found.extend(bucket.topics())
+        return found
+
+    def message(self, topic: bytes) -> RetainedMessage | None:
+        """Find a topic's message, expired or not."""
+        return self.buckets[bucket_of(topic)].messages.get(topic)
+
+    def version(self, topic: bytes) -> int:
+        """Find the version of a topic's message or deletion; 0 when nothing is known of it."""
+        return self.buckets[bucket_of(topic)].version(topic)
+
+    def page(self, after: bytes, limit: int) -> list[RetainedMessage]:
+        """List up to ``limit`` messages in order of topic name, from behind ``after``; the broker's own left out."""
+        names: list[bytes] = []
+        for bucket in self.buckets:
+            for topic, message in bucket.messages.items():
+                if topic > after and not message.is_system:
+                    names.append(topic)
+        return [self.buckets[bucket_of(topic)].messages[topic] for topic in heapq.nsmallest(limit, names)]
+
+    # --- time ---
 
     def sweep(self, now: int, budget: int) -> int:
+        """Look at up to ``budget`` names that expire, and as many deletions: how many messages were removed."""
+        if self.tombstones:
+            self._sweep_tombstones(now, budget)
+        return self.sweep_expired(now, budget)
+
+    def sweep_expired(self, now: int, budget: int) -> int:
         """Look at up to ``budget`` names that expire, in turn, and remove those that have: how many."""
         left = min(budget, len(self._to_sweep) + len(self._expiring))  # the rest of a round, then at most one more
         removed = 0
@@ -139,43 +292,137 @@ class RetainedStore:
                 left = min(left, len(self._to_sweep))
                 continue
             left -= 1
-            message = self._messages.get(self._to_sweep.pop())
+            topic = self._to_sweep.pop()
+            message = self.buckets[bucket_of(topic)].messages.get(topic)
             if message is not None and message.is_expired(now):
-                self.delete(message.topic)
+                self._expire(message, now)
                 removed += 1
         return removed
 
-    def page(self, after: bytes, limit: int) -> list[RetainedMessage]:
-        """List up to ``limit`` messages in order of topic name, from behind ``after``; the broker's own left out."""
-        names = [topic for topic, message in self._messages.items() if topic > after and not message.is_system]
-        return [self._messages[topic] for topic in heapq.nsmallest(limit, names)]
+    def is_forgotten(self, version: int, now: int) -> bool:
+        """Whether a deletion is so old that no node needs to know of it any more."""
+        return stamp_wall_ms(version >> ORIGIN_BITS) + self._tombstone_ms <= now + self.wall_offset_ms
 
-    def _fits(self, topic: bytes, size: int) -> bool:
+    def _sweep_tombstones(self, now: int, budget: int) -> None:
+        """Look at the deletions of some buckets, in turn, and forget the old ones."""
+        looked_at = 0
+        for _ in range(BUCKETS):
+            bucket = self.buckets[self._sweep_bucket]
+            self._sweep_bucket = (self._sweep_bucket + 1) & (BUCKETS - 1)
+            deleted = bucket.deleted
+            if deleted is None:
+                continue
+            looked_at += len(deleted)
+            old = [topic for topic, version in deleted.items() if self.is_forgotten(version, now)]
+            for topic in old:
+                self._unbury(bucket, topic)
+                if self.unsaved is not None:
+                    self.unsaved.add(topic)
+            if looked_at >= budget:
+                return
+
+    # --- bookkeeping ---
+
+    def _fits(self, topic: bytes, size: int, factor: int) -> bool:
         count = self.count + 1
         total = self.bytes + size
-        old = self._messages.get(topic)
+        old = self.buckets[bucket_of(topic)].messages.get(topic)
         if old is not None and not old.is_system:
             count -= 1
             total -= message_bytes(topic, old.run)
-        if self._messages_max and count > self._messages_max:
+        if self._messages_max and count > self._messages_max * factor:
             return False
-        return not self._bytes_max or total <= self._bytes_max
+        return not self._bytes_max or total <= self._bytes_max * factor
 
-    def _set(self, message: RetainedMessage) -> None:
+    def _set(self, message: RetainedMessage, size: int) -> None:
         topic = message.topic
         self.sequence += 1
         message.sequence = self.sequence
-        old = self._messages.get(topic)
+        bucket = self.buckets[bucket_of(topic)]
+        old = bucket.messages.get(topic)
+        if self.unsent is not None and not message.is_system and not topic.startswith(b"$SYS/"):
+            version = bucket.version(topic)
+            if version:
+                bucket.take_digest(topic, version)
+            bucket.add_digest(topic, version_of(message.stamp, message.origin))
         if old is not None:
             self._uncount(old)
-        self._messages[topic] = message
+        elif bucket.deleted is not None and bucket.deleted.pop(topic, 0):
+            self._one_tombstone_less(bucket)
+        bucket.messages[topic] = message
         self._names.set(message)
         if message.run.expires_at:
             self._expiring[topic] = None
         elif old is not None:
             self._expiring.pop(topic, None)
+        if not message.is_system:
+            self.count += 1
+            self.bytes += size
+
+    def _remove(self, bucket: Bucket, message: RetainedMessage) -> None:
+        topic = message.topic
+        if self.unsent is not None and not message.is_system and not topic.startswith(b"$SYS/"):
+            bucket.take_digest(topic, version_of(message.stamp, message.origin))
+        self._uncount(message)
+        del bucket.messages[topic]
+        self._names.remove(topic)
+        self._expiring.pop(topic, None)
+
+    def _expire(self, message: RetainedMessage, now: int) -> None:
+        """Remove a message whose time has passed; its version stays, so that no older message takes its place."""
+        topic = message.topic
+        bucket = self.buckets[bucket_of(topic)]
+        self._remove(bucket, message)
+        if message.is_system or topic.startswith(b"$SYS/"):
+            return
+        self._bury(bucket, topic, version_of(message.stamp, message.origin), now)
+        if self.unsaved is not None:
+            self.unsaved.add(topic)
+
+    def _bury(self, bucket: Bucket, topic: bytes, version: int, now: int) -> None:
+        """Remember a deletion, in place of an older one."""
+        if self.unsent is None or self.is_forgotten(version, now):
+            self._unbury(bucket, topic)
+            return
+        deleted = bucket.deleted
+        if deleted is None:
+            deleted = {}
+            bucket.deleted = deleted
+        old = deleted.pop(topic, 0)
+        if old:
+            bucket.take_digest(topic, old)
+        else:
+            self.tombstones += 1
+        deleted[topic] = version
+        bucket.add_digest(topic, version)
+        if self.tombstones > self._tombstones_max and len(deleted) > 1:
+            self.tombstones_dropped += 1
+            oldest = next(iter(deleted))
+            self._unbury(bucket, oldest)
+            if self.unsaved is not None:
+                self.unsaved.add(oldest)
+
+    def _unbury(self, bucket: Bucket, topic: bytes) -> None:
+        deleted = bucket.deleted
+        if deleted is None:
+            return
+        version = deleted.pop(topic, 0)
+        if version:
+            bucket.take_digest(topic, version)
+            self._one_tombstone_less(bucket)
+
+    def _one_tombstone_less(self, bucket: Bucket) -> None:
+        self.tombstones -= 1
+        if not bucket.deleted:
+            bucket.deleted = None
 
     def _uncount(self, message: RetainedMessage) -> None:
         if not message.is_system:
             self.count -= 1
             self.bytes -= message_bytes(message.topic, message.run)
+
+    def _shared_origin(self, origin: int) -> int:
+        """The same id as the same object: thousands of messages of a node need not each hold a copy."""
+        if len(self._origins) > ORIGINS_MAX:
+            self._origins.clear()
+        return self._origins.setdefault(origin, origin)

@@ -180,7 +180,7 @@ def test_retained_messages_without_the_brokers_own() -> None:
     for topic in (b"b", b"a/1", b"a/2", b"$data/x"):
         client.publish(topic, b"x", retain=True)
     harness.broker.publish_sys(harness.now)
-    assert retained(harness) == ["b", "a/1", "a/2", "$data/x"]
+    assert sorted(retained(harness)) == ["$data/x", "a/1", "a/2", "b"]
     assert sorted(retained(harness, "a/+")) == ["a/1", "a/2"]
     assert sorted(retained(harness, "#")) == ["a/1", "a/2", "b"]
     assert retained(harness, "$SYS/#") == []

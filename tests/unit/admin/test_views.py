@@ -106,6 +106,7 @@ def test_a_subscription_with_all_its_options() -> None:
 
 def test_a_retained_message_with_all_it_carries() -> None:
     harness = BrokerHarness()
+    harness.broker.set_wall(WALL_MS, harness.now)
     moments = moments_of(harness)
     properties = make_properties(
         payload_format=1,

@@ -1,7 +1,21 @@
 from __future__ import annotations
 
-from flockmq.routing.retained import MESSAGE_OVERHEAD_BYTES, RetainedMessage, RetainedStore, message_bytes
-from routing_cases import run_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.routing.buckets import BUCKETS, Bucket, bucket_of, version_of
+from flockmq.routing.clock import stamp_at
+from flockmq.routing.retained import (
+    AHEAD,
+    APPLIED,
+    FULL,
+    MESSAGE_OVERHEAD_BYTES,
+    OLDER,
+    RetainedMessage,
+    RetainedStore,
+    message_bytes,
+)
+from routing_cases import NAME, run_of
 
 
 def put(store: RetainedStore, topic: bytes, payload: bytes = b"x", expires_at: int = 0, now: int = 0) -> bool:
@@ -19,7 +33,7 @@ def test_the_last_message_of_a_topic_is_kept() -> None:
     assert store.put(b"a/b", last, 6)
     message = store.get(b"a/b", 7)
     assert message is not None
-    assert (message.topic, message.run, message.stored_at) == (b"a/b", last, 6)
+    assert (message.topic, message.run, message.stored_wall_ms()) == (b"a/b", last, 6)
     assert store.match(b"a/+", 7) == [message]
     assert store.count == 1
     assert store.bytes == message_bytes(b"a/b", last)
@@ -33,8 +47,8 @@ def test_bytes_count_topic_packet_and_overhead() -> None:
 def test_a_deleted_message_is_gone() -> None:
     store = RetainedStore(0, 0)
     put(store, b"a")
-    assert store.delete(b"a")
-    assert not store.delete(b"a")
+    assert store.delete(b"a", 0)
+    assert not store.delete(b"a", 0)
     assert store.get(b"a", 0) is None
     assert store.match(b"#", 0) == []
     assert (store.count, store.bytes) == (0, 0)
@@ -75,7 +89,7 @@ def test_messages_beyond_the_limit_are_refused_and_change_nothing() -> None:
     assert (store.count, store.bytes) == (2, size)
     assert store.get(b"c", 0) is None
     assert put(store, b"a", b"replaced")
-    store.delete(b"b")
+    store.delete(b"b", 0)
     assert put(store, b"c")
 
 
@@ -146,7 +160,7 @@ def test_a_sweep_spends_nothing_on_names_that_are_gone_or_stay() -> None:
     for topic in (b"first", b"gone/1", b"gone/2", b"stays/1", b"stays/2"):
         put(store, topic, expires_at=1_000)
     for number in (1, 2):
-        store.delete(b"gone/%d" % number)
+        store.delete(b"gone/%d" % number, 0)
         put(store, b"stays/%d" % number)
     assert store.sweep(1_000, 1) == 1
     assert topics(store.match(b"#", 0)) == [b"stays/1", b"stays/2"]
@@ -192,7 +206,7 @@ def test_system_messages_are_found_but_not_counted_or_listed() -> None:
     assert message.run.payload(0) == b"2"
     assert (store.count, store.bytes) == (1, message_bytes(b"a", run_of(b"a")))
     assert topics(store.page(b"", 10)) == [b"a"]
-    assert store.delete(b"$SYS/uptime")
+    assert store.delete(b"$SYS/uptime", 0)
     assert store.count == 1
 
 
@@ -203,3 +217,242 @@ def test_counts_stay_right_when_a_topic_changes_hands() -> None:
     assert (store.count, store.bytes) == (0, 0)
     assert put(store, b"$SYS/x")
     assert store.count == 1
+
+
+# --- several nodes, and the disk ---
+
+SECOND = 1_000
+DAY = 86_400_000
+HERE, THERE, ELSEWHERE = 5, 9, 2
+
+
+def shared_store(messages_max: int = 0, bytes_max: int = 0, tombstone_ms: int = 7 * DAY) -> RetainedStore:
+    store = RetainedStore(messages_max, bytes_max)
+    store.share(HERE, tombstone_ms)
+    return store
+
+
+def payload_of(store: RetainedStore, topic: bytes, now: int = 0) -> bytes | None:
+    message = store.get(topic, now)
+    return None if message is None else message.run.payload(0)
+
+
+def check_digests(store: RetainedStore) -> None:
+    """Digests kept up to date by small steps are those that the content has."""
+    fresh = Bucket()
+    for number, bucket in enumerate(store.buckets):
+        fresh.digest = 0
+        for topic in bucket.topics():
+            assert bucket_of(topic) == number
+            fresh.add_digest(topic, bucket.version(topic))
+        assert bucket.digest == fresh.digest
+    assert store.tombstones == sum(len(bucket.deleted or ()) for bucket in store.buckets)
+
+
+def test_the_later_stamp_wins_and_the_higher_node_between_equals() -> None:
+    store = shared_store()
+    assert store.apply(b"a", run_of(b"a", b"1"), stamp_at(10), THERE, 10) == APPLIED
+    assert store.apply(b"a", run_of(b"a", b"older"), stamp_at(9), THERE, 10) == OLDER
+    assert store.apply(b"a", run_of(b"a", b"same"), stamp_at(10), THERE, 10) == OLDER
+    assert store.apply(b"a", run_of(b"a", b"lower"), stamp_at(10), ELSEWHERE, 10) == OLDER
+    assert payload_of(store, b"a") == b"1"
+    assert store.apply(b"a", run_of(b"a", b"higher"), stamp_at(10), THERE + 1, 10) == APPLIED
+    assert payload_of(store, b"a") == b"higher"
+    check_digests(store)
+
+
+def test_what_is_written_here_comes_behind_what_was_seen() -> None:
+    store = shared_store()
+    store.apply(b"a", run_of(b"a", b"1"), stamp_at(30 * SECOND), THERE, 0)
+    put(store, b"a", b"2", now=1)
+    assert payload_of(store, b"a") == b"2"
+    assert store.version(b"a") > version_of(stamp_at(30 * SECOND), THERE)
+
+
+def test_a_stamp_from_the_future_is_refused() -> None:
+    store = shared_store()
+    assert store.apply(b"a", run_of(b"a"), stamp_at(61 * SECOND), THERE, 0) == AHEAD
+    assert store.count == 0
+    assert store.clock.refused == 1
+    assert store.apply(b"a", run_of(b"a"), stamp_at(61 * SECOND), THERE, SECOND) == APPLIED
+
+
+def test_a_deletion_leaves_its_version_behind() -> None:
+    store = shared_store()
+    put(store, b"a", now=5)
+    assert store.delete(b"a", 6)
+    assert not store.delete(b"b", 6)
+    assert store.tombstones == 2
+    assert store.apply(b"a", run_of(b"a"), stamp_at(5), THERE, 7) == OLDER
+    assert store.apply(b"b", run_of(b"b"), stamp_at(6), THERE, 7) == OLDER
+    assert store.match(b"#", 7) == []
+    assert store.apply(b"a", run_of(b"a", b"new"), stamp_at(7), THERE, 7) == APPLIED
+    assert store.tombstones == 1
+    check_digests(store)
+
+
+def test_a_deletion_of_another_node_is_taken_over() -> None:
+    store = shared_store()
+    put(store, b"a", now=5)
+    assert store.apply(b"a", None, stamp_at(4), THERE, 6) == OLDER
+    assert store.apply(b"a", None, stamp_at(6), THERE, 6) == APPLIED
+    assert (store.count, store.bytes, store.tombstones) == (0, 0, 1)
+    assert store.apply(b"a", None, stamp_at(6), THERE, 6) == OLDER
+    check_digests(store)
+
+
+def test_without_other_nodes_a_deletion_leaves_nothing() -> None:
+    store = RetainedStore(0, 0)
+    put(store, b"a")
+    assert store.delete(b"a", 1)
+    assert not store.delete(b"b", 1)
+    assert store.tombstones == 0
+
+
+def test_an_old_deletion_is_forgotten_a_few_a_sweep() -> None:
+    store = shared_store(tombstone_ms=DAY)
+    for number in range(100):
+        put(store, b"%d" % number, now=0)
+        store.delete(b"%d" % number, 0)
+    store.delete(b"later", DAY // 2)
+    store.sweep(DAY - 1, 1_000)
+    assert store.tombstones == 101
+    store.sweep(DAY, 10)
+    assert 1 < store.tombstones <= 91
+    for _ in range(20):
+        store.sweep(DAY, 10)
+    assert store.tombstones == 1
+    check_digests(store)
+
+
+def test_a_deletion_that_comes_when_it_is_long_over_still_deletes() -> None:
+    store = shared_store(tombstone_ms=DAY)
+    store.apply(b"a", run_of(b"a"), stamp_at(5), THERE, 6)
+    assert store.apply(b"a", None, stamp_at(6), THERE, 2 * DAY) == APPLIED
+    assert (store.count, store.tombstones) == (0, 0)
+    check_digests(store)
+
+
+def test_too_many_deletions_are_forgotten_early_and_counted() -> None:
+    store = shared_store(messages_max=2_000)
+    for number in range(6_000):
+        store.delete(b"%d" % number, number)
+    assert 2_000 <= store.tombstones <= 2_000 + BUCKETS
+    assert store.tombstones + store.tombstones_dropped == 6_000
+    check_digests(store)
+
+
+def test_an_expired_message_makes_way_for_nothing_older_and_keeps_its_place_in_the_digest() -> None:
+    store = shared_store()
+    put(store, b"a", expires_at=SECOND, now=10)
+    digest = store.buckets[bucket_of(b"a")].digest
+    version = store.version(b"a")
+    assert store.sweep(SECOND, 10) == 1
+    assert (store.count, store.tombstones) == (0, 1)
+    assert (store.version(b"a"), store.buckets[bucket_of(b"a")].digest) == (version, digest)
+    assert store.apply(b"a", run_of(b"a", b"old"), stamp_at(9), THERE, SECOND) == OLDER
+    check_digests(store)
+
+
+def test_a_message_that_comes_expired_removes_the_one_before_it() -> None:
+    store = shared_store()
+    put(store, b"a", now=5)
+    assert store.apply(b"a", run_of(b"a", b"late", SECOND), stamp_at(6), THERE, SECOND) == APPLIED
+    assert (store.count, store.tombstones) == (0, 1)
+    check_digests(store)
+
+
+def test_messages_of_other_nodes_may_pass_the_limits_but_not_by_more_than_their_double() -> None:
+    store = shared_store(messages_max=2)
+    for number in range(4):
+        assert store.apply(b"%d" % number, run_of(b"x"), stamp_at(1), THERE, 1) == APPLIED
+    assert store.apply(b"4", run_of(b"x"), stamp_at(1), THERE, 1) == FULL
+    assert store.version(b"4") == 0
+    assert not put(store, b"mine")
+    assert store.apply(b"3", run_of(b"x", b"replaced"), stamp_at(2), THERE, 1) == APPLIED
+    check_digests(store)
+
+
+def test_changes_are_collected_for_the_disk_and_only_own_ones_for_other_nodes() -> None:
+    store = shared_store()
+    unsaved = store.keep_unsaved()
+    assert store.unsent is not None
+    put(store, b"a", now=1)
+    put(store, b"a", now=2)
+    store.apply(b"b", run_of(b"b"), stamp_at(1), THERE, 3)
+    store.delete(b"c", 3)
+    store.put_system(b"$SYS/x", run_of(b"$SYS/x"), 3)
+    put(store, b"$SYS/y", now=3)
+    store.delete(b"$SYS/y", 3)
+    assert store.unsent.take(10) == [b"a", b"c"]
+    assert unsaved.take(10) == [b"a", b"b", b"c"]
+    put(store, b"d", expires_at=10, now=3)
+    unsaved.take(10)
+    store.sweep(10, 10)
+    assert unsaved.take(10) == [b"d"]
+    assert store.unsent.take(10) == [b"d"]
+    check_digests(store)
+
+
+def test_sharing_begins_with_what_is_there() -> None:
+    store = RetainedStore(0, 0)
+    other = shared_store()
+    for number in range(50):
+        put(store, b"%d" % number, now=number)
+        other.apply(b"%d" % number, run_of(b"x"), store.version(b"%d" % number) >> 64, 0, 60)
+    store.put_system(b"$SYS/x", run_of(b"$SYS/x"), 3)
+    store.share(THERE)
+    assert [one.digest for one in store.buckets] == [one.digest for one in other.buckets]
+    check_digests(store)
+
+
+def test_a_restart_brings_back_messages_and_deletions_and_the_clock() -> None:
+    store = shared_store(messages_max=1)
+    unsaved = store.keep_unsaved()
+    assert store.restore(b"a", run_of(b"a"), stamp_at(900 * SECOND), THERE, 5)
+    assert store.restore(b"b", run_of(b"b"), stamp_at(1), THERE, 5)  # beyond the limit, which was higher then
+    assert not store.restore(b"c", run_of(b"c", b"", 4), stamp_at(2), THERE, 5)
+    assert store.restore(b"d", None, stamp_at(3), THERE, 5)
+    assert not store.restore(b"a", run_of(b"a"), stamp_at(1), THERE, 5)
+    assert topics(store.match(b"#", 5)) == [b"a", b"b"]
+    assert store.tombstones == 2
+    assert unsaved.take(10) == []
+    store.delete(b"b", 6)
+    assert store.version(b"b") > version_of(stamp_at(900 * SECOND), THERE)
+    check_digests(store)
+
+
+def test_without_other_nodes_deletions_of_the_disk_are_let_go() -> None:
+    store = RetainedStore(0, 0)
+    assert not store.restore(b"d", None, stamp_at(3), THERE, 5)
+    assert store.tombstones == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "delete", "apply", "bury", "sweep", "get"]), NAME, st.integers(0, 40)),
+        max_size=60,
+    )
+)
+def test_digests_and_counts_are_right_after_anything(steps: list[tuple[str, bytes, int]]) -> None:
+    store = RetainedStore(6, 0)
+    store.share(HERE, 20)
+    now = 0
+    for step, topic, number in steps:
+        now += number // 4
+        expires_at = now + number if number % 3 == 0 and number else 0
+        if step == "put":
+            store.put(topic, run_of(topic, b"x", expires_at), now)
+        elif step == "delete":
+            store.delete(topic, now)
+        elif step == "apply":
+            store.apply(topic, run_of(topic, b"y", expires_at), stamp_at(number), THERE, now)
+        elif step == "bury":
+            store.apply(topic, None, stamp_at(number), THERE, now)
+        elif step == "sweep":
+            store.sweep(now, number)
+        else:
+            store.get(topic, now)
+    check_digests(store)
+    assert store.count == len(store.topics())
+    assert store.bytes == sum(message_bytes(one.topic, one.run) for one in store.page(b"", 100))
