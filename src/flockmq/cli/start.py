@@ -10,7 +10,18 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from flockmq.cli.settings_options import check_set
-from flockmq.cli.start_options import CONFIG, CONFIG_VARIABLE, OPTIONS, PATH, PORT, REPEATED, SWITCH, StartOption, run
+from flockmq.cli.start_options import (
+    CONFIG,
+    CONFIG_VARIABLE,
+    OPTIONS,
+    PATH,
+    PORT,
+    REPEATED,
+    SET,
+    SWITCH,
+    StartOption,
+    run,
+)
 
 _TYPES: Final[dict[str, Any]] = {PATH: Path, PORT: int, SWITCH: bool, REPEATED: list[str]}
 
@@ -37,7 +48,7 @@ def _parameter(option: StartOption) -> inspect.Parameter:
         envvar=CONFIG_VARIABLE if option.flag == CONFIG else None,
         min=0 if option.kind == PORT else None,
         max=65_535 if option.kind == PORT else None,
-        callback=check_set if option.kind == REPEATED else None,
+        callback=check_set if option.flag == SET else None,
     )
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, info]

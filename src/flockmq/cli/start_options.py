@@ -63,7 +63,36 @@ OPTIONS: Final = (
         flag="--host",
         kind=TEXT,
         metavar="ADDRESS",
-        text="Address to listen on, for clients and API; * is every address.",
+        text="Address to listen on, for clients, API and other nodes; * is every address.",
+    ),
+    StartOption(
+        flag="--advertise-host",
+        kind=TEXT,
+        metavar="ADDRESS",
+        setting="cluster.advertise_host",
+        text="Address that other nodes reach this one by (--host, else the name of this machine).",
+    ),
+    StartOption(flag="--port", kind=PORT, setting="cluster.port", text="Port for other nodes, TCP and UDP (16000)."),
+    StartOption(
+        flag="--join",
+        kind=REPEATED,
+        metavar="HOST:PORT",
+        setting="cluster.contact_points",
+        text="Any node of the cluster to join; may repeat.",
+    ),
+    StartOption(
+        flag="--cookie-file",
+        kind=PATH,
+        metavar="FILE",
+        setting="cluster.cookie_file",
+        text="Secret that the nodes of a cluster share.",
+    ),
+    StartOption(
+        flag="--role",
+        kind=TEXT,
+        setting="cluster.role",
+        choices=("core", "edge"),
+        text="core nodes keep data and vote, edge nodes only hold clients.",
     ),
     StartOption(flag="--mqtt-port", kind=PORT, listener="tcp", text="Port for MQTT (1883); 0 takes a free one."),
     StartOption(flag="--mqtts-port", kind=PORT, listener="tls", text="Port for MQTT over TLS (8883)."),
@@ -148,7 +177,7 @@ def parse(arguments: list[str], environ: Mapping[str, str] = os.environ) -> dict
 def _fits(option: StartOption, text: str) -> bool:
     if option.kind == PORT:
         return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65_535
-    if option.kind == REPEATED:
+    if option.flag == SET:
         return "=" in text
     return bool(text) and (not option.choices or text in option.choices)
 
@@ -169,6 +198,8 @@ def load_chosen(values: Mapping[str, Any]) -> Loaded:
         value = values[option.name]
         if option.setting and value is not None and value is not False:
             text = option.value if option.kind == SWITCH else str(value)
+            if option.kind == REPEATED:
+                text = ",".join(value)
             settings.append(Setting(tuple(option.setting.split(".")), text, Origin("flag", option.flag)))
     chosen_ports = {option.listener: values[option.name] for option in OPTIONS if option.listener}
     flags = Flags(

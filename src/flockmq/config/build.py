@@ -17,12 +17,14 @@ from flockmq.config.sections import (
     TLS_KINDS,
     WEBSOCKET_KINDS,
     Admin,
+    ClusterConfig,
     Config,
     Listener,
     LogConfig,
 )
-from flockmq.errors import ConfigError
+from flockmq.errors import ConfigError, FlockError
 from flockmq.node.settings import BrokerSettings, Limits
+from flockmq.peering.contact import parse_contact
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.tls import TlsSettings
 
@@ -59,7 +61,25 @@ def build(values: Values) -> Config:
         security=security,
         admin=admin,
         log=LogConfig(**values.section(("log",))),
+        cluster=_cluster(values),
+        cluster_asked_for=any(path[0] == "cluster" and path[1] != "host" for path in values.given),
     )
+
+
+def _cluster(values: Values) -> ClusterConfig:
+    cluster = ClusterConfig(**values.section(("cluster",)))
+    for point in cluster.contact_points:
+        try:
+            parse_contact(point)
+        except FlockError as error:
+            raise ConfigError(f"cluster.contact_points: {error}") from None
+    files = {"ca_file": cluster.ca_file, "cert_file": cluster.cert_file, "key_file": cluster.key_file}
+    missing = [name for name, file in files.items() if not file]
+    if 0 < len(missing) < len(files):
+        raise ConfigError(
+            f"cluster has an own certificate, but no {' and no '.join(missing)}; set ca_file, cert_file and key_file."
+        )
+    return cluster
 
 
 def _node_name(values: Values) -> str:

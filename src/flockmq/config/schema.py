@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Final, get_type_hints
 
-from flockmq.config.sections import AdminConfig, ListenerConfig, LogConfig, NodeConfig, TlsConfig
+from flockmq.config.sections import AdminConfig, ClusterConfig, ListenerConfig, LogConfig, NodeConfig, TlsConfig
 from flockmq.config.units import COUNT, parse_number, unit_of
 from flockmq.node.settings import SHARED_STRATEGIES, BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
@@ -18,6 +18,7 @@ from flockmq.security.settings import SecuritySettings
 LISTENER: Final = ("listeners", "*", "*")
 SECTIONS: Final[dict[tuple[str, ...], type]] = {
     ("node",): NodeConfig,
+    ("cluster",): ClusterConfig,
     ("mqtt",): BrokerSettings,
     ("limits",): Limits,
     LISTENER: ListenerConfig,
@@ -37,6 +38,8 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {  # what the MQTT wire formats can
     "topic_bytes_max": (1, 65_535),
     "topic_aliases_max": (0, 65_535),
     "session_expiry_s_max": (0, 4_294_967_295),
+    "port": (0, 65_535),
+    "bootstrap_expect": (0, 1_000),
 }
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from flockmq.gossip.settings import PROFILES
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.tls import CIPHERS, TlsSettings
@@ -23,6 +24,8 @@ DEFAULT_BINDS: Final = {"tcp": ":1883", "tls": ":8883", "ws": ":8083", "wss": ":
 CLIENT_CERTIFICATES: Final = ("off", "optional", "required")
 PROXY_VERSIONS: Final = ("off", "v1", "v2", "any")
 TLS_VERSIONS: Final = ("1.2", "1.3")
+LINK_TLS: Final = ("auto", "on", "off")
+ROLES: Final = ("core", "edge")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "console", "json")
 
@@ -37,6 +40,47 @@ class NodeConfig:
     data_dir: str = ""
     """Folder of this node alone; a second broker in it is refused. Empty: ``flockmq/NAME`` in the user's data folder
     (``$XDG_DATA_HOME``, else ``~/.local/share``), which suits trying things out more than a server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """How this node meets others and becomes one broker with them. A node that meets nobody is a cluster of one."""
+
+    enabled: bool = True
+    """Whether to talk to other nodes at all. Without it the port for nodes stays closed and this broker is alone."""
+    host: str = ""
+    """Address or name to listen on for other nodes, TCP and UDP; ``--host`` sets it, too. Empty: every address. Nobody
+    gets in there without the cookie."""
+    advertise_host: str = ""
+    """Address or name that other nodes reach this one by. Empty: ``host`` if that is set, else the name that the
+    operating system reports for this machine. Set it in containers and behind address translation."""
+    port: int = 16_000
+    """Port for other nodes, TCP and UDP. 0 takes a free one."""
+    role: str = field(default="core", metadata={"choices": ROLES})
+    """``core`` nodes keep data and vote; ``edge`` nodes only hold clients, so that they can come and go quickly."""
+    discovery: str = "manual"
+    """How other nodes are found: ``manual`` (by ``--join`` and ``flockmq cluster join``), ``static``, ``mcast``,
+    ``dns``, ``etcd``, ``k8s``, or a plugin's name. Each has its options in ``[discovery.NAME]``."""
+    contact_points: tuple[str, ...] = ()
+    """Nodes to call at start, as ``host:port``; any one of the cluster will do. ``--join`` sets them."""
+    bootstrap_expect: int = 0
+    """How many nodes must see each other before they form a new cluster, where discovery lists nodes by itself. More
+    than half of the nodes that you start makes two clusters by accident impossible. 0: never form one there."""
+    profile: str = field(default="lan", metadata={"choices": tuple(PROFILES)})
+    """How patient nodes are with each other: ``lan``, ``wan`` (slow round trips) or ``local`` (one machine)."""
+    cookie_file: str = ""
+    """File with the secret that all nodes of a cluster share; only its user should be able to read it. Empty: the
+    variable ``FLOCKMQ_COOKIE``, else the user's own file, which the first node makes."""
+    link_tls: str = field(default="auto", metadata={"choices": LINK_TLS, "aliases": {"true": "on", "false": "off"}})
+    """TLS 1.3 between nodes: ``auto`` everywhere but on loopback, ``on``, or ``off`` in a network that does it itself.
+    Nodes prove the cookie to each other either way."""
+    ca_file: str = ""
+    """Own certificate authority for links between nodes, in PEM; with ``cert_file`` and ``key_file``. Empty: nodes
+    sign their certificates with a key that only who knows the cookie has."""
+    cert_file: str = ""
+    """Certificate of this node for links, signed by ``ca_file``."""
+    key_file: str = ""
+    """Private key of ``cert_file``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,3 +211,6 @@ class Config:
     security: SecuritySettings
     admin: Admin | None
     log: LogConfig
+    cluster: ClusterConfig
+    cluster_asked_for: bool
+    """Whether the user said anything about it; if not, it gives way when its port is taken."""

@@ -58,7 +58,7 @@ class Values:
         return list(found)
 
     def apply_ports(self, host: str | None, ports: Mapping[str, int]) -> None:
-        """Let ``--host`` and the port flags change where the default listeners and the admin API listen."""
+        """Let ``--host`` and the port flags change where clients, the admin API and other nodes are listened for."""
         for kind, flag in PORT_FLAGS.items():
             path = ("admin", "bind") if kind == "admin" else ("listeners", kind, "default", "bind")
             port = ports.get(kind)
@@ -68,6 +68,8 @@ class Values:
             self.given[path] = Value(rebind(self.value(path).value, host, port), Origin("flag", " ".join(flags)))
             if port is not None:
                 self.asked_for.add(path[:3] if kind != "admin" else path[:1])
+        if host is not None and ("cluster", "host") not in self.given:
+            self.given["cluster", "host"] = Value("" if host == "*" else host, Origin("flag", "--host"))
 
     def everything(self) -> dict[Path, Value]:
         """Every key with its value: what ``flockmq config show`` prints."""
