@@ -1,0 +1,102 @@
+"""Questions between nodes: one answer each, whatever happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.errors import RemoteProtocolError
+from flockmq.peering.calls import BODY_BYTES_MAX, OPEN_MAX, PING, TIMEOUT_MS, Calls
+
+
+class Post:
+    """Carries what one node says to the other one."""
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[int, int, bytes]] = []
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        self.letters.append((peer, channel, body))
+
+
+def pair() -> tuple[Calls, Post, Calls, Post]:
+    one_post, two_post = Post(), Post()
+    one, two = Calls(one_post), Calls(two_post)
+    one.peer_up(2, 0)
+    two.peer_up(1, 0)
+    return one, one_post, two, two_post
+
+
+def carry(post: Post, sender: int, receiver: Calls) -> None:
+    for _, _, body in post.letters:
+        receiver.receive(sender, body, 5)
+    post.letters.clear()
+
+
+def test_a_question_is_answered_once() -> None:
+    one, one_post, two, two_post = pair()
+    two.serve(PING, lambda body: body[::-1])
+    answers: list[bytes | None] = []
+    one.ask(2, PING, b"abc", answers.append, 0)
+    carry(one_post, 1, two)
+    again = list(two_post.letters)
+    carry(two_post, 2, one)
+    two_post.letters = again
+    carry(two_post, 2, one)
+    assert answers == [b"cba"]
+    one.tick(TIMEOUT_MS + 1)
+    assert answers == [b"cba"]
+
+
+def test_nobody_else_can_answer() -> None:
+    one, one_post, two, two_post = pair()
+    two.serve(PING, lambda body: body)
+    answers: list[bytes | None] = []
+    one.ask(2, PING, b"x", answers.append, 0)
+    carry(one_post, 1, two)
+    carry(two_post, 3, one)
+    assert answers == []
+
+
+@pytest.mark.parametrize("end", ["down", "dead", "late", "not linked", "unknown kind", "nonsense", "too much"])
+def test_no_answer_is_an_answer(end: str) -> None:
+    one, one_post, two, two_post = pair()
+    answers: list[bytes | None] = []
+
+    def refuse(body: bytes) -> bytes:
+        raise RemoteProtocolError(0x82, "nonsense")
+
+    if end == "nonsense":
+        two.serve(PING, refuse)
+    elif end == "too much":
+        two.serve(PING, lambda body: bytes(BODY_BYTES_MAX))
+    one.ask(3 if end == "not linked" else 2, PING, b"x", answers.append, 0)
+    if end == "down":
+        one.peer_down(2, 1)
+    elif end == "dead":
+        one.peer_dead(2, 1)
+    elif end == "late":
+        one.tick(TIMEOUT_MS - 1)
+        assert answers == []
+        one.tick(TIMEOUT_MS)
+    else:
+        carry(one_post, 1, two)
+        carry(two_post, 2, one)
+    assert answers == [None]
+
+
+def test_questions_that_wait_are_bounded() -> None:
+    one, one_post, _, _ = pair()
+    answers: list[bytes | None] = []
+    for _ in range(OPEN_MAX):
+        one.ask(2, PING, b"", answers.append, 0)
+    assert answers == []
+    one.ask(2, PING, b"", answers.append, 0)
+    assert answers == [None]
+    assert len(one_post.letters) == OPEN_MAX
+
+
+@pytest.mark.parametrize("body", [b"", b"\x01", bytes(10), bytes(BODY_BYTES_MAX + 1)])
+def test_malformed_bodies_end_the_link(body: bytes) -> None:
+    one, _, _, _ = pair()
+    with pytest.raises(RemoteProtocolError):
+        one.receive(2, body, 0)
