@@ -40,6 +40,7 @@ from flockmq.mqtt.varint import frame_length
 from flockmq.node.acknowledging import on_ack, on_plain_acks
 from flockmq.node.congestion import look_again, on_grace_over
 from flockmq.node.connecting import (
+    go_on_admitting,
     on_auth,
     on_connect,
     on_connection_timer,
@@ -388,6 +389,12 @@ class Broker:
         if connection is None or connection.auth is not request or connection.phase == CLOSED:
             return
         settle(self.node, connection, verdict, now)
+        if connection.phase != CLOSED and connection.rest:
+            self.receive(connection, b"", now)
+
+    def claimed(self, connection: Connection, epoch: int, now: int) -> None:
+        """The answer to a claim that had to wait: the client id is this node's under this epoch."""
+        go_on_admitting(self.node, connection, epoch, now)
         if connection.phase != CLOSED and connection.rest:
             self.receive(connection, b"", now)
 

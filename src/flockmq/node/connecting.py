@@ -26,7 +26,7 @@ from flockmq.node.lifecycle import (
     hang_up,
     send_will,
 )
-from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
+from flockmq.node.ports import CLAIM_BUSY, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
 from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
@@ -39,6 +39,10 @@ class Admission:
         self.connect = connect
         self.request = request
         self.assigned = assigned
+        self.accept: Accept | None = None
+        """The verdict, while the cluster is asked whose the client id is."""
+        self.epoch = 0
+        """Under which the client id is this node's; 0: not known yet, or this node is alone."""
 
 
 def on_connect(node: NodeState, connection: Connection, connect: Connect, now: int) -> None:
@@ -135,9 +139,15 @@ def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now
         admit(node, connection, verdict, now)
     else:
         renew(node, connection, verdict, now)
-    if connection.phase == AUTHENTICATING and connection.reading_paused:
+    if connection.phase == AUTHENTICATING and connection.reading_paused and not is_claiming(connection):
         connection.reading_paused = False
         connection.mark()
+
+
+def is_claiming(connection: Connection) -> bool:
+    """Whether the client is accepted, and the cluster is being asked whose its client id is."""
+    admission = connection.admission
+    return isinstance(admission, Admission) and admission.accept is not None
 
 
 def refuse(node: NodeState, connection: Connection, client_id: str, code: int, text: str, now: int) -> None:
@@ -261,7 +271,10 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         text = "The client id belongs to another user"
         refuse(node, connection, client_id, reasons.CLIENT_IDENTIFIER_NOT_VALID, text, now)
         return
+    if node.owner is not None and admission.epoch == 0 and not has_claimed(node, connection, admission, accept, now):
+        return
     session, present = claim_session(node, connection, connect, client_id, now)
+    session.epoch = admission.epoch
     connection.phase = CONNECTED
     connection.auth = None
     connection.admission = None
@@ -279,6 +292,8 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if connection.auth_method is not None:
         settings.authentication_method = connection.auth_method
         settings.authentication_data = accept.data
+    if node.owner is not None:
+        node.owner.changed(session)
     set_authority_timer(node, connection, accept)
     connection.connected_at = now
     connection.last_read_at = now
@@ -310,6 +325,39 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if connection.reading_paused:
         connection.start_reading_again()
     node.stats.dropped_queue += session.resume(now)
+
+
+def has_claimed(node: NodeState, connection: Connection, admission: Admission, accept: Accept, now: int) -> bool:
+    """Ask the cluster for the client id; False when the answer comes later, or the client was refused."""
+    owner = node.owner
+    if owner is None:
+        return True
+    client_id = admission.request.client_id
+    admission.accept = accept
+    epoch = owner.claim(connection, client_id, accept.identity.username, admission.connect.clean_start, now)
+    if epoch > 0:
+        admission.accept = None
+        admission.epoch = epoch
+        return True
+    if epoch == CLAIM_BUSY:
+        admission.accept = None
+        refuse(node, connection, client_id, reasons.SERVER_BUSY, "Too many clients connect at once; try again", now)
+    elif connection.phase == AUTHENTICATING:
+        connection.auth = None  # the gate has spoken
+        connection.reading_paused = True
+        connection.mark()
+    return False
+
+
+def go_on_admitting(node: NodeState, connection: Connection, epoch: int, now: int) -> None:
+    """The cluster has answered: the client id is this node's under ``epoch``."""
+    admission = connection.admission
+    if connection.phase != AUTHENTICATING or not isinstance(admission, Admission) or admission.accept is None:
+        return
+    accept = admission.accept
+    admission.accept = None
+    admission.epoch = epoch
+    admit(node, connection, accept, now)
 
 
 def may_send_will(node: NodeState, identity: Identity, topic: bytes) -> bool:

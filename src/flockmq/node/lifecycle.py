@@ -104,6 +104,8 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
             send_will(node, session, now)
     if session.expiry_s != NEVER_EXPIRES:
         session.timer = node.timers.add(now + session.expiry_s * 1000, SESSION_TIMER, session)
+    if node.owner is not None:
+        node.owner.changed(session)
 
 
 def end_session(node: NodeState, session: Session, now: int) -> None:
@@ -119,6 +121,8 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
     hand_over(node, session, now)
     session.outbound = None
     session.received = None
+    if node.owner is not None:
+        node.owner.ended(session)
 
 
 def hand_over(node: NodeState, session: Session, now: int) -> None:
@@ -145,3 +149,5 @@ def send_will(node: NodeState, session: Session, now: int) -> None:
     session.will_timer = None
     if will is not None:
         publish_will(node, session, will, now)
+        if node.owner is not None:
+            node.owner.changed(session)

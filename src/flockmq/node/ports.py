@@ -12,12 +12,15 @@ The answers of ``may_*`` are cached by the broker per connection until ``gate.ve
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
+
+CLAIM_WAITS: Final = 0
+CLAIM_BUSY: Final = -1
 
 
 @dataclass(slots=True)
@@ -109,6 +112,25 @@ class SubscribePort(Protocol):
         now: int,
     ) -> bool:
         """Keep a SUBACK until all nodes know ``entered``, then call ``subscribed``; False: they do, answer at once."""
+
+
+class OwnerPort(Protocol):
+    """Who decides, among several nodes, which one a client id's session lives on. A node alone has none.
+
+    ```
+     CONNECT, accepted --> claim --> epoch: go on                                       at once
+                                 `-> CLAIM_WAITS: later, broker.claimed(connection, epoch, now)
+    ```
+    """
+
+    def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
+        """Ask for a client id: the epoch under which it is this node's, ``CLAIM_WAITS`` or ``CLAIM_BUSY``."""
+
+    def changed(self, session: Session) -> None:
+        """A session's will is new, void or published, or its client has gone and the will's delay runs."""
+
+    def ended(self, session: Session) -> None:
+        """A session of this node is no more."""
 
 
 class OpenGate:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.node.delaying import Delayed
-    from flockmq.node.ports import Gate, SubscribePort
+    from flockmq.node.ports import Gate, OwnerPort, SubscribePort
     from flockmq.node.settings import BrokerSettings
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -71,6 +71,8 @@ class NodeState:
         self.delayed_bytes = 0
         self.online = 0
         """Sessions with a connection."""
+        self.owner: OwnerPort | None = None
+        """Who decides where sessions live; None: this node is alone and they all live here."""
         self.dirty_peers: list[Connection] = []
         """Other nodes with something to be told in this loop turn."""
         self.peers: SubscribePort | None = None

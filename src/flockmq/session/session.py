@@ -35,6 +35,8 @@ class Session:
         self.connection: Connection | None = None
         self.created_at = now
         self.detached_at = 0
+        self.epoch = 0
+        """Which of all owners of its client id in the cluster, one after the other, this node is with this session."""
         self.expiry_s = 0
         """Seconds the session outlives its connection; 0xFFFFFFFF: for ever."""
         self.timer: Timer | None = None
