@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "start": "start",
+    "up": "up",
+    "ps": "up",
+    "down": "up",
     "status": "status",
     "pub": "pub",
     "sub": "sub",

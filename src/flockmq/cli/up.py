@@ -1,0 +1,173 @@
+"""``flockmq up``, ``ps`` and ``down``: a cluster on this machine, to try things out and to develop against."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from flockmq.cli.output import JsonOption, print_json, print_table
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flockmq.client.local_cluster import LocalNode
+
+NODES_MAX: Final = 64
+COLUMNS: Final = ("NODE", "STATE", "PID", "MQTT", "WEBSOCKET", "API", "NODES PORT", "LOG")
+
+DataDirOption = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder of the whole cluster, a folder a node in it.")
+]
+Count = Annotated[int, typer.Argument(min=1, max=NODES_MAX, metavar="N", help="How many nodes.")]
+MqttPort = Annotated[int, typer.Option("--base-mqtt-port", min=1, max=65_000, help="MQTT port of the first node.")]
+WsPort = Annotated[int, typer.Option("--base-ws-port", min=1, max=65_000, help="WebSocket port of the first node.")]
+ApiPort = Annotated[int, typer.Option("--base-api-port", min=1, max=65_000, help="API port of the first node.")]
+NodePort = Annotated[int, typer.Option("--base-port", min=1, max=65_000, help="Port for nodes of the first node.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Return once all nodes serve; stop them with `flockmq down`.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, for all nodes.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("up")(up)
+    app.command("ps")(ps)
+    app.command("down")(down)
+
+
+def default_data_dir() -> Path:
+    """Where the cluster of ``up`` lives when nothing is said."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path("~/.local/share").expanduser()) / "flockmq" / "up"
+
+
+def up(
+    count: Count = 3,
+    *,
+    data_dir: DataDirOption = None,
+    base_mqtt_port: MqttPort = 1883,
+    base_ws_port: WsPort = 8083,
+    base_api_port: ApiPort = 18083,
+    base_port: NodePort = 16000,
+    detach: Detach = False,
+    settings: Set = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a cluster on this machine: N nodes on loopback that let anybody in. Ctrl-C stops it."""
+    from flockmq.client.local_cluster import Ports, start_cluster, stop_cluster, wait_ready
+
+    folder = data_dir or default_data_dir()
+    ports = Ports(mqtt=base_mqtt_port, ws=base_ws_port, api=base_api_port, node=base_port)
+    options = ["--allow-anonymous", *(f"--set={one}" for one in settings or [])]
+    nodes = start_cluster(folder.absolute(), count, ports, options)
+    try:
+        for node in wait_ready(nodes):
+            print(f"{node.name} serves MQTT on port {node.mqtt_port}", file=sys.stderr)
+    except BaseException:
+        list(stop_cluster(folder.absolute()))
+        raise
+    if as_json:
+        print_json([_as_json(node) for node in nodes])
+    else:
+        _print_nodes(nodes)
+        print(f"\nflockmq cluster status --server {nodes[0].api_url}")
+    if detach:
+        return
+    print("Ctrl-C stops them.", file=sys.stderr)
+    _watch(nodes)
+    for node, orderly in stop_cluster(folder.absolute()):
+        print(f"{node.name} {'stopped' if orderly else 'had to be killed'}", file=sys.stderr)
+
+
+def _watch(nodes: Sequence[LocalNode]) -> None:
+    """Wait for Ctrl-C; tell of nodes that end before it."""
+    ended = False
+
+    def end(_number: int, _frame: object) -> None:
+        nonlocal ended
+        ended = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    running = list(nodes)
+    try:
+        while running and not ended:
+            for node in [one for one in running if not one.is_running()]:
+                running.remove(node)
+                print(f"{node.name} has ended; its log is {node.log_file}:\n{node.log_tail()}", file=sys.stderr)
+            time.sleep(0.2)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ps(*, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """List the nodes that `flockmq up` started."""
+    from flockmq.client.local_cluster import read_cluster
+
+    nodes = read_cluster((data_dir or default_data_dir()).absolute())
+    if as_json:
+        print_json([_as_json(node) for node in nodes])
+    elif nodes:
+        _print_nodes(nodes)
+    else:
+        print("No cluster was started here; start one with `flockmq up`.")
+
+
+def down(*, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Stop the nodes that `flockmq up` started. Their data stays."""
+    from flockmq.client.local_cluster import read_cluster, stop_cluster
+
+    folder = (data_dir or default_data_dir()).absolute()
+    if not read_cluster(folder):
+        raise FlockError(f"No cluster was started in {folder}; `flockmq up` starts one.")
+    stopped = [(node, orderly) for node, orderly in stop_cluster(folder)]
+    if as_json:
+        print_json([{"name": node.name, "orderly": orderly} for node, orderly in stopped])
+        return
+    for node, orderly in stopped:
+        print(f"{node.name} {'stopped' if orderly else 'had to be killed'}")
+    if not stopped:
+        print("All nodes had ended before.")
+
+
+def _state(node: LocalNode) -> str:
+    if not node.is_running():
+        return "ended"
+    return "serving" if node.is_serving() else "starting"
+
+
+def _as_json(node: LocalNode) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "state": _state(node),
+        "pid": node.pid,
+        "mqtt_port": node.mqtt_port,
+        "ws_port": node.ws_port,
+        "api_url": node.api_url,
+        "port": node.port,
+        "data_dir": node.folder,
+        "log_file": str(node.log_file),
+    }
+
+
+def _print_nodes(nodes: Sequence[LocalNode]) -> None:
+    rows = [
+        [
+            node.name,
+            _state(node),
+            str(node.pid),
+            str(node.mqtt_port),
+            str(node.ws_port),
+            node.api_url,
+            str(node.port),
+            node.log_file,
+        ]
+        for node in nodes
+    ]
+    print_table(COLUMNS, rows)

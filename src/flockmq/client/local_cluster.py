@@ -1,0 +1,206 @@
+"""A cluster whose nodes all run on this machine: what ``flockmq up`` starts, ``ps`` shows and ``down`` stops.
+
+```
+ DATA_DIR/cluster.json   the nodes: name, process id, ports
+          n1/ n2/ ...    each node's own data folder, with its log in node.log
+```
+Every node is a ``flockmq start`` process in a session of its own. The first one forms the cluster unless it has been
+there before, the others join it. Whoever reads ``cluster.json`` later checks a process id against the lock of the
+node's data folder: a number that the system has given to somebody else meanwhile is never signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+STATE_FILE: Final = "cluster.json"
+START_S_MAX: Final = 30.0
+STOP_S_MAX: Final = 15.0
+LOG_LINES: Final = 8
+WS_STEP: Final = 2
+"""Nodes' WebSocket ports are two apart: 8084 is the usual one of secure WebSocket."""
+HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNode:
+    """One node of it."""
+
+    name: str
+    folder: str
+    pid: int
+    mqtt_port: int
+    ws_port: int
+    api_port: int
+    port: int
+
+    @property
+    def api_url(self) -> str:
+        """Its admin API."""
+        return f"http://{HOST}:{self.api_port}"
+
+    @property
+    def log_file(self) -> Path:
+        """What it said."""
+        return Path(self.folder) / "node.log"
+
+    def is_running(self) -> bool:
+        """Whether its broker holds its data folder."""
+        return holder(Path(self.folder)) == self.pid
+
+    def is_serving(self) -> bool:
+        """Whether it has told its ports, which it does once it serves."""
+        return self.is_running() and (Path(self.folder) / "ports.json").exists()
+
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        with contextlib.suppress(OSError):
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+            return "\n".join(lines[-LOG_LINES:])
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """First ports; node after node takes the next ones."""
+
+    mqtt: int = 1883
+    ws: int = 8083
+    api: int = 18083
+    node: int = 16000
+
+
+def holder(folder: Path) -> int:
+    """Process id of the broker that holds a data folder now; 0 when none does."""
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else 0
+    else:
+        return 0
+    finally:
+        os.close(descriptor)
+
+
+def read_cluster(data_dir: Path) -> list[LocalNode]:
+    """The nodes that were started there; none when nothing was."""
+    try:
+        told = json.loads((data_dir / STATE_FILE).read_text("utf-8"))
+        return [LocalNode(**node) for node in told["nodes"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise FlockError(
+            f"{data_dir / STATE_FILE} can't be read ({error}); stop the nodes by hand and remove that file."
+        ) from None
+
+
+def start_cluster(data_dir: Path, count: int, ports: Ports, options: Sequence[str]) -> list[LocalNode]:
+    """Start ``count`` nodes and write down which; they are not ready yet, see ``wait_ready``."""
+    running = [node.name for node in read_cluster(data_dir) if node.is_running()]
+    if running:
+        raise FlockError(
+            f"{', '.join(running)} run in {data_dir} already; see `flockmq ps`, stop them with `flockmq down`, or give "
+            "another --data-dir."
+        )
+    data_dir.mkdir(parents=True, exist_ok=True)
+    nodes = [_start_node(data_dir, number, ports, options) for number in range(1, count + 1)]
+    write_cluster(data_dir, nodes)
+    return nodes
+
+
+def write_cluster(data_dir: Path, nodes: list[LocalNode]) -> None:
+    """Replace the list of nodes in one step."""
+    partial = data_dir / f"{STATE_FILE}.partial"
+    partial.write_text(json.dumps({"nodes": [asdict(node) for node in nodes]}, indent=2) + "\n", "utf-8")
+    partial.replace(data_dir / STATE_FILE)
+
+
+def _start_node(data_dir: Path, number: int, ports: Ports, options: Sequence[str]) -> LocalNode:
+    folder = data_dir / f"n{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"n{number}@{HOST}"
+    step = number - 1
+    mqtt, ws, api, port = ports.mqtt + step, ports.ws + WS_STEP * step, ports.api + step, ports.node + step
+    command = [
+        *(sys.executable, "-m", "flockmq", "start", f"--name={name}", f"--data-dir={folder}", f"--host={HOST}"),
+        *(f"--mqtt-port={mqtt}", f"--ws-port={ws}", f"--api-port={api}", f"--port={port}"),
+        *([f"--join={HOST}:{ports.node}"] if number > 1 else []),
+        *("--set=cluster.profile=local", *options),
+    ]
+    with (folder / "node.log").open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    return LocalNode(
+        name=name, folder=str(folder), pid=process.pid, mqtt_port=mqtt, ws_port=ws, api_port=api, port=port
+    )
+
+
+def wait_ready(nodes: Sequence[LocalNode]) -> Iterator[LocalNode]:
+    """Each node as it begins to serve; FlockError, with what it said, when one does not."""
+    waiting = list(nodes)
+    until = time.monotonic() + START_S_MAX
+    while waiting:
+        for node in [one for one in waiting if one.is_serving()]:
+            waiting.remove(node)
+            yield node
+        for node in waiting:
+            if _has_ended(node.pid):
+                raise FlockError(f"{node.name} did not start:\n{node.log_tail()}")
+            if time.monotonic() > until:
+                raise FlockError(f"{node.name} was not ready after {START_S_MAX:g} s:\n{node.log_tail()}")
+        time.sleep(0.05)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process is no more; a child of ours that ended is taken note of."""
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def stop_cluster(data_dir: Path) -> Iterator[tuple[LocalNode, bool]]:
+    """Stop all nodes in order; each with whether it ended by itself. The data stays."""
+    nodes = [node for node in read_cluster(data_dir) if node.is_running()]
+    for node in nodes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(node.pid, signal.SIGTERM)
+    until = time.monotonic() + STOP_S_MAX
+    for node in nodes:
+        while node.is_running() and time.monotonic() < until:
+            _has_ended(node.pid)
+            time.sleep(0.05)
+        orderly = not node.is_running()
+        if not orderly:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(node.pid, signal.SIGKILL)
+        yield node, orderly
+    with contextlib.suppress(FileNotFoundError):
+        (data_dir / STATE_FILE).unlink()
