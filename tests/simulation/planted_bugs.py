@@ -117,9 +117,11 @@ def outcomes(first: int, seeds: int, plan: Plan | None) -> Iterator[Outcome]:
 
 
 def hunt(first: int, seeds: int, plan: Plan | None = None) -> Outcome | None:
-    """Simulate until a promise is broken. A group that merely hangs is no find: it could have any reason."""
-    found = (outcome for outcome in outcomes(first, seeds, plan) if not outcome.passed and outcome.rule != "liveness")
-    return next(found, None)
+    """Simulate until a promise is broken. A group that merely hangs or crashes is no find: that could have any reason."""
+    for outcome in outcomes(first, seeds, plan):
+        if not outcome.passed and outcome.rule != "liveness" and not outcome.rule.startswith("no exception"):
+            return outcome
+    return None
 
 
 def main() -> int:
