@@ -30,6 +30,7 @@ from flockmq.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from flockmq.admin.cluster_port import ClusterPort
     from flockmq.admin.model import Listener
     from flockmq.node.broker import Broker
 
@@ -56,8 +57,11 @@ class AdminApi:
         allowed_hosts: Iterable[str] = (),
         throttle: AttemptThrottle | None = None,
         pager: Pager | None = None,
+        cluster: ClusterPort | None = None,
     ) -> None:
-        ports = Ports(flush=flush, listeners=listeners, config=config, reload=reload, log=log or _no_log)
+        ports = Ports(
+            flush=flush, listeners=listeners, config=config, reload=reload, log=log or _no_log, cluster=cluster
+        )
         self._lag = LoopLag()
         self._limits = limits or WebLimits()
         self._allowed_hosts = frozenset(host_name(host) for host in allowed_hosts)

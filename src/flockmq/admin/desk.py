@@ -11,6 +11,7 @@ from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
 
 if TYPE_CHECKING:
+    from flockmq.admin.cluster_port import ClusterPort
     from flockmq.admin.description import Description
     from flockmq.admin.guard import Guard
     from flockmq.admin.lag import LagWindow
@@ -51,6 +52,8 @@ class Ports:
     reload: Callable[[], Awaitable[Sequence[str]]] | None
     """Reads passwords, ACL and certificates again; raises FlockError and changes nothing when one can't be used."""
     log: LogEvent
+    cluster: ClusterPort | None = None
+    """The cluster; None when this node talks to no others."""
 
 
 class Desk:

@@ -78,7 +78,7 @@ async def reload(desk: Desk, _call: Plain) -> model.ReloadResult:
 
 def list_connections(desk: Desk, call: Call[model.ConnectionQuery, None]) -> model.Page[model.Connection]:
     """A page of connected clients."""
-    return _page(desk, "connections", call, lambda: listings.connections(desk.broker, call.query, desk.moments))
+    return page(desk, "connections", call, lambda: listings.connections(desk.broker, call.query, desk.moments))
 
 
 def get_connection(desk: Desk, call: Plain) -> model.Connection:
@@ -98,7 +98,7 @@ def kick(desk: Desk, call: Plain) -> None:
 
 def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.Page[model.Session]:
     """A page of sessions."""
-    return _page(desk, "sessions", call, lambda: listings.sessions(desk.broker, call.query, desk.moments))
+    return page(desk, "sessions", call, lambda: listings.sessions(desk.broker, call.query, desk.moments))
 
 
 def get_session(desk: Desk, call: Plain) -> model.Session:
@@ -122,7 +122,7 @@ def list_session_subscriptions(desk: Desk, call: Call[model.PageQuery, None]) ->
     if client_id not in desk.broker.sessions:
         raise _no_session(client_id)
     query = model.SubscriptionQuery(client_id=client_id)
-    return _page(desk, ("session", client_id), call, lambda: listings.subscriptions(desk.broker, query))
+    return page(desk, ("session", client_id), call, lambda: listings.subscriptions(desk.broker, query))
 
 
 def list_subscriptions(desk: Desk, call: Call[model.SubscriptionQuery, None]) -> model.Page[model.Subscription]:
@@ -132,7 +132,7 @@ def list_subscriptions(desk: Desk, call: Call[model.SubscriptionQuery, None]) ->
         _check("filter", query.filter, lambda text: check_topic_filter(split_shared(text)[1]))
     if query.match is not None:
         _check("match", query.match, check_topic_name)
-    return _page(desk, "subscriptions", call, lambda: listings.subscriptions(desk.broker, query))
+    return page(desk, "subscriptions", call, lambda: listings.subscriptions(desk.broker, query))
 
 
 # --- bans ---
@@ -140,7 +140,7 @@ def list_subscriptions(desk: Desk, call: Call[model.SubscriptionQuery, None]) ->
 
 def list_bans(desk: Desk, call: Call[model.BanQuery, None]) -> model.Page[model.Ban]:
     """A page of bans."""
-    return _page(desk, "bans", call, lambda: listings.bans(desk.broker, call.query, desk.moments))
+    return page(desk, "bans", call, lambda: listings.bans(desk.broker, call.query, desk.moments))
 
 
 async def add_ban(desk: Desk, call: Call[NoQuery, model.BanRequest]) -> model.BanResult:
@@ -214,7 +214,7 @@ def list_retained(desk: Desk, call: Call[model.RetainedQuery, None]) -> model.Pa
     """A page of retained messages."""
     if call.query.filter is not None:
         _check("filter", call.query.filter, check_topic_filter)
-    return _page(desk, "retained", call, lambda: listings.retained(desk.broker, call.query, desk.moments))
+    return page(desk, "retained", call, lambda: listings.retained(desk.broker, call.query, desk.moments))
 
 
 def get_retained(desk: Desk, call: Plain) -> model.RetainedMessage:
@@ -273,7 +273,8 @@ def get_ready(desk: Desk, _call: Plain) -> model.Health:
 # --- helpers ---
 
 
-def _page(desk: Desk, listing: object, call: Call[Any, None], start: Callable[[], Entries[T]]) -> model.Page[T]:
+def page(desk: Desk, listing: object, call: Call[Any, None], start: Callable[[], Entries[T]]) -> model.Page[T]:
+    """One page of a listing."""
     query: model.PageQuery = call.query
     filters = msgspec.structs.replace(query, after=None, limit=1)
     return desk.pager.page((listing, filters), start, query.after, query.limit, desk.clock())

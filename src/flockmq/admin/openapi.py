@@ -47,6 +47,7 @@ one that comes or goes in between may be missing. A cursor is kept for 60 s afte
 
 TAGS: Final = (
     ("node", "The node itself"),
+    ("cluster", "The nodes together, and the way of messages between them"),
     ("clients", "Connections, sessions and subscriptions"),
     ("messages", "Publishing and retained messages"),
     ("bans", "Who may not connect"),

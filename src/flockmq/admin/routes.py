@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flockmq.admin import handlers, model
+from flockmq.admin.cluster_routes import CLUSTER_OPERATIONS
 from flockmq.admin.errors import CURSOR_EXPIRED, NOT_FOUND, REFUSED, UNAVAILABLE
 from flockmq.admin.operations import Operation
 
@@ -223,6 +224,7 @@ OPERATIONS: Final = (
         answer_text="The ban is gone",
         errors=(NOT_FOUND, UNAVAILABLE),
     ),
+    *CLUSTER_OPERATIONS,
     Operation(
         method="GET",
         path=f"{PREFIX}/openapi.json",

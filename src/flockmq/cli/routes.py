@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.mqtt_options import TopicArgument
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing, print_table
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing
+from flockmq.server.escape import printable
 
 _COLUMNS = {
     "FILTER": "filter",
@@ -31,19 +32,46 @@ def register(app: typer.Typer) -> None:
     app.add_typer(subscriptions, name="subscription")
 
 
-def list_routes(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """List the filters that somebody subscribed to, with how many did."""
-    counts: dict[str, int] = {}
-    client = admin_client(server)
-    for one in client.subscriptions():
-        counts[one.filter] = counts.get(one.filter, 0) + 1
-    node = client.node().name
+def list_routes(
+    *,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the tree of wildcard filters, too.")] = False,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """List the topic filters of the whole cluster, each with the nodes that have subscribers for it."""
+    found = list(admin_client(server).routes())
     if as_json:
-        print_json([{"filter": name, "node": node, "subscribers": counts[name]} for name in sorted(counts)])
-    elif counts:
-        print_table(["FILTER", "NODE", "SUBSCRIBERS"], [[name, node, counts[name]] for name in sorted(counts)])
-    else:
+        print_json(found)
+        return
+    if not found:
         print("Nobody has subscribed to anything.")
+        return
+    if tree:
+        filters = [one.filter for one in found if "+" in one.filter or "#" in one.filter]
+        print("\n".join([*draw_tree(filters), ""]))
+    shown = [f"$share/{one.share_group}/{one.filter}" if one.share_group else one.filter for one in found]
+    width = max(len(name) for name in shown)
+    for name, one in zip(shown, found, strict=True):
+        print(printable(f"{name:<{width}} -> {', '.join(one.nodes)}"))
+
+
+def draw_tree(filters: list[str]) -> list[str]:
+    """Lines that draw filters as a tree, a level a step to the right."""
+    root: dict[str, Any] = {}
+    for topic_filter in filters:
+        branch = root
+        for level in topic_filter.split("/"):
+            branch = branch.setdefault(level, {})
+    return [printable(line) for line in _branches(root, "")]
+
+
+def _branches(branch: dict[str, Any], indent: str) -> list[str]:
+    lines: list[str] = []
+    last = len(branch) - 1
+    for number, (level, below) in enumerate(sorted(branch.items())):
+        lines.append(f"{indent}{'└─ ' if number == last else '├─ '}{level}")
+        lines += _branches(below, indent + ("   " if number == last else "│  "))
+    return lines
 
 
 def show_route(

@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from flockmq import __version__
-from flockmq.admin import model
+from flockmq.admin import cluster_model, model
 from flockmq.errors import FlockError
 
 DEFAULT_SERVER_URL: Final = "http://127.0.0.1:18083"
@@ -99,6 +99,30 @@ class AdminClient:
     def is_ready(self) -> bool:
         """Whether the broker takes clients now; False while it starts or stops, or when nobody answers."""
         return self._probe("/health/ready")
+
+    # --- cluster ----------------------------------------------------------------------------------------------------
+
+    def cluster(self) -> cluster_model.Cluster:
+        """The cluster as the node that answers sees it."""
+        return self._get("/api/v1/cluster", cluster_model.Cluster)
+
+    def join(self, address: str, *, discard_data: bool = False) -> cluster_model.JoinResult:
+        """Make the node a member of another node's cluster; AdminError ``refused`` says why not."""
+        request = cluster_model.JoinRequest(address=address, discard_data=discard_data)
+        return self._decode(self._call("POST", "/api/v1/cluster/join", request), cluster_model.JoinResult)
+
+    def leave(self) -> None:
+        """Let the node take leave of the others."""
+        self._call("POST", "/api/v1/cluster/leave")
+
+    def routes(self) -> Iterator[cluster_model.Route]:
+        """All topic filters of the cluster with their nodes."""
+        return self._listing("/api/v1/routes", {}, model.Page[cluster_model.Route])
+
+    def explain(self, topic: str, *, publisher: str = "publisher") -> cluster_model.Explanation:
+        """Who would get a message to this topic, and on which way."""
+        path = f"/api/v1/explain/{_segment(topic)}?{urlencode({'publisher': publisher})}"
+        return self._get(path, cluster_model.Explanation)
 
     # --- clients ----------------------------------------------------------------------------------------------------
 

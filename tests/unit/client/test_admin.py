@@ -192,6 +192,11 @@ def test_every_operation_of_the_api_has_its_method() -> None:
 
 
 METHODS = {
+    "getCluster": "cluster",
+    "joinCluster": "join",
+    "leaveCluster": "leave",
+    "listRoutes": "routes",
+    "explain": "explain",
     "getNode": "node",
     "getStats": "stats",
     "getConfig": "config",

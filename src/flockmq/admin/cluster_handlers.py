@@ -1,0 +1,65 @@
+"""The operations on the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.admin import cluster_model as model
+from flockmq.admin.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError
+from flockmq.admin.handlers import page
+from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.mqtt.topics import check_topic_name
+
+if TYPE_CHECKING:
+    from flockmq.admin.cluster_port import ClusterPort
+    from flockmq.admin.desk import Desk
+    from flockmq.admin.model import Page, PageQuery
+    from flockmq.admin.operations import Call, NoQuery
+
+
+def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
+    """The members."""
+    cluster = desk.ports.cluster
+    if cluster is None:
+        return model.Cluster(id=None, node=desk.node.name, state="off", reason="cluster.enabled is false", members=[])
+    return cluster.status()
+
+
+async def join(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.JoinResult:
+    """Become part of another cluster."""
+    desk.check_running()
+    try:
+        return await _cluster(desk).join(call.body.address, call.body.discard_data)
+    except FlockError as error:
+        raise ApiError(REFUSED, str(error)) from None
+
+
+async def leave(desk: Desk, _call: Call[NoQuery, None]) -> None:
+    """Take leave."""
+    desk.check_running()
+    try:
+        await _cluster(desk).leave()
+    except FlockError as error:
+        raise ApiError(REFUSED, str(error)) from None
+
+
+def list_routes(desk: Desk, call: Call[PageQuery, None]) -> Page[model.Route]:
+    """A page of the route table."""
+    cluster = _cluster(desk)
+    return page(desk, "routes", call, lambda: iter(cluster.routes()))
+
+
+async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Explanation:
+    """The way of a message."""
+    topic = call.path["topic"].encode()
+    try:
+        check_topic_name(topic)
+    except RemoteProtocolError as error:
+        raise ApiError(INVALID_PARAMETER, f"That is not a topic name: {error}") from None
+    return await _cluster(desk).explain(topic, call.query.publisher)
+
+
+def _cluster(desk: Desk) -> ClusterPort:
+    if desk.ports.cluster is None:
+        raise ApiError(UNAVAILABLE, "This node talks to no others: cluster.enabled is false, or its port was taken")
+    return desk.ports.cluster

@@ -1,0 +1,107 @@
+"""What the REST API says about the cluster. As in ``model``: names carry units, what does not apply is null."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from flockmq.admin.model import Request, Response
+
+MemberState = Literal["alive", "suspect", "dead", "left"]
+Role = Literal["core", "edge"]
+NodeId = Annotated[str, Meta(description="16 hexadecimal digits", examples=["9f86d081884c7d65"])]
+
+
+class Member(Response, frozen=True):
+    """A node, as the node that answers sees it."""
+
+    name: str
+    id: NodeId
+    host: str
+    port: int
+    state: MemberState
+    role: Role
+    version: str
+    is_self: Annotated[bool, Meta(description="Whether this is the node that answers")]
+    linked: Annotated[bool, Meta(description="Whether there is a connection to it; always true for itself")]
+    rtt_ms: Annotated[float | None, Meta(description="Round trip over that connection, measured every few seconds")]
+    clock_offset_ms: Annotated[
+        float | None,
+        Meta(description="Its wall clock minus the answering node's, give or take the round trip"),
+    ]
+    clients: Annotated[int | None, Meta(description="Clients connected to it, as it told last")]
+    routes: Annotated[int, Meta(description="Topic filters that lead there")]
+    unsent_bytes: Annotated[int, Meta(description="What waits to be sent to it")]
+
+
+class Cluster(Response, frozen=True):
+    """The cluster as one node sees it. All nodes agree on it within moments of a change."""
+
+    id: Annotated[NodeId | None, Meta(description="Null while the node belongs to none")]
+    node: Annotated[str, Meta(description="The node that answers")]
+    state: Annotated[
+        Literal["off", "waiting", "formed"], Meta(description="`waiting`: it belongs to no cluster yet, see `reason`")
+    ]
+    reason: Annotated[str, Meta(description="What it waits for; empty when nothing")]
+    members: list[Member]
+
+
+class JoinRequest(Request, frozen=True):
+    """Which cluster to join."""
+
+    address: Annotated[
+        str, Meta(description="Any node of it: `host`, `host:port` or `name@host`", examples=["n1.example:16000"])
+    ]
+    discard_data: Annotated[bool, Meta(description="Join though topics or sessions of this node are lost by it")] = (
+        False
+    )
+
+
+class JoinResult(Response, frozen=True):
+    """What came of it."""
+
+    id: NodeId
+    changed: Annotated[bool, Meta(description="False when the node was a member before")]
+
+
+class Route(Response, frozen=True):
+    """A topic filter and the nodes that have subscribers for it."""
+
+    filter: str
+    share_group: str | None
+    nodes: list[str]
+
+
+class Step(Response, frozen=True):
+    """One step of a message's way."""
+
+    source: Annotated[str, Meta(description="The publisher, or a node")]
+    target: Annotated[str, Meta(description="A node, or a client")]
+    kind: Literal["Publish", "Route", "Deliver"]
+    topic: Annotated[str, Meta(description="The topic name, or the filter that leads there")]
+    share_group: str | None
+    qos: Annotated[int | None, Meta(description="Most that the subscription asks for")]
+    note: Annotated[str, Meta(description="What to know about it, such as a client that is away")]
+
+
+class Miss(Response, frozen=True):
+    """Somebody who would not get the message, and why."""
+
+    node: str
+    reason: str
+
+
+class Explanation(Response, frozen=True):
+    """Who would get a message, on which way, and who would not."""
+
+    topic: str
+    node: Annotated[str, Meta(description="Where it would be published: the node that answers")]
+    steps: list[Step]
+    misses: list[Miss]
+
+
+class ExplainQuery(Request, frozen=True):
+    """Whose message."""
+
+    publisher: Annotated[str, Meta(description="Name for the publisher in the answer")] = "publisher"

@@ -1,0 +1,28 @@
+"""What the API asks the composition about the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from flockmq.admin.cluster_model import Cluster, Explanation, JoinResult, Route
+    from flockmq.admin.paging import Entries
+
+
+class ClusterPort(Protocol):
+    """A node's view of its cluster, and what an operator may do to it."""
+
+    def status(self) -> Cluster:
+        """The members and how they do."""
+
+    def routes(self) -> Entries[Route]:
+        """All filters with the nodes that they lead to, in order."""
+
+    async def explain(self, topic: bytes, publisher: str) -> Explanation:
+        """Who would get a message to this topic; other nodes are asked about their clients."""
+
+    async def join(self, address: str, discard_data: bool) -> JoinResult:
+        """Become a member of another cluster; FlockError says why not."""
+
+    async def leave(self) -> None:
+        """Take leave of the others; afterwards this node is alone, in a cluster of its own."""

@@ -1,0 +1,72 @@
+"""The part of the table of operations that is about the cluster."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.admin import cluster_handlers as handlers
+from flockmq.admin import cluster_model as model
+from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, REFUSED, UNAVAILABLE
+from flockmq.admin.model import Page, PageQuery
+from flockmq.admin.operations import Operation
+
+PREFIX: Final = "/api/v1"
+
+CLUSTER_OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/cluster",
+        name="getCluster",
+        tag="cluster",
+        summary="The cluster as this node sees it: members, links, clocks",
+        handler=handlers.get_cluster,
+        answer=model.Cluster,
+        answer_text="The cluster",
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/cluster/join",
+        name="joinCluster",
+        tag="cluster",
+        summary="Make this node a member of another node's cluster",
+        handler=handlers.join,
+        body=model.JoinRequest,
+        answer=model.JoinResult,
+        answer_text="The cluster that it belongs to now",
+        errors=(REFUSED, UNAVAILABLE),
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/cluster/leave",
+        name="leaveCluster",
+        tag="cluster",
+        summary="Let this node take leave of the others; it goes on alone",
+        handler=handlers.leave,
+        answer_text="The node is alone",
+        errors=(REFUSED, UNAVAILABLE),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/routes",
+        name="listRoutes",
+        tag="cluster",
+        summary="All topic filters of the cluster with the nodes that have subscribers for them",
+        handler=handlers.list_routes,
+        query=PageQuery,
+        answer=Page[model.Route],
+        answer_text="A page of the route table",
+        errors=(CURSOR_EXPIRED, UNAVAILABLE),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/explain/{{topic}}",
+        name="explain",
+        tag="cluster",
+        summary="Who would get a message to this topic, through which node, and who would not",
+        handler=handlers.explain,
+        query=model.ExplainQuery,
+        answer=model.Explanation,
+        answer_text="The way of the message",
+        errors=(INVALID_PARAMETER, UNAVAILABLE),
+    ),
+)

@@ -1,0 +1,178 @@
+"""``flockmq doctor``: looks at a cluster as an operator would who wants to know whether it is well.
+
+```
+ the node's API --> members, links, round trips, clocks, versions --> a finding each: ok | warn | fail
+ this machine   --> names resolve, ports answer, cookie file is private
+```
+The exit code is 1 when anything failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.output import JsonOption, print_json, print_table
+
+if TYPE_CHECKING:
+    from flockmq.admin.cluster_model import Cluster, Member
+
+OK: Final = "ok"
+WARN: Final = "warn"
+FAIL: Final = "fail"
+RTT_WARN_MS: Final = 10.0
+RTT_FAIL_MS: Final = 100.0
+CLOCK_WARN_MS: Final = 1_000.0
+CLOCK_FAIL_MS: Final = 60_000.0
+"""Retained messages from further in the future are refused."""
+CONNECT_S_MAX: Final = 2.0
+
+
+class Finding(NamedTuple):
+    """What was looked at, how it is, and what to do about it."""
+
+    check: str
+    subject: str
+    verdict: str
+    text: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    *,
+    server: ServerOption = SERVER_DEFAULT,
+    cookie_file: Annotated[Path | None, typer.Option("--cookie-file", help="Cookie file to look at.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a cluster: links, round trips, clocks, versions, names, ports and the cookie."""
+    cluster = admin_client(server).cluster()
+    findings = [*examine(cluster), *reach(cluster), *look_at_cookie(cookie_file)]
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        print_table(["CHECK", "SUBJECT", "", "FINDING"], findings)
+    if any(finding.verdict == FAIL for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(cluster: Cluster) -> list[Finding]:
+    """What the node's own view tells."""
+    findings = [_formation(cluster)]
+    live = [member for member in cluster.members if member.state in ("alive", "suspect")]
+    for member in cluster.members:
+        findings += _liveness(member)
+    for member in live:
+        if not member.is_self and member.linked:
+            findings += [_round_trip(member), _clock(member)]
+    versions = sorted({member.version for member in live})
+    if len(versions) > 1:
+        findings.append(
+            Finding("versions", cluster.node, WARN, f"{', '.join(versions)} run side by side; finish the upgrade.")
+        )
+    elif versions:
+        findings.append(Finding("versions", cluster.node, OK, f"All nodes run {versions[0]}."))
+    cores = sum(member.role == "core" for member in live)
+    if cores == 2:
+        text = "Two core nodes: when one of them fails nothing can be decided; add a third."
+        findings.append(Finding("quorum", cluster.node, WARN, text))
+    return findings
+
+
+def _formation(cluster: Cluster) -> Finding:
+    if cluster.state == "formed":
+        return Finding("cluster", cluster.node, OK, f"Belongs to cluster {cluster.id}.")
+    if cluster.state == "off":
+        return Finding("cluster", cluster.node, WARN, f"Talks to no other node: {cluster.reason}.")
+    return Finding("cluster", cluster.node, FAIL, cluster.reason)
+
+
+def _liveness(member: Member) -> list[Finding]:
+    if member.is_self or member.state == "left":
+        return []
+    if member.state == "dead":
+        text = "Does not answer; start it, check its network, or let it leave."
+        return [Finding("member", member.name, FAIL, text)]
+    if member.state == "suspect":
+        return [Finding("member", member.name, WARN, "Did not answer the last probes; it may be overloaded.")]
+    if not member.linked:
+        text = f"Answers datagrams, but there is no connection to {member.host}:{member.port}; is TCP let through?"
+        return [Finding("member", member.name, FAIL, text)]
+    return [Finding("member", member.name, OK, "Alive and linked.")]
+
+
+def _round_trip(member: Member) -> Finding:
+    rtt = member.rtt_ms
+    if rtt is None:
+        return Finding("round trip", member.name, WARN, "Not measured yet; ask again in a few seconds.")
+    text = f"{rtt:.2f} ms"
+    if rtt > RTT_FAIL_MS:
+        return Finding("round trip", member.name, FAIL, f"{text}: a cluster does not work well above 100 ms.")
+    if rtt > RTT_WARN_MS:
+        return Finding("round trip", member.name, WARN, f"{text}: nodes should be less than 10 ms apart.")
+    return Finding("round trip", member.name, OK, text)
+
+
+def _clock(member: Member) -> Finding:
+    offset = member.clock_offset_ms
+    if offset is None:
+        return Finding("clock", member.name, WARN, "Not measured yet; ask again in a few seconds.")
+    text = f"{offset:+.0f} ms against this node"
+    if abs(offset) > CLOCK_FAIL_MS:
+        return Finding("clock", member.name, FAIL, f"{text}: its retained messages are refused; run NTP.")
+    if abs(offset) > CLOCK_WARN_MS:
+        return Finding("clock", member.name, WARN, f"{text}: run NTP on both.")
+    return Finding("clock", member.name, OK, text)
+
+
+def reach(cluster: Cluster) -> list[Finding]:
+    """Whether names resolve and ports answer from this machine."""
+    findings = []
+    for member in cluster.members:
+        if member.state in ("dead", "left"):
+            continue
+        try:
+            found = socket.getaddrinfo(member.host, member.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            text = f"{member.host} does not resolve here ({error.strerror}); fix DNS or set cluster.advertise_host."
+            findings.append(Finding("name", member.name, FAIL, text))
+            continue
+        addresses = ", ".join(dict.fromkeys(str(entry[4][0]) for entry in found))
+        findings.append(Finding("name", member.name, OK, f"{member.host} is {addresses}."))
+        findings.append(_port(member))
+    return findings
+
+
+def _port(member: Member) -> Finding:
+    try:
+        with socket.create_connection((member.host, member.port), timeout=CONNECT_S_MAX):
+            return Finding("port", member.name, OK, f"TCP port {member.port} answers.")
+    except OSError as error:
+        text = f"TCP port {member.port} can't be reached from here ({error}); fine if only nodes may reach it."
+        return Finding("port", member.name, WARN, text)
+
+
+def look_at_cookie(file: Path | None) -> list[Finding]:
+    """Whether this user's cookie is private."""
+    from flockmq.security.cookie import cookie_path
+
+    path = file or cookie_path()
+    with contextlib.suppress(OSError):
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
+        if mode & 0o077:
+            text = f"Others on this machine can read it (mode {mode:o}): chmod 600 {path}"
+            return [Finding("cookie", str(path), FAIL, text)]
+        return [Finding("cookie", str(path), OK, "Only its owner can read it.")]
+    if file is not None:
+        return [Finding("cookie", str(path), FAIL, "Can't be read.")]
+    return []

@@ -1,0 +1,42 @@
+"""``flockmq explain``: who would get a message to a topic, through which node, and who would not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.mqtt_options import TopicArgument
+from flockmq.cli.output import JsonOption, print_json
+from flockmq.server.escape import printable
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain")(explain)
+
+
+def explain(
+    topic: TopicArgument,
+    *,
+    publisher: Annotated[str, typer.Option("--from", help="Name of the publisher in the trace.")] = "publisher",
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Trace the way that a message to a topic would take, published at the node of --server. Nothing is published."""
+    found = admin_client(server).explain(topic, publisher=publisher)
+    if as_json:
+        print_json(found)
+        return
+    for step in found.steps:
+        arrow = "->" if step.kind == "Publish" else "-->"
+        where = f"$share/{step.share_group}/{step.topic}" if step.share_group else step.topic
+        note = f"   ({step.note})" if step.note else ""
+        print(printable(f"{step.source}{arrow}{step.target}: {step.kind}[{where}]{note}"))
+    if not any(step.kind == "Deliver" for step in found.steps):
+        print("Nobody would get it.")
+    if found.misses:
+        print()
+    for miss in found.misses:
+        print(printable(f"not {miss.node}: {miss.reason}"))
