@@ -1,8 +1,8 @@
 """Another node, as the router sees it: which filters lead there, and what was said to it in this loop turn.
 
 ```
- route(run) --> put(head, wire) --> out: everything of this turn, in order ----> one part of the turn's frame
-                      |        `--> kept: QoS 1 and 2 only, until the peer acknowledges: a broken link loses none
+ route(run) --> put(head, wire) --> out: everything of this turn, in order --> one part of the turn's frame
+                      |                 `--> QoS 1 and 2 are kept until the peer acknowledges: a broken link loses none
                       `-- full: dropped and counted
 ```
 A peer is a connection in all that has to do with congestion. As a subscriber it slows publishers down: its buffers are
@@ -37,17 +37,17 @@ class Peer(Connection):
         """Both sides have said where they stand: what is written now arrives, or the link breaks."""
         self.asked_to_wait = False
         """The peer's subscribers can't keep up: publishers to it wait."""
-        self.kept: list[bytes] = []
-        """Of ``out``, what has to be sent again if the link breaks."""
+        self.kept_runs = 0
+        """Runs in ``out`` (two pieces each) that have to be sent again if the link breaks."""
         self.kept_bytes = 0
-        """Everything that the peer has not acknowledged, that of this turn included."""
+        """Everything of QoS 1 and 2 that the peer has not acknowledged, that of this turn included."""
         self.kept_max = self.out_max
         self.routes: set[bytes] = set()
         """Filters that lead there."""
         self.shares: set[tuple[bytes, bytes]] = set()
         """Shared groups with members there: group, filter."""
         self.dropped_kept = 0
-        """QoS 1 and 2 messages that found the buffer full, or whose node died or restarted; ``dropped``: QoS 0."""
+        """QoS 1 and 2 messages that found the buffer full; ``dropped`` counts those of QoS 0, also without a link."""
 
     def put(self, head: bytes, wire: bytes, qos: int, count: int) -> bool:
         """Have a run sent with this turn's frame; False when there is no room for it, or at QoS 0 no link."""
@@ -58,8 +58,7 @@ class Peer(Connection):
                 self.dropped_kept += count
                 return False
             self.kept_bytes = kept_bytes
-            self.kept.append(head)
-            self.kept.append(wire)
+            self.kept_runs += 1
         elif not self.linked or self.out_bytes + size + RUN_OVERHEAD_BYTES > self.out_max:
             self.dropped += count
             return False
@@ -84,3 +83,16 @@ class Peer(Connection):
             and self.out_bytes * 4 <= self.out_max
             and self.kept_bytes * 4 <= self.kept_max
         )
+
+    def take_out(self, pieces: int) -> None:
+        """Forget the first pieces of ``out`` (two for each run), which were sent or are kept elsewhere."""
+        out = self.out[pieces:]
+        self.out = out
+        size = 0
+        kept = 0
+        for index in range(1, len(out), 2):
+            size += len(out[index - 1]) + len(out[index]) + RUN_OVERHEAD_BYTES
+            if out[index][0] & 6:
+                kept += 1
+        self.out_bytes = size
+        self.kept_runs = kept

@@ -61,8 +61,8 @@ class SubscriptionTable:
         self.count_shared = 0
         self.node_id = 0
         """This node's id, for choices that must be the same from all nodes of a cluster."""
-        self.touched: set[bytes] | None = None
-        """In a cluster: filters that this node's clients subscribed to or no longer want, since somebody looked."""
+        self.touched: set[tuple[bytes, bytes]] | None = None
+        """In a cluster: groups (or none) and filters whose subscribers here came or went since somebody looked."""
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
         self._exact: dict[bytes, FilterEntry] = {}
@@ -102,7 +102,7 @@ class SubscriptionTable:
             subscription.sequence = old.sequence
             return False
         if self.touched is not None:
-            self.touched.add(topic_filter)
+            self.touched.add((subscription.group, topic_filter))
         self._sequence += 1
         subscription.sequence = self._sequence
         self.count += 1
@@ -117,13 +117,23 @@ class SubscriptionTable:
             return False
         self._changed(entry)
         if self.touched is not None:
-            self.touched.add(topic_filter)
+            self.touched.add((group, topic_filter))
         self.count -= 1
         if group:
             self.count_shared -= 1
         return True
 
     # --- other nodes ---
+
+    def count_own(self, group: bytes, topic_filter: bytes) -> int:
+        """Count the members of a group on this node; without a group: 1 when a client here subscribed alone."""
+        entry = self.entry(topic_filter)
+        if entry is None:
+            return 0
+        if not group:
+            return 1 if entry.has_own() else 0
+        found = entry.groups.get(group) if entry.groups is not None else None
+        return len(found.members) if found is not None else 0
 
     def add_route(self, topic_filter: bytes, peer: Peer) -> bool:
         """Clients of another node want this filter; False when that was known."""
