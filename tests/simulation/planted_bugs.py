@@ -117,7 +117,7 @@ def outcomes(first: int, seeds: int, plan: Plan | None) -> Iterator[Outcome]:
 
 
 def hunt(first: int, seeds: int, plan: Plan | None = None) -> Outcome | None:
-    """Simulate until a promise is broken. A group that merely hangs or crashes is no find: that could have any reason."""
+    """Simulate until a promise is broken. To hang or to crash is no find: that could have any reason."""
     for outcome in outcomes(first, seeds, plan):
         if not outcome.passed and outcome.rule != "liveness" and not outcome.rule.startswith("no exception"):
             return outcome
