@@ -5,6 +5,7 @@
                                                        `-> FlockError: a length beyond the limit; close the connection
 ```
 A length is refused before anything of it is collected, so a peer can't make us hold more than one frame of the limit.
+Lengths with the highest bit set are words of their own, without a body, for readers that know such words.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from flockmq.errors import FlockError
 
 LENGTH: Final = struct.Struct("<I")
 LENGTH_BYTES: Final = 4
+WORD: Final = 0x8000_0000
+PING: Final = WORD | 1
+"""Are you there?"""
+PONG: Final = WORD | 2
+"""Yes."""
 
 
 def frame_head(length: int) -> bytes:
@@ -26,7 +32,10 @@ def frame_head(length: int) -> bytes:
 class FrameReader:
     """Cuts one connection's bytes into frames."""
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, knows_words: bool = False) -> None:
+        self.words: list[int] = []
+        """Words since somebody last emptied this; of each kind one is kept, however many come."""
+        self._knows_words = knows_words
         self._frame_bytes_max = frame_bytes_max
         self._parts: list[bytes] = []
         self._have = 0
@@ -48,6 +57,11 @@ class FrameReader:
         while end - position >= LENGTH_BYTES:
             length = int.from_bytes(data[position : position + LENGTH_BYTES], "little")
             if length > self._frame_bytes_max:
+                if self._knows_words and length in (PING, PONG):
+                    if length not in self.words:
+                        self.words.append(length)
+                    position += LENGTH_BYTES
+                    continue
                 raise FlockError(
                     f"A frame of {length:,} bytes is announced, the limit is {self._frame_bytes_max:,}: "
                     "the other side speaks another protocol or another version."

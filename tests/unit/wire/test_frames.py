@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.errors import FlockError
-from flockmq.wire.frames import FrameReader, frame_head
+from flockmq.wire.frames import PING, PONG, FrameReader, frame_head
 
 
 def framed(*frames: bytes) -> bytes:
@@ -33,3 +33,23 @@ def test_a_length_beyond_the_limit_is_refused_before_its_bytes_come() -> None:
     assert reader.feed(framed(b"12345678")) == [b"12345678"]
     with pytest.raises(FlockError, match="9 bytes is announced, the limit is 8"):
         reader.feed(frame_head(9))
+
+
+def test_words_stand_between_frames() -> None:
+    reader = FrameReader(8, knows_words=True)
+    word = frame_head(PING)
+    assert reader.feed(framed(b"a") + word + word + framed(b"b") + word[:2]) == [b"a", b"b"]
+    assert reader.words == [PING]
+    reader.words = []
+    assert reader.feed(word[2:] + frame_head(PONG) + framed(b"c")) == [b"c"]
+    assert reader.words == [PING, PONG]
+
+
+def test_words_are_lengths_to_who_does_not_know_them() -> None:
+    with pytest.raises(FlockError, match="is announced"):
+        FrameReader(8).feed(frame_head(PING))
+
+
+def test_there_are_no_other_words() -> None:
+    with pytest.raises(FlockError, match="is announced"):
+        FrameReader(8, knows_words=True).feed(frame_head(PING | 0x70))
