@@ -15,13 +15,13 @@ from pathlib import Path
 from setuptools import setup
 
 PURE_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft", "gossip", "peering")
-INTERPRETED = {"settings.py", "ports.py"}  # slotted dataclasses and protocols: mypyc has nothing to add there
+INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there
 
 
 def hot_modules() -> list[str]:
     root = Path("src/flockmq")
     files = [path for package in PURE_PACKAGES for path in sorted((root / package).glob("*.py"))]
-    return [str(path) for path in files if path.name != "__init__.py" and path.name not in INTERPRETED]
+    return [str(path) for path in files if path.name != "__init__.py" and not path.name.endswith(INTERPRETED)]
 
 
 def can_compile() -> bool:
