@@ -265,6 +265,12 @@ class RetainedStore:
         """Find the version of a topic's message or deletion; 0 when nothing is known of it."""
         return self.buckets[bucket_of(topic)].version(topic)
 
+    def is_full(self) -> bool:
+        """Whether not even another node's message of a new topic would be taken."""
+        if self._messages_max and self.count >= self._messages_max * OTHERS_FACTOR:
+            return True
+        return self._bytes_max > 0 and self.bytes >= self._bytes_max * OTHERS_FACTOR
+
     def page(self, after: bytes, limit: int) -> list[RetainedMessage]:
         """List up to ``limit`` messages in order of topic name, from behind ``after``; the broker's own left out."""
         names: list[bytes] = []
