@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from flockmq.mqtt.run import Run, make_run
 from flockmq.node.settings import Limits
+from flockmq.routing.peer import Peer
 from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
@@ -52,3 +53,9 @@ def subscription_of(
 
 def run_of(topic: bytes, payload: bytes = b"x", expires_at: int = 0) -> Run:
     return make_run(5, 0, True, topic, payload, expires_at=expires_at)
+
+
+def peer_of(node_id: int, linked: bool = True) -> Peer:
+    peer = Peer(node_id, f"node{node_id}", node_id, Limits(), 0, [], Stats())
+    peer.linked = linked
+    return peer

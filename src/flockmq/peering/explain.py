@@ -1,0 +1,289 @@
+"""Who would get a message to a topic name, through which node, and who would not, and why.
+
+```
+ explain(topic) on the publisher's node --> matching filters -> nodes      from its own table: nobody is asked
+                                            hops: nodes that get it        and what is wrong with the way there
+                                            here: this node's clients
+ explain_here(topic) on the other nodes --> their clients                  asked for over CALLS, encoded as JSON
+ trace_lines(...) ------------------------> client1->node1: Publish[t/a] ...
+```
+Nothing is published, and no choice of a shared group is used up. ACLs decide who may publish and subscribe, before
+there is anything to explain: they are not considered.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from flockmq.errors import FlockError
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.node.state import NodeState
+from flockmq.peering.drawing import filter_order
+from flockmq.peering.routes import Routes
+
+if TYPE_CHECKING:
+    from flockmq.routing.peer import Peer
+
+CLIENTS_MAX: Final = 1_000
+"""Most clients that one node tells about."""
+ACL_NOTE: Final = "ACLs are not considered: they decide when a client publishes or subscribes."
+
+
+class Recipient:
+    """A client of a node that would get the message, or one of a group of which one member gets it."""
+
+    def __init__(self, client_id: str, topic_filter: str, group: str, qos: int, connected: bool) -> None:
+        self.client_id = client_id
+        self.topic_filter = topic_filter
+        self.group = group
+        """Empty when the client subscribed alone."""
+        self.qos = qos
+        """The highest QoS that it gets."""
+        self.connected = connected
+        """False: at QoS 0 it gets nothing, above that the message waits for it."""
+
+
+class Recipients:
+    """The clients of one node."""
+
+    def __init__(self, clients: list[Recipient], more: int) -> None:
+        self.clients = clients
+        self.more = more
+        """How many there are beyond those."""
+
+
+class FilterTrace:
+    """A filter that matches, and the nodes it leads to."""
+
+    def __init__(self, topic_filter: str, group: str, nodes: list[str]) -> None:
+        self.topic_filter = topic_filter
+        self.group = group
+        self.nodes = nodes
+
+
+class HopTrace:
+    """Another node that would be sent the message."""
+
+    def __init__(self, node_id: int, name: str, filters: list[str], groups: list[str], problem: str) -> None:
+        self.node_id = node_id
+        self.name = name
+        self.filters = filters
+        self.groups = groups
+        """Shared groups with members there, as ``$share/GROUP/FILTER``: it is one of the nodes that can be chosen."""
+        self.problem = problem
+        """What is wrong with the way there; empty when nothing is."""
+
+
+class Explanation:
+    """All that a node knows about the way of a message."""
+
+    def __init__(
+        self,
+        topic: str,
+        node: str,
+        filters: list[FilterTrace],
+        here: Recipients,
+        hops: list[HopTrace],
+        why_not: list[str],
+    ) -> None:
+        self.topic = topic
+        self.node = node
+        self.filters = filters
+        self.here = here
+        self.hops = hops
+        self.why_not = why_not
+        """Sentences about nodes and filters that are left out."""
+
+
+def explain(node: NodeState, routes: Routes, name: str, topic: bytes) -> Explanation:
+    """Say where a message to this name would go if it were published on this node, which is called ``name``."""
+    check_topic_name(topic)
+    filters: list[FilterTrace] = []
+    by_peer: dict[int, tuple[Peer, list[str], list[str]]] = {}
+    for entry in node.table.matching(topic):
+        text = entry.topic_filter.decode()
+        if entry.has_own() or entry.peers is not None:
+            nodes = [name] if entry.has_own() else []
+            for peer in entry.peers or ():
+                nodes.append(peer.name)
+                by_peer.setdefault(peer.node_id, (peer, [], []))[1].append(text)
+            filters.append(FilterTrace(text, "", sorted(nodes)))
+        for group in list(entry.groups.values()) if entry.groups is not None else ():
+            label = group.name.decode()
+            nodes = [name] if group.members else []
+            for peer in group.remote or ():
+                nodes.append(peer.name)
+                by_peer.setdefault(peer.node_id, (peer, [], []))[2].append(f"$share/{label}/{text}")
+            filters.append(FilterTrace(text, label, sorted(nodes)))
+    filters.sort(key=order_of)
+    hops = [
+        HopTrace(peer.node_id, peer.name, sorted(alone, key=filter_order), sorted(shared), problem_of(routes, peer))
+        for peer, alone, shared in by_peer.values()
+    ]
+    hops.sort(key=name_of)
+    return Explanation(
+        topic.decode(), name, filters, explain_here(node, topic), hops, why_not(node, routes, topic, filters, by_peer)
+    )
+
+
+def explain_here(node: NodeState, topic: bytes) -> Recipients:
+    """List the clients of this node that would get a message to this name."""
+    check_topic_name(topic)
+    found: list[Recipient] = []
+    more = 0
+    for entry in node.table.matching(topic):
+        subscriptions = entry.subscriptions()
+        for group in list(entry.groups.values()) if entry.groups is not None else ():
+            subscriptions = subscriptions + group.members
+        room = CLIENTS_MAX - len(found)
+        more += max(0, len(subscriptions) - room)
+        for subscription in subscriptions[:room]:
+            session = subscription.session
+            found.append(
+                Recipient(
+                    session.client_id,
+                    entry.topic_filter.decode(),
+                    subscription.group.decode(),
+                    subscription.qos,
+                    session.connection is not None,
+                )
+            )
+    found.sort(key=client_of)
+    return Recipients(found, more)
+
+
+def problem_of(routes: Routes, peer: Peer) -> str:
+    """What stands between this node and a peer."""
+    if not peer.linked:
+        return f"There is no link to {peer.name}: QoS 0 is dropped, QoS 1 and 2 wait ({peer.kept_bytes:,} bytes)."
+    if peer.is_full():
+        return f"{peer.name} takes no more at the moment: publishers wait for it."
+    if peer.node_id in routes.suspects:
+        return f"{peer.name} is suspected to be dead; it is sent messages until that is certain."
+    return ""
+
+
+def why_not(
+    node: NodeState,
+    routes: Routes,
+    topic: bytes,
+    filters: list[FilterTrace],
+    by_peer: dict[int, tuple[Peer, list[str], list[str]]],
+) -> list[str]:
+    """Say what is left out, and why."""
+    sentences: list[str] = []
+    if topic.startswith(b"$SYS/"):
+        sentences.append("Topics below $SYS are each node's own: clients of other nodes don't get them.")
+    elif topic.startswith(b"$delayed/"):
+        sentences.append("The message waits on this node first; ask about the topic that it will be published to.")
+    elif topic.startswith(b"$"):
+        sentences.append("Filters that begin with a wildcard don't match names that begin with $.")
+    if not filters:
+        sentences.append(f"No filter of any node matches ({len(node.table.filters()):,} are known).")
+    known: dict[int, Peer] = dict(routes.alive)
+    known.update(routes.suspects)
+    for node_id, peer in sorted(known.items()):
+        if node_id not in by_peer:
+            sentences.append(f"{peer.name}: no filter of its clients matches.")
+    for _, dead in sorted(routes.dead.items()):
+        sentences.append(f"{dead} is dead: its routes are gone until it returns.")
+    sentences.append(ACL_NOTE)
+    return sentences
+
+
+def trace_lines(found: Explanation, publisher: str, answers: dict[int, Recipients | None]) -> list[str]:
+    """Draw the way of a message; ``answers`` are what the other nodes said (None: nothing) by their ids."""
+    lines = [f"{publisher}->{found.node}: Publish[{found.topic}]"]
+    lines += [f"{found.node}-->{hop.name}: Route[{', '.join([*hop.filters, *hop.groups])}]" for hop in found.hops]
+    lines += deliveries(found.node, found.here)
+    for hop in found.hops:
+        answer = answers.get(hop.node_id)
+        if answer is None:
+            lines.append(f"{hop.name}: it did not say which of its clients get the message")
+        else:
+            lines += deliveries(hop.name, answer)
+    return lines
+
+
+def deliveries(name: str, recipients: Recipients) -> list[str]:
+    """Draw the last step: a client gets one copy, however many of its filters match, a group one in all."""
+    alone: dict[str, list[str]] = {}
+    shared: dict[str, list[str]] = {}
+    for one in recipients.clients:
+        if one.group:
+            shared.setdefault(f"$share/{one.group}/{one.topic_filter}", []).append(one.client_id)
+        else:
+            alone.setdefault(one.client_id, []).append(one.topic_filter)
+    lines = [
+        f"{name}-->{client_id}: Deliver[{', '.join(sorted(filters, key=filter_order))}]"
+        for client_id, filters in alone.items()
+    ]
+    lines += [f"{name}-->one of {', '.join(members)}: Deliver[{group}]" for group, members in sorted(shared.items())]
+    if recipients.more:
+        lines.append(f"{name}: and {recipients.more:,} more")
+    return lines
+
+
+def route_table(node: NodeState, name: str) -> list[tuple[str, list[str]]]:
+    """List all filters (shared ones as ``$share/GROUP/FILTER``) with the names of the nodes that they lead to."""
+    rows: list[tuple[str, list[str]]] = []
+    shared: list[tuple[str, list[str]]] = []
+    for topic_filter in node.table.filters():
+        entry = node.table.entry(topic_filter)
+        if entry is None:
+            continue
+        text = topic_filter.decode()
+        if entry.has_own() or entry.peers is not None:
+            nodes = [name] if entry.has_own() else []
+            rows.append((text, sorted(nodes + [peer.name for peer in entry.peers or ()])))
+        for group in list(entry.groups.values()) if entry.groups is not None else ():
+            nodes = [name] if group.members else []
+            nodes += [peer.name for peer in group.remote or ()]
+            shared.append((f"$share/{group.name.decode()}/{text}", sorted(nodes)))
+    rows.sort(key=row_order)
+    shared.sort()
+    return rows + shared
+
+
+def encode_recipients(recipients: Recipients) -> bytes:
+    """The answer to another node's question."""
+    clients = [[one.client_id, one.topic_filter, one.group, one.qos, one.connected] for one in recipients.clients]
+    return json.dumps({"clients": clients, "more": recipients.more}).encode()
+
+
+def decode_recipients(body: bytes) -> Recipients:
+    """Another node's answer; FlockError when it is none."""
+    try:
+        read = json.loads(body)
+        clients = [
+            Recipient(str(one[0]), str(one[1]), str(one[2]), int(one[3]), bool(one[4])) for one in read["clients"]
+        ]
+        return Recipients(clients[:CLIENTS_MAX], int(read["more"]))
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise FlockError("Another node's answer about its clients can't be read.") from error
+
+
+def answer_explain(node: NodeState, topic: bytes) -> bytes:
+    """Serve another node's question: which clients of this one would get a message to this name."""
+    return encode_recipients(explain_here(node, topic))
+
+
+def order_of(trace: FilterTrace) -> tuple[str, tuple[int, list[tuple[int, str]]]]:
+    """Filters of clients that subscribed alone first."""
+    return (trace.group, filter_order(trace.topic_filter))
+
+
+def row_order(row: tuple[str, list[str]]) -> tuple[int, list[tuple[int, str]]]:
+    """As the trie has them."""
+    return filter_order(row[0])
+
+
+def name_of(hop: HopTrace) -> str:
+    """Order hops by the names of their nodes."""
+    return hop.name
+
+
+def client_of(recipient: Recipient) -> tuple[str, str, str]:
+    """Order recipients by client id."""
+    return (recipient.client_id, recipient.topic_filter, recipient.group)
