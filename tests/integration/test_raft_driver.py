@@ -13,9 +13,9 @@ import pytest
 from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.disk import FileDisk
+from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
 from flockmq.drivers.raft_appends import COMMITTED, REFUSED, UNKNOWN, OpenBatch, Outcome
 from flockmq.drivers.raft_driver import RaftDriver
-from flockmq.drivers.raft_links import RaftLinks
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchView
 from flockmq.log.errors import DamageError
@@ -57,8 +57,10 @@ class Node:
         if not store.groups:
             for group in GROUPS:
                 bootstrap(store.create(group), Configuration(NODES))
-        self.host = RaftHost(number, next_boot(folder, 1), QUICK, rng, now_ms())
-        self.links = RaftLinks(number, self._receive, self._writable, rng)
+        boot = next_boot(folder, 1)
+        self.host = RaftHost(number, boot, QUICK, rng, now_ms())
+        identity = LinkIdentity(node_id=number, boot=boot, cookie=b"the cookie of these tests")
+        self.links = Links(identity, self._up, self._down, self._receive, self._writable, rng)
         self.driver = RaftDriver(
             self.host, store, self.disk, self.links, self._applied, self._state_of, self._stopped, replay_bytes_max
         )
@@ -70,6 +72,12 @@ class Node:
         self.applied_again = 0
         self.reasons: list[str] = []
         self.port = 0
+
+    def _up(self, peer: int, info: PeerInfo) -> None:
+        """Consensus hears by ``_writable`` whom it can talk to."""
+
+    def _down(self, peer: int) -> None:
+        """The same."""
 
     def _receive(self, peer: int, frame: bytes) -> None:
         self.driver.receive(peer, frame)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import JournalDriver
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flockmq.drivers.disk import FileDisk
-    from flockmq.drivers.raft_links import RaftLinks
     from flockmq.log.store import Store
     from flockmq.log.work import Commit
     from flockmq.raft.host import GroupReady, RaftHost
@@ -47,6 +46,19 @@ CHECKPOINTS_MAX: Final = 16
 """That are being saved at once."""
 
 
+class FrameLinks(Protocol):
+    """What consensus needs of ``drivers/links.py``."""
+
+    def send(self, peer_id: int, frame: bytes) -> bool:
+        """Send a frame, or drop it."""
+
+    def set_reading(self, reading: bool) -> None:
+        """Let peers wait, or go on."""
+
+    def hang_up(self) -> None:
+        """Nothing more is to be said or heard."""
+
+
 class RaftDriver:
     """See the module. Made in a running event loop; the links call ``receive`` and ``writable``."""
 
@@ -55,7 +67,7 @@ class RaftDriver:
         host: RaftHost,
         store: Store,
         disk: FileDisk,
-        links: RaftLinks,
+        links: FrameLinks,
         on_applied: Callable[[int, Ready], None],
         state_of: Callable[[int], bytes],
         on_stopped: Callable[[str], None],

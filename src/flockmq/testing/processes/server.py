@@ -1,7 +1,7 @@
 """``python -m flockmq.testing.processes.server``: a bare node, Raft groups behind a tiny protocol for clients.
 
 ```
- clients (protocol.py) --> Client --> RaftDriver <--> RaftLinks <--> other nodes
+ clients (protocol.py) --> Client --> RaftDriver <--> Links <--> other nodes
                                           `--> store in --data
 ```
 Everything on loopback. The process ends by itself when its standard input does, that is with whoever started it. A node
@@ -29,9 +29,9 @@ import uvloop
 from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import open_disk
+from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
 from flockmq.drivers.raft_appends import COMMITTED, REFUSED, OpenBatch, Outcome
 from flockmq.drivers.raft_driver import REPLAY_BYTES_MAX, RaftDriver
-from flockmq.drivers.raft_links import RaftLinks
 from flockmq.log.errors import DamageError
 from flockmq.log.settings import StoreSettings
 from flockmq.raft.configuration import Configuration
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from flockmq.raft.ready import Ready
 
 HOST: Final = "127.0.0.1"
+COOKIE: Final = b"everybody knows the cookie of test processes"
 TOPIC: Final = b"test"
 SMALL_STORE: Final = StoreSettings(
     journal_bytes=1 << 21, commit_bytes=1 << 19, segment_bytes=1 << 18, index_bytes=4_096, cache_bytes=1 << 18
@@ -191,7 +192,8 @@ class Server:
         boot = next_boot(folder, int(time.time() * 1_000))
         settings = SMALL_RAFT if options.small else RaftSettings()
         self.host = RaftHost(self.node, boot, settings, rng, now_ms())
-        self.links = RaftLinks(self.node, self._receive, self._writable, rng)
+        identity = LinkIdentity(node_id=self.node, boot=boot, cookie=COOKIE)
+        self.links = Links(identity, self._up, self._down, self._receive, self._writable, rng)
         self.driver = RaftDriver(
             self.host,
             store,
@@ -274,6 +276,12 @@ class Server:
             "health": HEALTH_NAMES[state.health],
             "quiet": state.quiet,
         }
+
+    def _up(self, peer: int, info: PeerInfo) -> None:
+        """Consensus hears by ``_writable`` whom it can talk to."""
+
+    def _down(self, peer: int) -> None:
+        """The same."""
 
     def _receive(self, peer: int, frame: bytes) -> None:
         self.driver.receive(peer, frame)
