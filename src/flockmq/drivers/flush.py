@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from flockmq.node.broker import Broker
     from flockmq.session.connection import Connection
@@ -32,9 +33,11 @@ class Handle(Protocol):
 class Flusher:
     """Walks the broker's dirty connections."""
 
-    __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled")
+    __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled", "after")
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self.after: Callable[[], None] | None = None
+        """Called at the end of every run: what was said to clients is out, now for the other nodes."""
         self._broker = broker
         self._loop = loop
         self._scheduled = False
@@ -63,5 +66,7 @@ class Flusher:
             handle = connection.handle
             if handle is not None:  # else its transport is gone
                 cast("Handle", handle).flush(connection)
+        if self.after is not None:
+            self.after()
         if self._broker.dirty:
             self.schedule()

@@ -45,10 +45,16 @@ class Runner:
         self.flush_soon = self._flusher.schedule
         self.note_read = self._flusher.note_read
         self._on_events = on_events
+        self._on_tick: Callable[[int], None] | None = None
         self._farewells = Deadlines(FAREWELL_MS)
         self._farewells_open = 0
         self._all_gone: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    def attach(self, after_flush: Callable[[], None] | None, on_tick: Callable[[int], None] | None) -> None:
+        """Have something called after every flush and at every tick: the other nodes' side. None: no more."""
+        self._flusher.after = after_flush
+        self._on_tick = on_tick
 
     def start(self) -> None:
         """Begin to tick."""
@@ -95,6 +101,9 @@ class Runner:
         self._timer = self.loop.call_later(TICK_S, self._tick)
         now = now_ms()
         self.guard("tick", lambda: self.broker.tick(now))
+        on_tick = self._on_tick
+        if on_tick is not None:
+            self.guard("cluster tick", lambda: on_tick(now))
         self._flusher.run()
         self._farewells.expire(now)
         for listener in self.listeners:

@@ -1,0 +1,306 @@
+"""A broker among others: membership, routes, sessions and retained messages around one ``Broker``, as one pure object.
+
+```
+ datagrams --> Swim ----- who lives, who died ---------.
+ frames -----> parts, by channel --> Component --------+--> Broker: routes, takeovers, retained messages
+ clients ----> Broker --> what concerns other nodes ---'
+                                   |
+                              turn(): flush all --> frames, one per peer; datagrams; whom to be linked with
+```
+A peer is *up* for the components when there is a link to it, it belongs to this node's cluster, and nobody holds it
+dead. Whoever is linked but not up gets as far as formation, membership and questions; the rest waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.gossip.maps import OwnedMaps
+from flockmq.gossip.maps_settings import MapsSettings
+from flockmq.gossip.member import (
+    ALIVE_AGAIN,
+    CHANGED,
+    DEAD,
+    DIED,
+    HAS_LEFT,
+    JOINED,
+    LEFT,
+    SUSPECTED,
+    Member,
+    MemberEvent,
+)
+from flockmq.gossip.swim import Swim
+from flockmq.node.broker import Broker
+from flockmq.peering.calls import Calls
+from flockmq.peering.channels import (
+    CALLS,
+    MAPS,
+    MEMBERS,
+    RETAINED,
+    RUNS,
+    part_head,
+    split_parts,
+)
+from flockmq.peering.formation import FORMATION, Ballot, Rules, decode_word
+from flockmq.peering.forming import Formation
+from flockmq.peering.forwarding import Forwarding
+from flockmq.peering.retained import RetainedSync
+from flockmq.peering.routes import Routes
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.gossip.settings import GossipSettings
+    from flockmq.peering.ports import Component
+
+CLIENTS: Final = b"f/clients"
+"""How many clients a node has, four bytes, little-endian."""
+FACTS_MS: Final = 2_000
+"""How often a node looks whether what it tells of itself has changed."""
+
+
+class Wish:
+    """Somebody to be linked with (at an address), or no more (host is empty)."""
+
+    def __init__(self, node_id: int, host: str, port: int) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+
+
+class ClusterNode:
+    """See the module. Also the ``Outbox`` of its components."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        me: Member,
+        gossip: GossipSettings,
+        rules: Rules,
+        ballot: Ballot,
+        has_data: bool,
+        rng: random.Random,
+        now: int,
+    ) -> None:
+        self.broker = broker
+        self.node_id = me.node_id
+        self.events: list[MemberEvent] = []
+        """What happened to members, for the log; taken by ``take_events``."""
+        self.frames_dropped = 0
+        """Parts for peers without a link."""
+        self._out: dict[int, list[bytes]] = {}
+        self._wishes: list[Wish] = []
+        self._clusters: dict[int, int] = {}
+        """Linked peers, each with the cluster that it says it belongs to."""
+        self._up: dict[int, None] = {}
+        self._facts_at = now
+        self._clients_told = -1
+        self.swim = Swim(gossip, me, rng, now, self)
+        self.maps = OwnedMaps(me.node_id, me.boot, self, MapsSettings(), rng, now)
+        self.forwarding = Forwarding(broker.node, me.boot, self)
+        self.routes = Routes(broker.node, me.node_id, self.forwarding, self.maps)
+        self.retained = RetainedSync(me.node_id, broker.retained, self, broker.node.events, rng, now)
+        self.calls = Calls(self)
+        self.formation = Formation(me.node_id, me.cluster_id, has_data, ballot, rules, self, now)
+        self.swim.on_digest = self.maps.on_digest
+        # In the order of their flush: routes become map entries, maps become parts.
+        self.components: dict[int, Component] = {
+            MAPS: self.maps,
+            RUNS: self.forwarding,
+            RETAINED: self.retained,
+        }
+
+    @property
+    def cluster_id(self) -> int:
+        """The cluster that this node belongs to; 0: none yet."""
+        return self.formation.cluster_id
+
+    # --- Outbox ---
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        """Put a part into the frame of this turn."""
+        if peer not in self._clusters:
+            self.frames_dropped += 1
+            return
+        parts = self._out.get(peer)
+        if parts is None:
+            parts = []
+            self._out[peer] = parts
+        parts.append(part_head(channel, len(body)))
+        parts.append(body)
+
+    # --- the network ---
+
+    def datagram(self, body: bytes, address: tuple[str, int], now: int) -> None:
+        """A datagram of somebody who knows the cookie."""
+        if self.cluster_id:
+            self.swim.receive_datagram(body, address, now)
+            self._follow_members(now)
+
+    def link_up(self, peer: int, cluster_id: int, now: int) -> None:
+        """There is a link to a node, which said that it belongs to this cluster (0: to none)."""
+        self._clusters[peer] = cluster_id
+        self.formation.peer_up(peer, now)
+        self.calls.peer_up(peer, now)
+        self._consider(peer, now)
+
+    def link_down(self, peer: int, now: int) -> None:
+        """The link is lost."""
+        if self._clusters.pop(peer, None) is None:
+            return
+        self._out.pop(peer, None)
+        self.formation.peer_down(peer, now)
+        self.calls.peer_down(peer, now)
+        self._set_down(peer, now)
+
+    def frame(self, peer: int, frame: bytes, now: int) -> None:
+        """What a linked node said in one turn; FlockError: end the link."""
+        for channel, body in split_parts(frame):
+            if channel == FORMATION:
+                self.formation.receive(peer, body, now)
+                self._clusters[peer] = decode_word(body).cluster_id
+                self._consider(peer, now)
+            elif channel == CALLS:
+                self.calls.receive(peer, body, now)
+            elif peer not in self._up:
+                continue  # of another cluster, or held dead: what it says comes again when that has changed
+            elif channel == MEMBERS:
+                self.swim.receive(peer, body, now)
+            else:
+                component = self.components.get(channel)
+                if component is not None:
+                    component.receive(peer, body, now)
+                if channel == MAPS:
+                    self._apply_changes()
+        self._follow_members(now)
+
+    def writable(self, peer: int, is_writable: bool) -> None:
+        """The link's buffer has room, or has not."""
+        if peer in self._clusters:
+            self.forwarding.set_blocked(peer, not is_writable)
+
+    # --- time ---
+
+    def tick(self, now: int) -> None:
+        """Time passes."""
+        if self.cluster_id:
+            self.swim.digest = self.maps.digest()
+            self.swim.tick(now)
+            self._follow_members(now)
+        self.formation.tick(now)
+        self.calls.tick(now)
+        for component in self.components.values():
+            component.tick(now)
+        self.routes.tick(now)
+        self._apply_changes()
+        if now >= self._facts_at:
+            self._facts_at = now + FACTS_MS
+            self._tell_facts()
+
+    def turn(self, now: int) -> list[tuple[int, list[bytes]]]:
+        """End a loop turn: for each peer with news, the pieces of one frame."""
+        self.routes.flush(now)
+        for component in self.components.values():
+            component.flush(now)
+        self.formation.flush(now)
+        if not self._out:
+            return []
+        frames = list(self._out.items())
+        self._out = {}
+        return frames
+
+    def take_wishes(self) -> list[Wish]:
+        """Changes to whom this node wants to be linked with."""
+        wishes = self._wishes
+        self._wishes = []
+        return wishes
+
+    def take_events(self) -> list[MemberEvent]:
+        """What happened to members since the last call."""
+        events = self.events
+        self.events = []
+        return events
+
+    # --- the cluster ---
+
+    def belong(self, cluster_id: int, contacts: list[tuple[str, int]], now: int) -> None:
+        """This node is part of a cluster from now on; its id is on disk."""
+        self.formation.belong(cluster_id)
+        self.swim.adopt_cluster(cluster_id, now)
+        self.swim.join(contacts, now)
+        self._follow_members(now)
+        for peer in list(self._clusters):
+            self._set_down(peer, now)
+            self._consider(peer, now)
+
+    def leave(self, now: int) -> None:
+        """Take leave of all others."""
+        self.swim.leave(now)
+        self._follow_members(now)
+
+    def member_of(self, node_id: int) -> Member | None:
+        """A member that is known."""
+        return self.swim.members.get(node_id)
+
+    # --- within ---
+
+    def _consider(self, peer: int, now: int) -> None:
+        """See whether a linked peer is up for the components."""
+        cluster_id = self._clusters.get(peer, 0)
+        known = self.swim.members.get(peer)
+        is_gone = known is not None and known.state in (DEAD, LEFT)
+        belongs = cluster_id != 0 and cluster_id == self.cluster_id
+        if belongs and known is not None and known.state == DEAD:
+            self.swim.peer_up(peer, now)  # it is there after all: let membership find out
+        if belongs and not is_gone:
+            self._set_up(peer, now)
+        else:
+            self._set_down(peer, now)
+
+    def _set_up(self, peer: int, now: int) -> None:
+        if peer in self._up:
+            return
+        self._up[peer] = None
+        self.swim.peer_up(peer, now)
+        for component in self.components.values():
+            component.peer_up(peer, now)
+        self.routes.peer_up(peer, now)
+
+    def _set_down(self, peer: int, now: int) -> None:
+        if peer not in self._up:
+            return
+        del self._up[peer]
+        self.swim.peer_down(peer, now)
+        for component in self.components.values():
+            component.peer_down(peer, now)
+        self.routes.peer_down(peer, now)
+
+    def _follow_members(self, now: int) -> None:
+        for event in self.swim.take_events():
+            self.events.append(event)
+            member = event.member
+            peer = member.node_id
+            if event.kind in (JOINED, ALIVE_AGAIN, CHANGED):
+                self._wishes.append(Wish(peer, member.host, member.port))
+                self.maps.peer_alive(peer, member.boot, now)
+                self.routes.peer_alive(peer, member.name, now)
+                self._consider(peer, now)
+            elif event.kind == SUSPECTED:
+                self.routes.peer_suspect(peer, now)
+            elif event.kind in (DIED, HAS_LEFT):
+                self._set_down(peer, now)
+                for component in self.components.values():
+                    component.peer_dead(peer, now)
+                self.routes.peer_dead(peer, now)
+                self._wishes.append(Wish(peer, "", 0))
+        self._apply_changes()
+
+    def _apply_changes(self) -> None:
+        for change in self.maps.take_changes():
+            self.routes.apply(change.owner, change.key, change.value)
+
+    def _tell_facts(self) -> None:
+        clients = self.broker.node.online
+        if clients != self._clients_told:
+            self._clients_told = clients
+            self.maps.set(CLIENTS, clients.to_bytes(4, "little"))
