@@ -22,6 +22,7 @@ from flockmq.config.sections import (
     Listener,
     LogConfig,
 )
+from flockmq.discovery.settings import SECTIONS as DISCOVERY_SECTIONS
 from flockmq.errors import ConfigError, FlockError
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.peering.contact import parse_contact
@@ -62,8 +63,16 @@ def build(values: Values) -> Config:
         admin=admin,
         log=LogConfig(**values.section(("log",))),
         cluster=_cluster(values),
+        discovery=_discovery(values),
         cluster_asked_for=any(path[0] == "cluster" and path[1] != "host" for path in values.given),
     )
+
+
+def _discovery(values: Values) -> object:
+    """The options of the plugin that ``cluster.discovery`` names; None for one that has no section here."""
+    name: str = values.value(("cluster", "discovery")).value
+    section = DISCOVERY_SECTIONS.get(name)
+    return None if section is None else section(**values.section(("discovery", name)))
 
 
 def _cluster(values: Values) -> ClusterConfig:

@@ -12,6 +12,7 @@ from typing import Final, get_type_hints
 
 from flockmq.config.sections import AdminConfig, ClusterConfig, ListenerConfig, LogConfig, NodeConfig, TlsConfig
 from flockmq.config.units import COUNT, parse_number, unit_of
+from flockmq.discovery.settings import SECTIONS as DISCOVERY_SECTIONS
 from flockmq.node.settings import SHARED_STRATEGIES, BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
 
@@ -19,6 +20,7 @@ LISTENER: Final = ("listeners", "*", "*")
 SECTIONS: Final[dict[tuple[str, ...], type]] = {
     ("node",): NodeConfig,
     ("cluster",): ClusterConfig,
+    **{("discovery", name): section for name, section in DISCOVERY_SECTIONS.items()},
     ("mqtt",): BrokerSettings,
     ("limits",): Limits,
     LISTENER: ListenerConfig,

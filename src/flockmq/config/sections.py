@@ -212,5 +212,7 @@ class Config:
     admin: Admin | None
     log: LogConfig
     cluster: ClusterConfig
+    discovery: object
+    """Options of the discovery plugin; None: it has none here."""
     cluster_asked_for: bool
     """Whether the user said anything about it; if not, it gives way when its port is taken."""
