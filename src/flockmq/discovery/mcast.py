@@ -1,0 +1,118 @@
+"""`mcast`: nodes of one network announce themselves every second; who proves the cookie is listed.
+
+```
+ every interval: announcement --> each group, each interface          datagrams --> Directory --> find()
+ stop: "leaving", and the others forget this node at once
+```
+Nothing is ever answered, so a stranger's datagram costs one HMAC and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final
+
+from flockmq.discovery.announcement import HERE, LEAVING, Announcement, Directory, announcement_key, encode
+from flockmq.discovery.mcast_sockets import Group, open_groups
+from flockmq.discovery.ports import DiscoveryError, Plugin, Surroundings
+from flockmq.discovery.settings import McastSettings
+from flockmq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flockmq.peering.contact import Contact
+
+READS_MAX: Final = 64
+"""Most datagrams taken at once: a flood must not keep the loop from its other work."""
+_ROUND_BYTES: Final = 2_048
+
+
+class McastDiscovery:
+    """Nodes by their announcements."""
+
+    lists_peers = True
+
+    def __init__(self, settings: McastSettings, surroundings: Surroundings) -> None:
+        if not surroundings.cookie:
+            raise ConfigError('cluster.discovery is "mcast", which needs a cookie: --cookie-file or FLOCKMQ_COOKIE.')
+        self._settings = settings
+        self._node_id = surroundings.node_id
+        self._wall_ms = surroundings.wall_ms
+        self._key = announcement_key(surroundings.cookie)
+        self.directory = Directory(
+            self._key, self._node_id, settings.expiry_ms, settings.clock_skew_ms_max, settings.nodes_max
+        )
+        self._groups: list[Group] = []
+        self._me: Contact | None = None
+        self._announcer: asyncio.Task[None] | None = None
+        self._said_at_ms = 0
+        self._first_round: asyncio.Event = asyncio.Event()
+
+    async def start(self, me: Contact) -> None:
+        """Join the groups and announce this node."""
+        if self._groups:
+            return
+        self._me = me
+        self._groups = open_groups(self._settings.groups, self._settings.port, self._settings.interfaces)
+        loop = asyncio.get_running_loop()
+        for group in self._groups:
+            loop.add_reader(group.hearing.fileno(), self._hear, group)
+        if not self._say(HERE):
+            await self.stop()
+            raise DiscoveryError("Announcements can't be sent on any network interface; check that one of them is up.")
+        self._announcer = asyncio.create_task(self._announce())
+
+    async def find(self) -> list[Contact]:
+        """Who was heard. The first listing waits until others had the time to speak."""
+        if not self._groups:
+            raise DiscoveryError("Multicast has not been started.")
+        await self._first_round.wait()
+        return self.directory.contacts(_now_ms())
+
+    async def stop(self) -> None:
+        """Say goodbye and close the sockets."""
+        if self._announcer is not None:
+            self._announcer.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._announcer
+            self._announcer = None
+            self._say(LEAVING)
+        loop = asyncio.get_running_loop()
+        for group in self._groups:
+            loop.remove_reader(group.hearing.fileno())
+            group.close()
+        self._groups = []
+        self._first_round.clear()
+
+    async def _announce(self) -> None:
+        """Two intervals pass before the first listing: then everybody who runs has spoken at least once."""
+        rounds = 0
+        while True:
+            await asyncio.sleep(self._settings.interval_ms / 1000)
+            self._say(HERE)
+            rounds += 1
+            if rounds == 2:
+                self._first_round.set()
+
+    def _say(self, kind: int) -> int:
+        assert self._me is not None
+        self._said_at_ms = max(self._wall_ms(), self._said_at_ms + 1)  # clocks are set back; time in here is not
+        datagram = encode(self._key, Announcement(kind, self._node_id, self._said_at_ms, self._me))
+        return sum(group.send(datagram) for group in self._groups)
+
+    def _hear(self, group: Group) -> None:
+        now_ms, wall_ms = _now_ms(), self._wall_ms()
+        for _ in range(READS_MAX):
+            try:
+                datagram = group.hearing.recv(_ROUND_BYTES)
+            except OSError:
+                return
+            self.directory.hear(datagram, now_ms, wall_ms)
+
+
+def _now_ms() -> int:
+    return monotonic_ns() // 1_000_000
+
+
+PLUGIN: Final = Plugin(McastSettings, McastDiscovery)
