@@ -89,6 +89,7 @@ class Routes:
         self.suspects: dict[int, Peer] = {}
         self.dead: dict[int, str] = {}
         """Names of nodes that died, for people; the last ones."""
+        self.pending_max = PENDING_MAX
         self.malformed = 0
         """Routes of other nodes that can't be read."""
         self._fresh: dict[bytes, int] = {}
@@ -240,7 +241,7 @@ class Routes:
         pending = Pending(connection, session, suback, keys, fresh)
         if session.expiry_s == 0:
             pending.deadline = now + CLEAN_WAIT_MS
-        if len(self._pending) + len(self._asked) >= PENDING_MAX:
+        if len(self._pending) + len(self._asked) >= self.pending_max:
             pending.paused = True
             connection.waits_for += 1
             connection.reading_paused = True

@@ -70,7 +70,7 @@ class ShareGroup:
         self.remote: list[Peer] | None = None
         """Other nodes with members, in order of their ids; how many stands at the same place of the next list."""
         self.remote_members: list[int] = []
-        self._node_turn = 0
+        self._node_turn = -1
 
     def add(self, subscription: Subscription) -> Subscription | None:
         """Let a member in; one of the same session is replaced, keeps its place and is returned."""
@@ -196,7 +196,10 @@ class ShareGroup:
             return []
         strategy = self._strategy
         if strategy == ROUND_ROBIN:
-            turn = self._node_turn % total
+            turn = self._node_turn
+            if turn < 0:
+                turn = crc32(own_id.to_bytes(8, "big"))  # not all nodes shall begin with the same member
+            turn %= total
             self._node_turn = (turn + count) % total
             return dealt(row, total, turn, count)
         if strategy == RANDOM:
