@@ -163,13 +163,11 @@ class RetainedStore:
         self._set(RetainedMessage(topic, run, (now + self.wall_offset_ms) << 16, 0, True), 0)
 
     def delete(self, topic: bytes, now: int) -> bool:
-        """Remove a topic's message; False when there is none. Other nodes may have one all the same, and are told."""
+        """Remove a topic's message; False when there is none. Disk and other nodes may have one, and are told."""
         bucket = self.buckets[bucket_of(topic)]
         message = bucket.messages.get(topic)
         if message is not None:
             self._remove(bucket, message)
-        elif self.unsent is None:
-            return False
         if not topic.startswith(b"$SYS/"):
             if self.unsent is not None:
                 self._bury(bucket, topic, version_of(self.clock.next(now + self.wall_offset_ms), self.origin), now)
