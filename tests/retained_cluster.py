@@ -33,7 +33,7 @@ class Member:
         """Begin with what the disk has."""
         self.started_at = self.cluster.now
         offset = WALL_MS + self.skew_ms + self.cluster.now - self.now
-        self.store = RetainedStore(self.cluster.messages_max, 0, offset)
+        self.store = RetainedStore(self.cluster.messages_max, 0, offset, self.cluster.tombstone_ms)
         self.events = EventList()
         self.sync = RetainedSync(
             self.node_id,
@@ -42,7 +42,6 @@ class Member:
             self.events,
             random.Random(self.cluster.rng.random()),
             self.now,
-            tombstone_ms=self.cluster.tombstone_ms,
             check_ms=1_000,
         )
         self.unsaved = self.store.keep_unsaved()

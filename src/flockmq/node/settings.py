@@ -63,6 +63,9 @@ class BrokerSettings:
     """Most retained messages. A QoS 1 or 2 publish beyond it is refused with Quota exceeded."""
     retained_bytes_max: int = 268_435_456
     """Most bytes in retained messages."""
+    retained_tombstone_s: int = 604_800
+    """How long the nodes of a cluster remember that a retained message was deleted. A node that was away for longer
+    brings back what was deleted meanwhile; longer costs memory for each deletion."""
     delayed_messages_max: int = 100_000
     """Most ``$delayed/`` messages waiting for their time."""
     delayed_bytes_max: int = 67_108_864

@@ -62,7 +62,12 @@ class NodeState:
         self.sessions: dict[str, Session] = {}
         self.sessions_max = settings.sessions_max or 1 << 62
         self.table = SubscriptionTable(settings.plan_cache_max, settings.shared_strategy, rng)
-        self.retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max, self.wall_offset_ms)
+        self.retained = RetainedStore(
+            settings.retained_messages_max,
+            settings.retained_bytes_max,
+            self.wall_offset_ms,
+            settings.retained_tombstone_s * 1000,
+        )
         self.timers = TimerWheel(now)
         self.bans = BanList()
         self.events = EventList()

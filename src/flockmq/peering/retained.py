@@ -44,7 +44,7 @@ from flockmq.peering.retained_codec import (
 )
 from flockmq.routing.buckets import ORIGIN_BITS
 from flockmq.routing.clock import AHEAD_MS_MAX, stamp_wall_ms
-from flockmq.routing.retained import AHEAD, APPLIED, FULL, TOMBSTONE_MS, RetainedStore
+from flockmq.routing.retained import AHEAD, APPLIED, FULL, RetainedStore
 
 if TYPE_CHECKING:
     import random
@@ -93,10 +93,9 @@ class RetainedSync:
         events: EventList,
         rng: random.Random,
         now: int,
-        tombstone_ms: int = TOMBSTONE_MS,
         check_ms: int = CHECK_MS,
     ) -> None:
-        store.share(node_id, tombstone_ms)
+        store.share(node_id)
         self.store = store
         self.changes_sent = 0
         self.changes_received = 0
@@ -110,6 +109,7 @@ class RetainedSync:
         self.repaired = 0
         """Messages and deletions that were sent to repair a peer."""
         self._node_id = node_id
+        self._unsent = store.keep_unsent()
         self._outbox = outbox
         self._events = events
         self._rng = rng
@@ -161,8 +161,8 @@ class RetainedSync:
 
     def flush(self, now: int) -> None:
         """Tell all peers what changed here, and go on with the repair."""
-        unsent = self.store.unsent
-        if unsent is not None and unsent.topics:
+        unsent = self._unsent
+        if unsent.topics:
             topics = list(unsent.topics)
             unsent.topics = {}
             unsent.lost_count = False  # should there have been too many, the repair finds the rest

@@ -88,7 +88,9 @@ def message_bytes(topic: bytes, run: Run) -> int:
 class RetainedStore:
     """All retained messages of a node. A limit of 0 is no limit."""
 
-    def __init__(self, messages_max: int, bytes_max: int, wall_offset_ms: int = 0) -> None:
+    def __init__(
+        self, messages_max: int, bytes_max: int, wall_offset_ms: int = 0, tombstone_ms: int = TOMBSTONE_MS
+    ) -> None:
         self.count = 0
         """Messages without the broker's own."""
         self.bytes = 0
@@ -102,6 +104,8 @@ class RetainedStore:
         """Wall clock minus the broker's clock."""
         self.origin = 0
         """The id of this node, in versions of what it writes."""
+        self.is_shared = False
+        """Whether other nodes have, or may have, the same messages."""
         self.buckets: list[Bucket] = [Bucket() for _ in range(BUCKETS)]
         self.tombstones = 0
         """Deletions that are remembered."""
@@ -114,7 +118,7 @@ class RetainedStore:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._tombstones_max = messages_max or TOMBSTONES_MAX
-        self._tombstone_ms = TOMBSTONE_MS
+        self._tombstone_ms = tombstone_ms
         self._names: NameTree[RetainedMessage] = NameTree()
         self._expiring: dict[bytes, None] = {}
         self._to_sweep: list[bytes] = []
@@ -123,16 +127,21 @@ class RetainedStore:
 
     # --- who else wants to know ---
 
-    def share(self, origin: int, tombstone_ms: int = TOMBSTONE_MS) -> None:
-        """Other nodes have the same messages from now on: keep digests and deletions, collect what they must hear."""
+    def share(self, origin: int) -> None:
+        """Other nodes have the same messages: keep digests and deletions from now on."""
         self.origin = origin
-        self._tombstone_ms = tombstone_ms
-        if self.unsent is not None:
+        if self.is_shared:
             return
-        self.unsent = Changes(UNSENT_MAX)
+        self.is_shared = True
         for bucket in self.buckets:
             for topic in bucket.topics():
                 bucket.add_digest(topic, bucket.version(topic))
+
+    def keep_unsent(self) -> Changes:
+        """Collect what other nodes must be told."""
+        if self.unsent is None:
+            self.unsent = Changes(UNSENT_MAX)
+        return self.unsent
 
     def keep_unsaved(self) -> Changes:
         """There is a disk: collect what it must be told."""
@@ -169,8 +178,9 @@ class RetainedStore:
         if message is not None:
             self._remove(bucket, message)
         if not topic.startswith(b"$SYS/"):
-            if self.unsent is not None:
+            if self.is_shared:
                 self._bury(bucket, topic, version_of(self.clock.next(now + self.wall_offset_ms), self.origin), now)
+            if self.unsent is not None:
                 self.unsent.add(topic)
             if self.unsaved is not None:
                 self.unsaved.add(topic)
@@ -211,7 +221,7 @@ class RetainedStore:
             self._set(message, message_bytes(topic, run))
             return True
         self._bury(bucket, topic, version, now)
-        return run is None and self.unsent is not None and bucket.version(topic) == version
+        return run is None and bucket.version(topic) == version
 
     # --- finding ---
 
@@ -344,7 +354,7 @@ class RetainedStore:
         message.sequence = self.sequence
         bucket = self.buckets[bucket_of(topic)]
         old = bucket.messages.get(topic)
-        if self.unsent is not None and not message.is_system and not topic.startswith(b"$SYS/"):
+        if self.is_shared and not message.is_system and not topic.startswith(b"$SYS/"):
             version = bucket.version(topic)
             if version:
                 bucket.take_digest(topic, version)
@@ -365,7 +375,7 @@ class RetainedStore:
 
     def _remove(self, bucket: Bucket, message: RetainedMessage) -> None:
         topic = message.topic
-        if self.unsent is not None and not message.is_system and not topic.startswith(b"$SYS/"):
+        if self.is_shared and not message.is_system and not topic.startswith(b"$SYS/"):
             bucket.take_digest(topic, version_of(message.stamp, message.origin))
         self._uncount(message)
         del bucket.messages[topic]
@@ -385,7 +395,7 @@ class RetainedStore:
 
     def _bury(self, bucket: Bucket, topic: bytes, version: int, now: int) -> None:
         """Remember a deletion, in place of an older one."""
-        if self.unsent is None or self.is_forgotten(version, now):
+        if not self.is_shared or self.is_forgotten(version, now):
             self._unbury(bucket, topic)
             return
         deleted = bucket.deleted

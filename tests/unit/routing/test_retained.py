@@ -227,8 +227,8 @@ HERE, THERE, ELSEWHERE = 5, 9, 2
 
 
 def shared_store(messages_max: int = 0, bytes_max: int = 0, tombstone_ms: int = 7 * DAY) -> RetainedStore:
-    store = RetainedStore(messages_max, bytes_max)
-    store.share(HERE, tombstone_ms)
+    store = RetainedStore(messages_max, bytes_max, 0, tombstone_ms)
+    store.share(HERE)
     return store
 
 
@@ -376,7 +376,7 @@ def test_messages_of_other_nodes_may_pass_the_limits_but_not_by_more_than_their_
 def test_changes_are_collected_for_the_disk_and_only_own_ones_for_other_nodes() -> None:
     store = shared_store()
     unsaved = store.keep_unsaved()
-    assert store.unsent is not None
+    unsent = store.keep_unsent()
     put(store, b"a", now=1)
     put(store, b"a", now=2)
     store.apply(b"b", run_of(b"b"), stamp_at(1), THERE, 3)
@@ -384,13 +384,13 @@ def test_changes_are_collected_for_the_disk_and_only_own_ones_for_other_nodes() 
     store.put_system(b"$SYS/x", run_of(b"$SYS/x"), 3)
     put(store, b"$SYS/y", now=3)
     store.delete(b"$SYS/y", 3)
-    assert store.unsent.take(10) == [b"a", b"c"]
+    assert unsent.take(10) == [b"a", b"c"]
     assert unsaved.take(10) == [b"a", b"b", b"c"]
     put(store, b"d", expires_at=10, now=3)
     unsaved.take(10)
     store.sweep(10, 10)
     assert unsaved.take(10) == [b"d"]
-    assert store.unsent.take(10) == [b"d"]
+    assert unsent.take(10) == [b"d"]
     check_digests(store)
 
 
@@ -435,8 +435,8 @@ def test_without_other_nodes_deletions_of_the_disk_are_let_go() -> None:
     )
 )
 def test_digests_and_counts_are_right_after_anything(steps: list[tuple[str, bytes, int]]) -> None:
-    store = RetainedStore(6, 0)
-    store.share(HERE, 20)
+    store = RetainedStore(6, 0, 0, 20)
+    store.share(HERE)
     now = 0
     for step, topic, number in steps:
         now += number // 4
