@@ -10,6 +10,7 @@ from flockmq.admin.model import Request, Response
 
 MemberState = Literal["alive", "suspect", "dead", "left"]
 Role = Literal["core", "edge"]
+StepKind = Literal["Publish", "Route", "Deliver"]
 NodeId = Annotated[str, Meta(description="16 hexadecimal digits", examples=["9f86d081884c7d65"])]
 
 
@@ -78,7 +79,7 @@ class Step(Response, frozen=True):
 
     source: Annotated[str, Meta(description="The publisher, or a node")]
     target: Annotated[str, Meta(description="A node, or a client")]
-    kind: Literal["Publish", "Route", "Deliver"]
+    kind: StepKind
     topic: Annotated[str, Meta(description="The topic name, or the filter that leads there")]
     share_group: str | None
     qos: Annotated[int | None, Meta(description="Most that the subscription asks for")]
@@ -99,6 +100,7 @@ class Explanation(Response, frozen=True):
     node: Annotated[str, Meta(description="Where it would be published: the node that answers")]
     steps: list[Step]
     misses: list[Miss]
+    notes: Annotated[list[str], Meta(description="What else to know, such as filters that look alike and don't match")]
 
 
 class ExplainQuery(Request, frozen=True):

@@ -36,7 +36,9 @@ def explain(
         print(printable(f"{step.source}{arrow}{step.target}: {step.kind}[{where}]{note}"))
     if not any(step.kind == "Deliver" for step in found.steps):
         print("Nobody would get it.")
-    if found.misses:
+    if found.misses or found.notes:
         print()
     for miss in found.misses:
         print(printable(f"not {miss.node}: {miss.reason}"))
+    for note in found.notes:
+        print(printable(note))

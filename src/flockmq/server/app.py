@@ -1,8 +1,8 @@
 """One running node: gate, broker, drivers, listeners and admin API put together, started and stopped in order.
 
 ```
- start   lock data folder --> read passwords, ACL, certificates --> broker, runner --> listeners --> admin API --> ready
- stop    not ready --> listeners close --> wills, DISCONNECT 0x8B, goodbyes --> admin API closes --> folder unlocked
+ start   lock data folder --> passwords, ACL, certificates --> broker --> cluster --> listeners --> admin API --> ready
+ stop    not ready --> listeners close --> wills, DISCONNECT 0x8B, goodbyes --> cluster, admin API --> folder unlocked
  reload  passwords, ACL, certificates: all of them, or none and the reason why
 ```
 A listener that was asked for must get its port or the start fails; one that nobody asked for gives way.
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from flockmq.config.sections import Listener as ListenerPlan
     from flockmq.node.ports import AuthRequest, Gate, Verdict
     from flockmq.security.gate import BrokerGate
+    from flockmq.server.cluster import ClusterService
     from flockmq.server.log import Log
 
 STOP_S_MAX: Final = 8.0
@@ -55,6 +56,7 @@ class Server:
         self.log = log
         self.listeners: list[Listener] = []
         self.admin: AdminApi | None = None
+        self.cluster: ClusterService | None = None
         self._show_config = show_config
         self._plans: dict[Listener, ListenerPlan] = {}
         self._certificates: list[ServerTls] = []
@@ -95,10 +97,26 @@ class Server:
         self._broker = Broker(config.broker, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
         self._runner.start()
+        if config.cluster.enabled:
+            await self._start_cluster(self._data_dir, self._broker, self._runner)
         for plan in config.listeners:
             await self._listen(plan)
         if config.admin is not None:
             await self._start_admin(config.admin)
+
+    async def _start_cluster(self, data_dir: DataDir, broker: Broker, runner: Runner) -> None:
+        from flockmq.server.cluster import ClusterService  # brings cryptography along, which a lone broker can spare
+
+        service = ClusterService(self.config, data_dir, broker, runner, self.log)
+        try:
+            await service.start()
+        except FlockError as error:
+            await service.stop()
+            if self.config.cluster_asked_for:
+                raise
+            self.log.event("warning", "cluster_left_out", message=str(error))
+            return
+        self.cluster = service
 
     def _open_gate(self) -> Gate:
         security = self.config.security
@@ -175,6 +193,7 @@ class Server:
             reload=self.reload,
             log=self.log.event,
             allowed_hosts=plan.allowed_hosts,
+            cluster=self.cluster.view if self.cluster is not None else None,
         )
         self.admin = admin
         try:
@@ -226,7 +245,13 @@ class Server:
             for host, port in one.addresses
         ]
         admin = [{"host": host, "port": port} for host, port in self.admin.addresses] if self.admin else []
-        return {"pid": os.getpid(), "node": self.config.broker.node_name, "listeners": listeners, "admin": admin}
+        return {
+            "pid": os.getpid(),
+            "node": self.config.broker.node_name,
+            "listeners": listeners,
+            "admin": admin,
+            "cluster": {"port": self.cluster.port} if self.cluster is not None else None,
+        }
 
     async def reload(self) -> Sequence[str]:
         """Read passwords, ACL and certificates again; FlockError, and all stays as it was, when one can't be used."""
@@ -247,6 +272,8 @@ class Server:
             async with asyncio.timeout(STOP_S_MAX):
                 if self._runner is not None:
                     await self._runner.stop()
+                if self.cluster is not None:
+                    await self.cluster.stop()
                 if self.admin is not None:
                     await self.admin.stop()
         except TimeoutError:

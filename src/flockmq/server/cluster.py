@@ -1,0 +1,363 @@
+"""A node among others, put together: cookie, links, datagrams, discovery, and the way into a cluster.
+
+```
+ start   cookie --> boot number --> ClusterNode --> port 16000, TCP and UDP --> forming (a task)
+ forming discovery lists contacts --> links to them --> Formation decides:  BOOTSTRAP  mint an id, keep it
+                                                                            JOIN       take the peer's id, keep it
+                                                                            WAIT       and say for what
+         once in a cluster: contact points, known peers and what discovery lists are greeted now and then
+ stop    goodbye to the others --> links close
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+import time
+from typing import TYPE_CHECKING, Final
+
+from flockmq import __version__
+from flockmq.discovery import registry
+from flockmq.discovery.manual import ManualDiscovery
+from flockmq.discovery.ports import DiscoveryError, Surroundings, claim
+from flockmq.discovery.settings import NoSettings
+from flockmq.drivers.boot import next_boot
+from flockmq.drivers.clock import now_ms
+from flockmq.drivers.cluster_runner import ClusterRunner
+from flockmq.drivers.datagrams import Datagrams
+from flockmq.drivers.links import HelloError, LinkIdentity, Links
+from flockmq.errors import FlockError
+from flockmq.gossip.member import CORE, EDGE, Member
+from flockmq.gossip.settings import profile
+from flockmq.peering.contact import Contact, parse_contact
+from flockmq.peering.formation import BOOTSTRAP, JOIN, Rules
+from flockmq.peering.joining import MOVE, REFUSE, Belongings, plan_join
+from flockmq.peering.node import ClusterNode
+from flockmq.security.cookie import load_cookie
+from flockmq.security.link_tls import LinkTls, LinkTlsSettings
+from flockmq.server.cluster_id import load_cluster_id, save_cluster_id
+from flockmq.server.cluster_view import ClusterView
+from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
+
+if TYPE_CHECKING:
+    from flockmq.admin.cluster_model import JoinResult
+    from flockmq.config.sections import Config
+    from flockmq.discovery.ports import Discovery
+    from flockmq.drivers.runner import Runner
+    from flockmq.node.broker import Broker
+    from flockmq.server.data_dir import DataDir
+    from flockmq.server.log import Log
+
+LOOK_S: Final = 0.2
+"""How often a node that belongs to no cluster looks whether that can change."""
+FIND_S: Final = 2.0
+"""How often it lists nodes meanwhile."""
+FIND_SETTLED_S: Final = 30.0
+"""How often a node of a cluster lists nodes."""
+LEAVE_S_MAX: Final = 2.0
+JOIN_S_MAX: Final = 15.0
+REMIND_S: Final = 30.0
+"""How often the log is told what a node waits for."""
+
+
+class ClusterService:
+    """The cluster's side of one node; the admin API asks ``view``."""
+
+    def __init__(self, config: Config, data_dir: DataDir, broker: Broker, runner: Runner, log: Log) -> None:
+        cluster = config.cluster
+        self.log = log
+        self.config = cluster
+        self.port = cluster.port
+        self._broker = broker
+        self._folder = data_dir.path
+        self._known = KnownPeers(data_dir.path)
+        self._rng = random.Random(secrets.randbits(256))  # noqa: S311  (spreads load; secrets don't come from it)
+        self._cookie = load_cookie(cluster.cookie_file)
+        if self._cookie.warning:
+            log.event("warning", "cookie", message=self._cookie.warning)
+        self._boot = next_boot(data_dir.path, time.time_ns() // 1_000_000)
+        self._host = advertised_host(cluster.host, cluster.advertise_host)
+        self._points = tuple(parse_contact(point) for point in cluster.contact_points)
+        self._name = config.broker.node_name
+        self._discovery = self._make_discovery(config, data_dir.node_id)
+        self._me = Contact(self._host, self.port)
+        known = [peer.contact for peer in self._known.load()]
+        if self._known.trouble:
+            log.event("warning", "peers_forgotten", message=self._known.trouble)
+        self.node = self._make_node(broker, data_dir.node_id, known)
+        self.runner = ClusterRunner(self.node, runner)
+        self._links: Links | None = None
+        self._datagrams: Datagrams | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._registered = False
+        self._reminded = ("", 0.0)
+        self.view = ClusterView(self)
+
+    def _make_discovery(self, config: Config, node_id: int) -> Discovery:
+        surroundings = Surroundings(
+            node_id=node_id, node_name=self._name, cookie=self._cookie.value, contact_points=self._points
+        )
+        settings = config.discovery if config.discovery is not None else NoSettings()
+        return registry.make(config.cluster.discovery, settings, surroundings)
+
+    def _make_node(self, broker: Broker, node_id: int, known: list[Contact]) -> ClusterNode:
+        role = EDGE if self.config.role == "edge" else CORE
+        cluster_id = load_cluster_id(self._folder)
+        me = Member(node_id, self._boot, self._name, self._host, self.port, 0, 0, __version__, role, cluster_id)
+        rules = Rules(
+            lists_peers=self._discovery.lists_peers,
+            expect=self.config.bootstrap_expect,
+            contact_points=len(self._points) + len(known),
+        )
+        gossip = profile(self.config.profile)
+        node = ClusterNode(broker, me, gossip, rules, load_ballot(self._folder), False, self._rng, now_ms())
+        if cluster_id:
+            node.swim.join([(one.host, one.port) for one in [*self._points, *known]], now_ms())
+        return node
+
+    @property
+    def links(self) -> Links:
+        """The links; there are some between start and stop."""
+        assert self._links is not None
+        return self._links
+
+    async def start(self) -> None:
+        """Listen for other nodes and look for them; FlockError when the port can't be had."""
+        cluster = self.config
+        node = self.node
+        identity = LinkIdentity(
+            node_id=node.node_id,
+            boot=self._boot,
+            cookie=self._cookie.value,
+            name=self._name,
+            cluster_id=node.cluster_id,
+            version=__version__,
+        )
+        tls = LinkTls(
+            LinkTlsSettings(
+                link_tls=cluster.link_tls,
+                ca_file=cluster.ca_file,
+                cert_file=cluster.cert_file,
+                key_file=cluster.key_file,
+            ),
+            self._cookie.value,
+            node.node_id,
+        )
+        run = self.runner
+        links = Links(identity, run.link_up, run.link_down, run.frame, run.writable, self._rng, tls=tls)
+        self._links = links
+        self.port = await links.listen(cluster.host, cluster.port)
+        datagrams = Datagrams(self._cookie.value, node.node_id, self._boot, run.datagram)
+        self._datagrams = datagrams
+        await datagrams.listen(cluster.host, self.port)
+        self._me = Contact(self._host, self.port)
+        node.swim.update_me(now_ms(), self._host, self.port, __version__, node.swim.me.role)
+        run.start(links, datagrams)
+        self._settle_alone()
+        self._task = asyncio.get_running_loop().create_task(self._live())
+        self.log.event(
+            "info",
+            "cluster_listening",
+            host=cluster.host or "*",
+            port=self.port,
+            advertised=str(self._me),
+            cookie=self._cookie.source,
+            cluster_id=f"{node.cluster_id:016x}" if node.cluster_id else None,
+        )
+
+    async def stop(self) -> None:
+        """Say goodbye to the others."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self._discovery.stop()
+        if self._links is not None and self._datagrams is not None:
+            await self._say_goodbye()
+            self.runner.stop()
+        if self._links is not None:
+            await self._links.close()
+            self._links = None
+        if self._datagrams is not None:
+            self._datagrams.close()
+            self._datagrams = None
+
+    async def _say_goodbye(self) -> None:
+        node = self.node
+        node.leave(now_ms())
+        until = time.monotonic() + LEAVE_S_MAX
+        while not node.swim.has_left(now_ms()) and time.monotonic() < until:
+            node.tick(now_ms())
+            self.runner.turn()
+            await asyncio.sleep(0.02)
+
+    # --- the way into a cluster ---
+
+    def _settle_alone(self) -> None:
+        """A node that nobody told of others is a cluster of one, at once."""
+        if self.node.formation.decision.kind == BOOTSTRAP and not self._discovery.lists_peers:
+            self._belong(secrets.randbits(63) + 1)
+
+    async def _live(self) -> None:
+        """Find others, again and again."""
+        find_at = 0.0
+        while True:
+            try:
+                if time.monotonic() >= find_at:
+                    await self._find()
+                    find_at = time.monotonic() + (FIND_SETTLED_S if self.node.cluster_id else FIND_S)
+                await self._form()
+            except DiscoveryError as error:
+                self.log.event("warning", "discovery_failed", message=str(error))
+                find_at = time.monotonic() + FIND_S
+            except Exception as error:
+                self.runner.runner.fault("forming a cluster", error)
+                find_at = time.monotonic() + FIND_S
+            was = self.node.cluster_id
+            await asyncio.sleep(LOOK_S if not was else FIND_S)
+            if self.node.cluster_id != was:
+                find_at = 0.0
+            await self._keep_peers()
+
+    async def _find(self) -> None:
+        """List nodes, and call those that are not known."""
+        if not self._registered:
+            await self._discovery.start(self._me)
+            self._registered = True
+        begun = now_ms()
+        listed = await self._discovery.find()
+        contacts = [*dict.fromkeys([*listed, *self._points])]
+        formation = self.node.formation
+        formation.listed(contacts, begun)
+        if self.node.cluster_id:
+            others = [(one.host, one.port) for one in contacts if one != self._me]
+            self.node.swim.join(others, now_ms())
+            return
+        await asyncio.gather(*(self._greet(contact) for contact in formation.silent()))
+
+    async def _greet(self, contact: Contact) -> None:
+        try:
+            info = await self.links.call(contact.host, contact.port)
+            self.node.formation.answered(contact, info.node_id)
+        except HelloError as error:
+            if error.peer is not None:
+                self.node.formation.answered(contact, error.peer.node_id)
+            self.log.event("debug", "contact_silent", contact=str(contact), message=str(error))
+
+    async def _form(self) -> None:
+        """Do what formation has decided."""
+        formation = self.node.formation
+        ballot = formation.take_ballot()
+        if ballot is not None:
+            await asyncio.to_thread(save_ballot, self._folder, ballot)
+            formation.kept(ballot, now_ms())
+            self.runner.runner.flush_soon()
+        if formation.cluster_id:
+            return
+        decision = formation.decision
+        if decision.kind == BOOTSTRAP:
+            found = await claim(self._discovery, secrets.randbits(63) + 1)
+            if found.mine:
+                self._belong(found.cluster_id)
+            else:
+                formation.claimed(found.cluster_id)
+        elif decision.kind == JOIN:
+            self._belong(decision.cluster_id)
+        else:
+            self._remind(decision.reason)
+
+    def _belong(self, cluster_id: int) -> None:
+        save_cluster_id(self._folder, cluster_id)
+        self.links.set_cluster_id(cluster_id)
+        contacts = [(one.host, one.port) for one in [*self._points, *(peer.contact for peer in self._known.load())]]
+        for status in self.links.status():
+            member = self.node.member_of(status.peer.node_id)
+            if member is not None:
+                contacts.append((member.host, member.port))
+        self.node.belong(cluster_id, contacts, now_ms())
+        self.runner.runner.flush_soon()
+        self.log.event("info", "cluster_joined", cluster_id=f"{cluster_id:016x}")
+
+    def _remind(self, reason: str) -> None:
+        said, at = self._reminded
+        if reason != said or time.monotonic() - at > REMIND_S:
+            self._reminded = (reason, time.monotonic())
+            self.log.event("info", "cluster_waiting", message=reason)
+
+    async def _keep_peers(self) -> None:
+        """Write down where the others are, so that a restart finds them without its first contact point."""
+        me = self.node.node_id
+        wall_ms = time.time_ns() // 1_000_000
+        peers = [
+            KnownPeer(one.node_id, one.name, Contact(one.host, one.port), wall_ms)
+            for one in self.node.swim.alive()
+            if one.node_id != me
+        ]
+        if peers:
+            await asyncio.to_thread(self._known.save, peers)
+
+    # --- what operators ask for ---
+
+    async def join(self, address: str, discard_data: bool) -> JoinResult:
+        """Become part of another node's cluster; FlockError says why not."""
+        from flockmq.admin.cluster_model import JoinResult
+
+        contact = parse_contact(address.rpartition("@")[2])
+        try:
+            info = await self.links.call(contact.host, contact.port)
+            target = info.cluster_id
+        except HelloError as error:
+            if error.peer is None or not error.peer.cluster_id:
+                raise
+            target = error.peer.cluster_id
+        plan = plan_join(self._belongings(), target, discard_data=discard_data)
+        if plan.kind == REFUSE:
+            raise FlockError(plan.reason)
+        if plan.kind == MOVE:
+            if plan.leave_first:
+                await self._say_goodbye()
+            if plan.discard_data:
+                for client_id in list(self._broker.sessions):
+                    self._broker.end_session(client_id, now_ms())
+            self._points = (*self._points, contact)
+            if isinstance(self._discovery, ManualDiscovery):
+                self._discovery.add(contact)
+            self._known.forget()
+            self._belong(target)
+            await self._wait_for_others()
+        return JoinResult(id=f"{target:016x}", changed=plan.kind == MOVE)
+
+    async def _wait_for_others(self) -> None:
+        until = time.monotonic() + JOIN_S_MAX
+        while len(self.node.swim.alive()) < 2:
+            if time.monotonic() > until:
+                raise FlockError(
+                    "This node belongs to that cluster now, but none of its nodes answers by UDP; check that the port "
+                    "is open for UDP, too. It goes on trying."
+                )
+            await asyncio.sleep(0.05)
+
+    async def leave(self) -> None:
+        """Take leave of the others and be a cluster of one."""
+        await self._say_goodbye()
+        for member in self.node.swim.alive():
+            self.links.forget_peer(member.node_id)
+        self._points = ()
+        self._known.forget()
+        self._belong(secrets.randbits(63) + 1)
+
+    def _belongings(self) -> Belongings:
+        broker = self._broker
+        return Belongings(self.node.cluster_id, len(self.node.swim.alive()), 0, len(broker.sessions))
+
+
+def advertised_host(host: str, advertise_host: str) -> str:
+    """The address that others are told: what was said, else what is listened on, else the machine's name."""
+    if advertise_host:
+        return advertise_host
+    if host:
+        return host
+    return socket.getfqdn() or socket.gethostname()

@@ -1,0 +1,176 @@
+"""The cluster as the admin API shows it: members, routes, the way of a message."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from flockmq.admin import cluster_model as model
+from flockmq.drivers.clock import now_ms
+from flockmq.errors import FlockError
+from flockmq.gossip.member import EDGE
+from flockmq.peering.calls import EXPLAIN
+from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
+from flockmq.peering.node import CLIENTS
+
+if TYPE_CHECKING:
+    from flockmq.admin.paging import Entries
+    from flockmq.gossip.member import Member
+    from flockmq.server.cluster import ClusterService
+
+
+_STATES: Final[tuple[model.MemberState, ...]] = ("alive", "suspect", "dead", "left")
+"""By the numbers of ``gossip.member``."""
+
+
+class ClusterView:
+    """See the module; a ``ClusterPort``."""
+
+    def __init__(self, service: ClusterService) -> None:
+        self._service = service
+        node = service.node
+        broker_node = node.broker.node
+        node.calls.serve(EXPLAIN, lambda body: encode_recipients(explain_here(broker_node, body)))
+
+    def status(self) -> model.Cluster:
+        """The members and how they do."""
+        node = self._service.node
+        formation = node.formation
+        waiting = not formation.cluster_id
+        members = sorted(node.swim.members.values(), key=lambda one: (one.name, one.node_id))
+        return model.Cluster(
+            id=None if waiting else f"{formation.cluster_id:016x}",
+            node=node.swim.me.name,
+            state="waiting" if waiting else "formed",
+            reason=formation.decision.reason if waiting else "",
+            members=[self._member(one) for one in members],
+        )
+
+    def _member(self, member: Member) -> model.Member:
+        service = self._service
+        node = service.node
+        is_self = member.node_id == node.node_id
+        measured = service.runner.measured.get(member.node_id)
+        clients = node.maps.get(member.node_id, CLIENTS)
+        links = service.links
+        return model.Member(
+            name=member.name,
+            id=f"{member.node_id:016x}",
+            host=member.host,
+            port=member.port,
+            state=_STATES[member.state],
+            role="edge" if member.role == EDGE else "core",
+            version=member.version,
+            is_self=is_self,
+            linked=is_self or links.info(member.node_id) is not None,
+            rtt_ms=round(measured.rtt_ms, 3) if measured else None,
+            clock_offset_ms=round(measured.clock_offset_ms, 1) if measured else None,
+            clients=node.broker.node.online if is_self else int.from_bytes(clients, "little") if clients else None,
+            routes=self._routes_of(member.node_id),
+            unsent_bytes=links.unsent_bytes(member.node_id),
+        )
+
+    def _routes_of(self, node_id: int) -> int:
+        node = self._service.node
+        if node_id == node.node_id:
+            return sum(1 for key, _ in node.maps.items(node_id) if key[:2] in (b"r/", b"s/"))
+        stream = node.forwarding.streams.get(node_id)
+        return len(stream.peer.routes) + len(stream.peer.shares) if stream is not None else 0
+
+    def routes(self) -> Entries[model.Route]:
+        """All filters with the nodes that they lead to."""
+        node = self._service.node
+        table = node.broker.node.table
+        name = node.swim.me.name
+        for topic_filter in sorted(table.filters()):
+            entry = table.entry(topic_filter)
+            if entry is None:
+                yield None
+                continue
+            nodes = [name] if entry.has_own() else []
+            nodes += [peer.name for peer in entry.peers or ()]
+            if nodes:
+                yield model.Route(filter=topic_filter.decode(), share_group=None, nodes=sorted(nodes))
+            for group in list(entry.groups.values()) if entry.groups is not None else ():
+                nodes = [name] if group.members else []
+                nodes += [peer.name for peer in group.remote or ()]
+                yield model.Route(filter=topic_filter.decode(), share_group=group.name.decode(), nodes=sorted(nodes))
+
+    async def explain(self, topic: bytes, publisher: str) -> model.Explanation:
+        """Who would get a message to this topic; other nodes are asked about their clients."""
+        node = self._service.node
+        me = node.swim.me.name
+        found = explain(node.broker.node, node.routes, me, topic)
+        answers = await asyncio.gather(*(self._ask(hop.node_id, topic) for hop in found.hops))
+        steps = [_step(publisher, me, "Publish", found.topic)]
+        misses = []
+        for hop in found.hops:
+            steps += [_step(me, hop.name, "Route", one) for one in hop.filters]
+            steps += [_share_step(me, hop.name, one) for one in hop.groups]
+            if hop.problem:
+                misses.append(model.Miss(node=hop.name, reason=hop.problem))
+        steps += _deliveries(me, found.here)
+        for hop, answer in zip(found.hops, answers, strict=True):
+            if answer is None:
+                misses.append(model.Miss(node=hop.name, reason="It did not answer which of its clients would get it."))
+            else:
+                steps += _deliveries(hop.name, answer)
+        return model.Explanation(topic=found.topic, node=me, steps=steps, misses=misses, notes=found.why_not)
+
+    async def _ask(self, peer: int, topic: bytes) -> Recipients | None:
+        answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._service.node.calls.ask(peer, EXPLAIN, topic, answered.set_result, now_ms())
+        self._service.runner.runner.flush_soon()
+        body = await answered
+        if body is None:
+            return None
+        try:
+            return decode_recipients(body)
+        except FlockError:
+            return None
+
+    async def join(self, address: str, discard_data: bool) -> model.JoinResult:
+        """Become a member of another cluster."""
+        return await self._service.join(address, discard_data)
+
+    async def leave(self) -> None:
+        """Take leave of the others."""
+        await self._service.leave()
+
+
+def _step(source: str, target: str, kind: model.StepKind, topic: str) -> model.Step:
+    return model.Step(source=source, target=target, kind=kind, topic=topic, share_group=None, qos=None, note="")
+
+
+def _share_step(source: str, target: str, full: str) -> model.Step:
+    group, _, topic_filter = full.removeprefix("$share/").partition("/")
+    note = "one of the group's members gets it, there or elsewhere"
+    return model.Step(
+        source=source, target=target, kind="Route", topic=topic_filter, share_group=group, qos=None, note=note
+    )
+
+
+def _deliveries(node: str, found: Recipients) -> list[model.Step]:
+    steps = []
+    for one in found.clients:
+        note = "" if one.connected else "away: waits for it at QoS 1 and 2, is lost at QoS 0"
+        if one.group:
+            note = "; ".join(filter(None, ["one member of the group gets it", note]))
+        steps.append(
+            model.Step(
+                source=node,
+                target=one.client_id,
+                kind="Deliver",
+                topic=one.topic_filter,
+                share_group=one.group or None,
+                qos=one.qos,
+                note=note,
+            )
+        )
+    if found.more:
+        steps.append(
+            model.Step(
+                source=node, target=f"{found.more} more", kind="Deliver", topic="", share_group=None, qos=None, note=""
+            )
+        )
+    return steps
