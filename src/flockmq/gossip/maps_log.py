@@ -11,7 +11,12 @@ has a map has it exactly as the owner had it there. That is why a third node can
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.gossip.maps_codec import ENTRY_BYTES, FULL_BYTES, encode_entry, encode_full
+
+SEGMENT_BYTES: Final = 128
+"""What a segment costs beside its bytes: many small ones must not take more memory than the bound allows."""
 
 
 class Segment:
@@ -22,7 +27,7 @@ class Segment:
         self.last = last
         self.body = body
         self.end = end
-        """Bytes of all segments since the log began, this one included."""
+        """What all segments since the log began have cost, this one included."""
 
 
 class SegmentLog:
@@ -31,13 +36,13 @@ class SegmentLog:
     def __init__(self, bytes_max: int) -> None:
         self.segments: list[Segment] = []
         self._bytes_max = bytes_max
-        self._begin = 0  # bytes that are forgotten
+        self._begin = 0  # what the forgotten ones have cost
         self._end = 0
 
     def append(self, first: int, last: int, body: bytes) -> None:
         """Keep a segment, and forget the oldest ones if they are too many."""
         segments = self.segments
-        self._end += len(body)
+        self._end += len(body) + SEGMENT_BYTES
         segments.append(Segment(first, last, body, self._end))
         if self._end - self._begin <= self._bytes_max:
             return
@@ -59,6 +64,8 @@ class SegmentLog:
         segments = self.segments
         low = 0
         high = len(segments)
+        if high and segments[high - 1].first <= version:
+            low = high - 1  # nearly always: whoever follows was level before this turn
         while low < high:
             middle = (low + high) // 2
             if segments[middle].first < version:
@@ -70,9 +77,9 @@ class SegmentLog:
         return -1
 
     def bytes_after(self, version: int) -> int:
-        """How many bytes of changes are kept that lead beyond this version."""
+        """What the changes cost that lead beyond this version, as far as they are kept."""
         segments = self.segments
-        if not segments or version >= segments[-1].last:
+        if not segments or version >= segments[len(segments) - 1].last:
             return 0
         index = self.index_of(version)
         if index <= 0:

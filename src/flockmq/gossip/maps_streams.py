@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from flockmq.gossip.maps_log import Snapshot
+from flockmq.gossip.maps_log import SEGMENT_BYTES, Snapshot
 from flockmq.gossip.maps_ports import Outbox
 from flockmq.gossip.maps_replica import OwnerMap
 from flockmq.gossip.maps_settings import MapsSettings
@@ -116,7 +116,7 @@ class Stream:
             segment = segments[index]
             outbox.send(peer, channel, segment.body)
             self.sent_bytes += len(segment.body)
-            room -= len(segment.body)
+            room -= len(segment.body) + SEGMENT_BYTES
             self.version = segment.last
             index += 1
         return self.follows
