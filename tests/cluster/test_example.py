@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-from flockmq.client.mqtt import MqttClient, Options
+from cluster.clients import command, connect, next_message
 from flockmq.mqtt.packets import SubscribeEntry
-from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
+from flockmq.testing.nodes import NodeCluster
 
 SUBSCRIPTIONS = {"client1": ("t/+/x", "t/+/y"), "client2": ("t/#",), "client3": ("t/+/x", "t/a")}
-
-
-async def connect(node: NodeProcess, client_id: str, **changes: object) -> MqttClient:
-    return await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=client_id, **changes))  # type: ignore[arg-type]
-
-
-def command(node: NodeProcess, *words: str) -> str:
-    environment = {"PATH": "", "FLOCKMQ_CREDENTIALS": str(node.folder / "credentials.toml")}
-    done = subprocess.run(
-        [sys.executable, "-m", "flockmq", *words, f"--server=http://{HOST}:{node.api_port}"],
-        capture_output=True,
-        check=False,
-        env=environment,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 async def test_the_example_of_the_document(tmp_path: Path) -> None:
@@ -62,7 +42,7 @@ async def test_the_example_of_the_document(tmp_path: Path) -> None:
         assert [line.split(" -> ")[1] for line in listed] == [", ".join(table[name]) for name in sorted(table)]
         await clients[0].publish("t/a", b"hello", qos=1)
         for client, topic in ((clients[1], "t/a"), (clients[2], "t/a")):
-            message = await asyncio.wait_for(anext(client.messages()), 10)
+            message = await next_message(client)
             assert (message.topic, message.payload, message.qos) == (topic, b"hello", 1)
         assert json.loads(command(cluster.nodes[1], "explain", "u/b", "--json"))["steps"][1:] == []
         for client in clients:

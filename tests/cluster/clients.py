@@ -1,0 +1,35 @@
+"""What tests of real clusters do again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+from flockmq.client.mqtt import Message, MqttClient, Options
+from flockmq.testing.nodes import HOST, NodeProcess
+
+
+async def connect(node: NodeProcess, client_id: str, **options: Any) -> MqttClient:
+    """A client at this node."""
+    return await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=client_id, **options))
+
+
+async def next_message(client: MqttClient) -> Message:
+    """The next message, which has to come."""
+    return await asyncio.wait_for(anext(client.messages()), 20)
+
+
+def command(node: NodeProcess, *words: str, code: int = 0) -> str:
+    """What a command prints when it asks this node."""
+    environment = {"PATH": "", "FLOCKMQ_CREDENTIALS": str(node.folder / "credentials.toml")}
+    done = subprocess.run(
+        [sys.executable, "-m", "flockmq", *words, f"--server=http://{HOST}:{node.api_port}"],
+        capture_output=True,
+        check=False,
+        env=environment,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr + done.stdout
+    return done.stdout if code == 0 else done.stderr
