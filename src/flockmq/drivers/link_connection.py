@@ -73,8 +73,8 @@ class Connection(asyncio.Protocol):
     def send(self, frame: bytes) -> bool:
         """Send a frame, or say that there is no room for it."""
         transport = self.transport
-        if transport is None:
-            return False
+        if transport is None or transport.is_closing():
+            return False  # a transport can be closed some time before it says so
         waiting = transport.get_write_buffer_size()
         if waiting and waiting + len(frame) > self._unsent_bytes_max:
             return False
@@ -84,8 +84,8 @@ class Connection(asyncio.Protocol):
     def send_parts(self, parts: list[bytes], size: int) -> bool:
         """The same for a frame in pieces of ``size`` bytes together, which need not be joined for it."""
         transport = self.transport
-        if transport is None:
-            return False
+        if transport is None or transport.is_closing():
+            return False  # a transport can be closed some time before it says so
         waiting = transport.get_write_buffer_size()
         if waiting and waiting + size > self._unsent_bytes_max:
             return False
@@ -116,8 +116,8 @@ class Connection(asyncio.Protocol):
 
     def _take_words(self) -> None:
         words, self._reader.words = self._reader.words, []
-        if PING in words and self.transport is not None:
-            self.transport.write(_PONG)
+        if PING in words:
+            self._say(_PONG)
 
     def unsent_bytes(self) -> int:
         """What waits here for the network."""
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
 
     def set_reading(self, reading: bool) -> None:
         """Let the peer wait, or go on."""
-        if self.transport is not None:
+        if self.transport is not None and not self.transport.is_closing():
             if reading:
                 self.transport.resume_reading()
             else:
@@ -153,8 +153,11 @@ class Connection(asyncio.Protocol):
 
     def ask(self) -> None:
         """Ask the peer whether it is there: if the connection is dead, it shows."""
-        if self.transport is not None:
-            self.transport.write(_PING)
+        self._say(_PING)
+
+    def _say(self, word: bytes) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(word)
 
     def forgive(self) -> None:
         """It was this node that did nothing for a while; what the peer said meanwhile is not read yet."""
@@ -191,6 +194,10 @@ class Connection(asyncio.Protocol):
             self._handshake.bind(binding)
         else:
             self.transport.write(self._handshake.welcome(binding))
+
+    def eof_received(self) -> None:
+        """The other side says no more: whatever was still to be said to it is of no use to it."""
+        self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The other side is gone, or the network."""
