@@ -280,8 +280,9 @@ class Roster:
         """Into the round of probes, at a random place of what is left of it."""
         node_id = member.node_id
         self.live.append(node_id)
-        if len(self.order) > 2 * len(self.live) + CHECKS_MAX:
-            self.order_at = len(self.order)  # somebody came and went again and again: begin a new round
+        if len(self.order) > 2 * len(self.live) + CHECKS_MAX:  # somebody came and went again and again
+            self._begin_round()
+            return
         place = self.order_at + int(self.rng.random() * (len(self.order) - self.order_at + 1))
         self.order.insert(place, node_id)
 
@@ -327,10 +328,13 @@ class Roster:
                 member = self.members.get(node_id)
                 if member is not None and member.is_live:
                     return node_id
-            self.order = self.live.copy()
-            self.rng.shuffle(self.order)
-            self.order_at = 0
+            self._begin_round()
         return 0
+
+    def _begin_round(self) -> None:
+        self.order = self.live.copy()
+        self.rng.shuffle(self.order)
+        self.order_at = 0
 
     def random_live(self, count: int) -> list[int]:
         """Some others, all different."""
