@@ -98,8 +98,6 @@ class Forwarding:
         stream = self.stream(peer)
         stream.up = False
         stream.sent = 0
-        for batch in stream.unacknowledged:
-            batch.first = None
         stream.peer.linked = False
         stream.peer.blocked = False
         stream.peer.asked_to_wait = False

@@ -39,3 +39,23 @@ class Component(Protocol):
 
     def flush(self, now: int) -> None:
         """A loop turn ends: say what was collected in it."""
+
+
+class Maps(Protocol):
+    """The owned maps, as far as routes need them."""
+
+    @property
+    def version(self) -> int:
+        """Version of this node's own map."""
+
+    def set(self, key: bytes, value: bytes) -> int:
+        """Set a key of the own map; the version that this change has."""
+
+    def delete(self, key: bytes) -> int:
+        """Delete a key of the own map; the version that this change has."""
+
+    def get(self, owner: int, key: bytes) -> bytes | None:
+        """A value of anybody's map."""
+
+    def acknowledged(self, peer: int) -> int:
+        """The version of the own map that a peer has said to have applied."""

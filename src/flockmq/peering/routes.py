@@ -15,7 +15,7 @@ told either: those topics are each node's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_filter
@@ -27,6 +27,7 @@ from flockmq.session.connection import Connection
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
+    from flockmq.peering.ports import Maps
     from flockmq.routing.subscription import Subscription
 
 ROUTE: Final = b"r/"
@@ -36,26 +37,6 @@ CLEAN_WAIT_MS: Final = 1_000
 PENDING_MAX: Final = 65_536
 """SUBACKs that wait; beyond it connections that subscribe are not read until theirs is out."""
 MEMBERS_MAX: Final = 0xFFFFFFFF
-
-
-class Maps(Protocol):
-    """The owned maps, as far as routes need them."""
-
-    @property
-    def version(self) -> int:
-        """Version of this node's own map."""
-
-    def set(self, key: bytes, value: bytes) -> int:
-        """Set a key of the own map; the version that this change has."""
-
-    def delete(self, key: bytes) -> int:
-        """Delete a key of the own map; the version that this change has."""
-
-    def get(self, owner: int, key: bytes) -> bytes | None:
-        """A value of anybody's map."""
-
-    def acknowledged(self, peer: int) -> int:
-        """The version of the own map that a peer has said to have applied."""
 
 
 class Pending:

@@ -8,7 +8,7 @@ from flockmq.errors import FlockError
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.peering.channels import MAPS, RUNS
 from flockmq.peering.forwarding import PART_BYTES
-from flockmq.peering.stream import BATCH, BATCH_HEAD, HELLO, STATE, Stream
+from flockmq.peering.stream import AGAIN, BATCH, BATCH_HEAD, HELLO, HELLO_FORM, STATE, Stream
 from flockmq.routing.peer import Peer
 from flockmq.testing.harness import HarnessClient
 from peering_cluster import Cluster
@@ -152,6 +152,16 @@ def test_a_lost_part_is_asked_for_again() -> None:
     cluster.settle()
     assert pair.got() == [1, 2, 3]
     assert pair.stream.resent >= 2
+
+
+def test_who_asks_for_more_hears_what_comes_next() -> None:
+    pair = Pair()
+    pair.publish(3)
+    body = HELLO_FORM.pack(HELLO, 1_000, 1_000, 0, 1, AGAIN)
+    pair.cluster[1].forwarding.receive(2, body, pair.cluster.now)
+    (answer,) = [body for channel, body in pair.cluster.wire.queues[1, 2] if channel == RUNS]
+    assert answer[0] == HELLO
+    assert HELLO_FORM.unpack(answer)[4] == pair.stream.first_to_come()
 
 
 def test_a_lost_last_part_is_noticed_by_the_sender() -> None:
