@@ -207,7 +207,9 @@ class Network:
     def settle(self) -> None:
         """Until nothing is under way."""
         for _ in range(10_000):
-            if not sum([self.deliver(number) for number in self.nodes]):
+            for number in self.nodes:
+                self.deliver(number)
+            if not any(queue for link in self.links.values() for queue in link.queues.values()):
                 return
         raise AssertionError("they never stop talking")
 

@@ -76,15 +76,16 @@ class SegmentLog:
             return low
         return -1
 
-    def bytes_after(self, version: int) -> int:
-        """What the changes cost that lead beyond this version, as far as they are kept."""
+    def end_at(self, version: int) -> int:
+        """What all segments up to this version have cost since the log began; -1: that is not kept."""
         segments = self.segments
-        if not segments or version >= segments[len(segments) - 1].last:
-            return 0
+        count = len(segments)
+        if count and segments[count - 1].last == version:
+            return self._end
         index = self.index_of(version)
-        if index <= 0:
-            return self._end - self._begin
-        return self._end - segments[index - 1].end
+        if index > 0:
+            return segments[index - 1].end
+        return self._begin if index == 0 else -1
 
 
 class Snapshot:

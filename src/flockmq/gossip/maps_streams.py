@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from flockmq.gossip.maps_log import SEGMENT_BYTES, Snapshot
+from flockmq.gossip.maps_log import Snapshot
 from flockmq.gossip.maps_ports import Outbox
 from flockmq.gossip.maps_replica import OwnerMap
 from flockmq.gossip.maps_settings import MapsSettings
@@ -26,8 +26,12 @@ class Stream:
         self.boot = boot
         self.version = version
         """What the peer has once it has got all that was sent."""
-        self.acknowledged = version
         self.sent_bytes = 0
+        self._sent_end = 0
+        self._acknowledged_end = 0
+        """How far the peer gets with all that was sent, and how far it said it got, on the scale of the log."""
+        self._owed_version = 0
+        """A whole map was sent, and the peer has not said yet that it has it. 0: it owes no answer."""
         self._snapshot: Snapshot | None = None
         self._next_index = 0
         self._answered = 0
@@ -43,8 +47,8 @@ class Stream:
         """The map's boot is another one now: nothing that was sent is of use."""
         self.close()
         self.boot = 0
-        self.version = 0
-        self.acknowledged = 0
+        self._owed_version = 0
+        self._go_on_from(0)
 
     def on_progress(self, boot: int, version: int, index: int) -> None:
         """A piece has arrived."""
@@ -54,19 +58,28 @@ class Stream:
 
     def on_stop(self, boot: int, version: int) -> bool:
         """The peer needs no more of this whole map: it has it, or knows newer. False: all is said."""
+        self._owed_version = 0
         snapshot = self._snapshot
         if snapshot is None or snapshot.boot != boot or snapshot.version != version:
             return True  # about pieces that are all sent
         self.close()
         self.boot = boot
-        self.version = version
+        self._go_on_from(version)
         return self.follows
 
     def on_have(self, version: int) -> None:
         """The peer has applied this version of the own map."""
-        self.acknowledged = version
-        if version > self.version and self._snapshot is None and self.source.leads_on(self.boot, version):
-            self.version = version  # it got it elsewhere
+        if self._snapshot is not None:
+            return
+        if version >= self._owed_version:
+            self._owed_version = 0
+        if version == self.version:
+            self._acknowledged_end = self._sent_end
+        elif version < self.version:
+            # What the log has forgotten stays in the window until something newer is acknowledged.
+            self._acknowledged_end = max(self._acknowledged_end, self.source.log.end_at(version))
+        elif self.source.leads_on(self.boot, version):
+            self._go_on_from(version)  # it got it elsewhere
 
     def serve(self, peer: int, channel: int, outbox: Outbox, settings: MapsSettings) -> bool:
         """Send what may be sent now. False: the stream has ended."""
@@ -77,11 +90,13 @@ class Stream:
             if self.boot == source.boot and self.version == source.version:
                 return self.follows
             if not source.leads_on(self.boot, self.version):
+                if self._owed_version or not self._may_send(settings):
+                    return True
                 self._snapshot = source.borrow_snapshot(settings.chunk_bytes_max)
                 self._next_index = 0
                 self._answered = 0
                 continue
-            return self._send_segments(peer, channel, outbox, settings.window_bytes)
+            return self._send_segments(peer, channel, outbox, settings)
 
     def _send_pieces(self, peer: int, channel: int, outbox: Outbox, settings: MapsSettings) -> bool:
         """Whether the last piece was sent."""
@@ -97,29 +112,39 @@ class Stream:
             self.sent_bytes += len(chunk)
             self._next_index += 1
             if snapshot.is_last(index):
-                self.boot = snapshot.boot
-                self.version = snapshot.version
                 self.close()
+                self.boot = snapshot.boot
+                self._go_on_from(snapshot.version)
+                self._owed_version = snapshot.version
                 return True
         return False
 
-    def _send_segments(self, peer: int, channel: int, outbox: Outbox, window_bytes: int) -> bool:
-        log = self.source.log
-        segments = log.segments
-        index = log.index_of(self.version)
-        room = window_bytes
-        if self.follows:
-            room -= log.bytes_after(self.acknowledged) - log.bytes_after(self.version)
+    def _send_segments(self, peer: int, channel: int, outbox: Outbox, settings: MapsSettings) -> bool:
+        segments = self.source.log.segments
+        index = self.source.log.index_of(self.version)
+        if self._sent_end == 0:
+            self._go_on_from(self.version)
         while index < len(segments):
-            if self.follows and room <= 0:
+            if not self._may_send(settings):
                 return True  # its answer opens the window again
             segment = segments[index]
             outbox.send(peer, channel, segment.body)
             self.sent_bytes += len(segment.body)
-            room -= len(segment.body) + SEGMENT_BYTES
+            self._sent_end = segment.end
             self.version = segment.last
             index += 1
         return self.follows
+
+    def _may_send(self, settings: MapsSettings) -> bool:
+        """Whether the window is open; what a third node passes on is little, and not acknowledged to it."""
+        return not self.follows or self._sent_end - self._acknowledged_end < settings.window_bytes
+
+    def _go_on_from(self, version: int) -> None:
+        """The peer has this version, or will; what comes next begins with an open window."""
+        self.version = version
+        end = max(self.source.log.end_at(version), 0)
+        self._sent_end = end
+        self._acknowledged_end = end
 
 
 class Peer:
