@@ -85,13 +85,13 @@ class Forwarding:
     # --- the component ---
 
     def peer_up(self, peer: int, now: int) -> None:
-        """A link: say where we stand, and wait until the other has done so."""
+        """A link: say where we stand, and wait until the other has done so; it may have spoken before we listened."""
         stream = self.stream(peer)
         stream.up = True
         stream.peer.linked = False
         stream.peer.blocked = False
         stream.sent = 0
-        self._say_hello(stream, 0, now)
+        self._say_hello(stream, ANSWER, now)
 
     def peer_down(self, peer: int, now: int) -> None:  # noqa: ARG002 all components are told the time
         """No link: QoS 0 is lost from now on, the rest is kept."""
@@ -157,6 +157,13 @@ class Forwarding:
         if not blocked:
             stream.peer.mark()
             look_at_peer(self.node, stream.peer)
+
+    def is_waiting(self, peer: int) -> bool:
+        """Whether something for a peer has not been handed to its link yet."""
+        stream = self.streams.get(peer)
+        if stream is None:
+            return False
+        return bool(stream.peer.out) or stream.sent < len(stream.unacknowledged)
 
     # --- out ---
 

@@ -230,6 +230,14 @@ class Routes:
         self._asked.append(pending)
         return True
 
+    def mark(self) -> int:
+        """A version that all subscriptions made so far are in; -1 while it has not been told to the others yet."""
+        return -1 if self.node.table.touched else self.maps.version
+
+    def is_known(self, mark: int) -> bool:
+        """Whether every node that is ALIVE has this version."""
+        return all(self.maps.acknowledged(peer) >= mark for peer in self.alive)
+
     def waiting(self) -> int:
         """How many SUBACKs wait."""
         return len(self._pending) + len(self._asked)

@@ -193,6 +193,31 @@ def test_a_lost_hello_is_asked_for_again() -> None:
     assert cluster[2].forwarding.peer(1).linked
 
 
+def test_who_was_not_listened_to_at_first_is_asked_at_once() -> None:
+    cluster = Cluster(2, auto=False)
+    cluster.cut(1, 2)
+    cluster.wire.connect(1, 2)
+    cluster[1].forwarding.peer_up(2, cluster.now)
+    cluster.wire.queues[1, 2].clear()  # node2 does not know yet that node1 is one of its cluster
+    cluster[2].forwarding.peer_up(1, cluster.now)
+    cluster.settle()
+    assert cluster[1].forwarding.peer(2).linked
+    assert cluster[2].forwarding.peer(1).linked
+
+
+def test_what_is_not_on_the_link_yet_is_known() -> None:
+    pair = Pair()
+    forwarding = pair.cluster[1].forwarding
+    assert not forwarding.is_waiting(2)
+    assert not forwarding.is_waiting(99)
+    pair.publish()
+    assert forwarding.is_waiting(2)
+    pair.turn()
+    assert not forwarding.is_waiting(2)
+    pair.cluster.cut(1, 2)
+    assert forwarding.is_waiting(2)
+
+
 def test_a_batch_that_comes_twice_is_taken_once() -> None:
     pair = Pair()
     pair.publish()

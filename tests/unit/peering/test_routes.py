@@ -174,6 +174,20 @@ def test_suback_waits_for_every_node_that_is_alive() -> None:
     assert cluster[1].routes.waiting() == 0
 
 
+def test_a_mark_is_known_when_all_have_it() -> None:
+    cluster = Cluster(2, auto=False)
+    client = cluster[1].client("a")
+    routes = cluster[1].routes
+    assert routes.is_known(routes.mark())
+    ask(client, b"t/+")
+    assert routes.mark() == -1, "the others are told at the end of the turn"
+    cluster[1].turn()
+    mark = routes.mark()
+    assert not routes.is_known(mark)
+    cluster.settle()
+    assert routes.is_known(mark)
+
+
 def test_nothing_waits_where_nobody_else_is() -> None:
     cluster = Cluster(1, auto=False)
     client = cluster[1].client("a")
