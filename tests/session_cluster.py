@@ -65,7 +65,7 @@ class SimRoutes:
         if own != self.told:
             self.told = own
             self.version += 1
-            for peer in self.node.ownership.linked:
+            for peer in self.node.ownership.scene.linked:
                 self.tell(peer)
 
     def tell(self, peer: int) -> None:
@@ -76,7 +76,7 @@ class SimRoutes:
         return self.version if self.own() == self.told else -1
 
     def is_known(self, mark: int) -> bool:
-        return all(self.acknowledged.get(peer, -1) >= mark for peer in self.node.ownership.linked)
+        return all(self.acknowledged.get(peer, -1) >= mark for peer in self.node.ownership.scene.linked)
 
 
 class SimNode:
@@ -206,8 +206,8 @@ class SessionCluster:
             busy = bool(self.later) or any(self.queues.values())
             for node in self.living():
                 mine = node.ownership
-                busy = busy or bool(mine.claims or mine.departures or mine.arrivals or mine.registrar.questions)
-                busy = busy or mine.sweeping or mine.sweep_wanted
+                busy = busy or bool(mine.claimant.claims or mine.giver.departures or mine.taker.arrivals)
+                busy = busy or bool(mine.registrar.questions) or mine.census.sweeping or mine.census.sweep_wanted
             quiet = 0 if busy else quiet + 1
 
     def living(self) -> list[SimNode]:
@@ -326,14 +326,14 @@ class SessionCluster:
             assert len(self.connected(client_id)) <= 1, (client_id, self.connected(client_id))
             for node in self.living():
                 record = node.ownership.registrar.record_of(client_id)
-                if node.ownership.ranking.first(client_id) == node.node_id:
+                if node.ownership.registrar_of(client_id) == node.node_id:
                     known = [record.owner] if record is not None else []
                     assert known == owners, (client_id, known, owners)
         for node in self.living():
             ownership = node.ownership
-            assert not ownership.claims
-            assert not ownership.departures
-            assert not ownership.leaving
-            assert not ownership.arrivals
-            assert not ownership.settling
-            assert ownership.arriving_bytes == 0
+            assert not ownership.claimant.claims
+            assert not ownership.giver.departures
+            assert not ownership.giver.leaving
+            assert not ownership.taker.arrivals
+            assert not ownership.taker.settling
+            assert ownership.taker.arriving_bytes == 0
