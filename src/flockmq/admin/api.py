@@ -58,9 +58,16 @@ class AdminApi:
         throttle: AttemptThrottle | None = None,
         pager: Pager | None = None,
         cluster: ClusterPort | None = None,
+        problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         ports = Ports(
-            flush=flush, listeners=listeners, config=config, reload=reload, log=log or _no_log, cluster=cluster
+            flush=flush,
+            listeners=listeners,
+            config=config,
+            reload=reload,
+            log=log or _no_log,
+            cluster=cluster,
+            problems=problems,
         )
         self._lag = LoopLag()
         self._limits = limits or WebLimits()

@@ -54,6 +54,8 @@ class Ports:
     log: LogEvent
     cluster: ClusterPort | None = None
     """The cluster; None when this node talks to no others."""
+    problems: Callable[[], Sequence[str]] = tuple
+    """What does not work as it should while clients are served, each by the name of its event in the log."""
 
 
 class Desk:
@@ -107,6 +109,7 @@ class Desk:
         return {
             "uptime_seconds": self.uptime_s,
             "ready": int(self.state == "ready"),
+            "problems": len(self.ports.problems()),
             "event_loop_lag_seconds": self.lag.last_s,
             "event_loop_lag_max_seconds": self.lag.max_s,
             "connections": len(broker.connections),

@@ -267,7 +267,7 @@ def get_ready(desk: Desk, _call: Plain) -> model.Health:
         raise ApiError(
             UNAVAILABLE, f"The broker is {desk.state} and takes no clients now; ask again, or ask another node"
         )
-    return model.Health(status="ready")
+    return model.Health(status="ready", problems=list(desk.ports.problems()))
 
 
 # --- helpers ---

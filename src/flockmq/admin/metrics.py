@@ -93,6 +93,7 @@ METRICS: Final = (
     ),
     _gauge("flockmq_uptime_seconds", "Time since the node started"),
     _gauge("flockmq_ready", "1 while listeners take clients, 0 while the node starts or stops"),
+    _gauge("flockmq_problems", "What does not work as it should while clients are served; `/health/ready` names it"),
     _gauge("flockmq_event_loop_lag_seconds", "How late the event loop was at the last look"),
     _gauge("flockmq_event_loop_lag_max_seconds", "How late the event loop was at most in about the last minute"),
     _gauge("flockmq_connections", "Network connections, those still before CONNECT included"),

@@ -301,3 +301,10 @@ class Health(Response, frozen=True):
     """State of the node, for probes."""
 
     status: Literal["live", "starting", "ready", "stopping"]
+    problems: Annotated[
+        list[str],
+        Meta(
+            description="What does not work as it should while clients are served, by the name of its event in the log",
+            examples=[["retained_not_saved"]],
+        ),
+    ] = []

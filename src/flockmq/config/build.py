@@ -21,6 +21,7 @@ from flockmq.config.sections import (
     Config,
     Listener,
     LogConfig,
+    RetainedConfig,
 )
 from flockmq.discovery.settings import SECTIONS as DISCOVERY_SECTIONS
 from flockmq.errors import ConfigError, FlockError
@@ -62,6 +63,7 @@ def build(values: Values) -> Config:
         security=security,
         admin=admin,
         log=LogConfig(**values.section(("log",))),
+        retained=RetainedConfig(**values.section(("retained",))),
         cluster=_cluster(values),
         discovery=_discovery(values),
         cluster_asked_for=any(path[0] == "cluster" and path[1] != "host" for path in values.given),

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Final, get_type_hints
 
-from flockmq.config.sections import AdminConfig, ClusterConfig, ListenerConfig, LogConfig, NodeConfig, TlsConfig
+from flockmq.config.sections import (
+    AdminConfig,
+    ClusterConfig,
+    ListenerConfig,
+    LogConfig,
+    NodeConfig,
+    RetainedConfig,
+    TlsConfig,
+)
 from flockmq.config.units import COUNT, parse_number, unit_of
 from flockmq.discovery.settings import SECTIONS as DISCOVERY_SECTIONS
 from flockmq.node.settings import SHARED_STRATEGIES, BrokerSettings, Limits
@@ -22,6 +30,7 @@ SECTIONS: Final[dict[tuple[str, ...], type]] = {
     ("cluster",): ClusterConfig,
     **{("discovery", name): section for name, section in DISCOVERY_SECTIONS.items()},
     ("mqtt",): BrokerSettings,
+    ("retained",): RetainedConfig,
     ("limits",): Limits,
     LISTENER: ListenerConfig,
     (*LISTENER, "limits"): Limits,

@@ -84,6 +84,15 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedConfig:
+    """Retained messages; how many there may be is in ``[mqtt]``."""
+
+    persist: bool = True
+    """Whether they are kept in the data folder (``retained.db``) and are there again after a restart. Without it they
+    live as long as the process, or on the other nodes of a cluster. ``edge`` nodes keep none on disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
     """The certificate of all ``tls`` and ``wss`` listeners that bring none of their own."""
 
@@ -211,6 +220,7 @@ class Config:
     security: SecuritySettings
     admin: Admin | None
     log: LogConfig
+    retained: RetainedConfig
     cluster: ClusterConfig
     discovery: object
     """Options of the discovery plugin; None: it has none here."""

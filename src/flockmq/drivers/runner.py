@@ -14,7 +14,7 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from flockmq.drivers.clock import now_ms
+from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.deadlines import Deadlines
 from flockmq.drivers.flush import Flusher
 from flockmq.node.events import EventList
@@ -100,6 +100,7 @@ class Runner:
     def _tick(self) -> None:
         self._timer = self.loop.call_later(TICK_S, self._tick)
         now = now_ms()
+        self.broker.set_wall(wall_ms(), now)
         self.guard("tick", lambda: self.broker.tick(now))
         on_tick = self._on_tick
         if on_tick is not None:

@@ -1,7 +1,8 @@
 """One running node: gate, broker, drivers, listeners and admin API put together, started and stopped in order.
 
 ```
- start   lock data folder --> passwords, ACL, certificates --> broker --> cluster --> listeners --> admin API --> ready
+ start   lock data folder --> passwords, ACL, certificates --> broker --> retained messages come back from disk
+         --> cluster --> listeners --> admin API --> ready
  stop    not ready --> listeners close --> wills, DISCONNECT 0x8B, goodbyes --> cluster, admin API --> folder unlocked
  reload  passwords, ACL, certificates: all of them, or none and the reason why
 ```
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from flockmq.admin.api import AdminApi
     from flockmq.config.sections import Admin, Config
     from flockmq.config.sections import Listener as ListenerPlan
+    from flockmq.drivers.retained_store import RetainedStorage
     from flockmq.node.ports import AuthRequest, Gate, Verdict
     from flockmq.security.gate import BrokerGate
     from flockmq.server.cluster import ClusterService
@@ -64,6 +66,7 @@ class Server:
         self._gate: BrokerGate | None = None
         self._runner: Runner | None = None
         self._broker: Broker | None = None
+        self._retained: RetainedStorage | None = None
 
     async def start(self) -> None:
         """Serve; FlockError, and nothing is left running, when something is in the way."""
@@ -95,6 +98,7 @@ class Server:
         gate = self._open_gate()
         rng = random.Random(int.from_bytes(os.urandom(32)))  # noqa: S311  (spreads load; secrets don't come from it)
         self._broker = Broker(config.broker, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
+        await self._open_retained(self._data_dir, self._broker)
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
         self._runner.start()
         if config.cluster.enabled:
@@ -117,6 +121,22 @@ class Server:
             self.log.event("warning", "cluster_left_out", message=str(error))
             return
         self.cluster = service
+
+    async def _open_retained(self, data_dir: DataDir, broker: Broker) -> None:
+        """Bring retained messages back before anybody, client or node, can ask for them."""
+        broker.retained.origin = data_dir.node_id
+        if self.config.cluster.enabled:
+            broker.retained.share(data_dir.node_id)
+        if not self.config.retained.persist or self.config.cluster.role == "edge":
+            return
+        from flockmq.drivers.retained_store import RetainedStorage  # brings SQLite along
+
+        self._retained = RetainedStorage(data_dir.path / "retained.db", broker.retained, broker.node.events)
+        await self._retained.open()
+
+    def _problems(self) -> list[str]:
+        """What does not work as it should, for those who watch over this node."""
+        return ["retained_not_saved"] if self._retained is not None and self._retained.problem else []
 
     def _open_gate(self) -> Gate:
         security = self.config.security
@@ -194,6 +214,7 @@ class Server:
             log=self.log.event,
             allowed_hosts=plan.allowed_hosts,
             cluster=self.cluster.view if self.cluster is not None else None,
+            problems=self._problems,
         )
         self.admin = admin
         try:
@@ -278,6 +299,8 @@ class Server:
                     await self.admin.stop()
         except TimeoutError:
             self.log.event("warning", "stop_timed_out", seconds=STOP_S_MAX)
+        if self._retained is not None:
+            await self._retained.stop()
         if self._gate is not None:
             self._gate.close()
         if self._data_dir is not None:

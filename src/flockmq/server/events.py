@@ -16,6 +16,12 @@ _LEVELS: Final = {
     "connections_dropped": "warning",
     "events_lost": "warning",
     "internal_error": "error",
+    "retained_ahead": "warning",
+    "retained_clock_behind": "warning",
+    "retained_damaged": "error",
+    "retained_not_saved": "error",
+    "retained_over_limit": "warning",
+    "retained_rows_unreadable": "error",
     "session_expired": "debug",
     "will_published": "debug",
 }
