@@ -50,6 +50,8 @@ ASK_MS: Final = 1_000
 """How long to wait for a HELLO before asking for it."""
 SILENCE_MS: Final = 3_000
 """How long an acknowledgement may take on a link that works before asking where the peer stands."""
+LOST_MS: Final = 30_000
+"""How long an answer to that may take before it is asked for again."""
 PEERS_MAX: Final = 65_536
 """Most nodes that are remembered, dead ones included."""
 
@@ -88,6 +90,7 @@ class Forwarding:
         """A link: say where we stand, and wait until the other has done so; it may have spoken before we listened."""
         stream = self.stream(peer)
         stream.up = True
+        stream.asks = 0
         stream.peer.linked = False
         stream.peer.blocked = False
         stream.sent = 0
@@ -130,12 +133,16 @@ class Forwarding:
         for stream in self.streams.values():
             if not stream.up:
                 continue
-            silent = False
-            if stream.sent and stream.peer.linked:
-                silent = now - stream.unacknowledged[0].sent_at >= SILENCE_MS
-            wait_ms = SILENCE_MS if stream.peer.linked else ASK_MS
-            if (silent or not stream.peer.linked) and now - stream.asked_at >= wait_ms:
-                stream.asks = True
+            if not stream.peer.linked:
+                if now - stream.asked_at >= ASK_MS:
+                    self._say_hello(stream, ANSWER, now)
+                continue
+            # The answer may have a long way to come, behind all that was sent before. Asking twice would not bring it
+            # sooner, and make what is under way look lost.
+            patience_ms = LOST_MS if stream.asks else SILENCE_MS
+            is_silent = stream.sent > 0 and now - stream.unacknowledged[0].sent_at >= SILENCE_MS
+            if is_silent and now - stream.asked_at >= patience_ms:
+                stream.asks = stream.unacknowledged[stream.sent - 1].sequence
                 self._say_hello(stream, ANSWER, now)
 
     def flush(self, now: int) -> None:
@@ -315,9 +322,10 @@ class Forwarding:
         peer = stream.peer
         if flags & AGAIN:
             flags |= ANSWER  # what it misses may be given up: it must hear what comes next
-        if not peer.linked or stream.asks or flags & AGAIN:
+        is_lost = stream.asks > taken  # links keep the order: what was sent before the question was there before it
+        stream.asks = 0
+        if not peer.linked or is_lost or flags & AGAIN:
             stream.sent = 0
-            stream.asks = False
         peer.linked = stream.up
         peer.asked_to_wait = flags & WAIT != 0
         peer.mark()

@@ -67,8 +67,8 @@ class Stream:
         self.told = 0
         self.told_wait = False
         self.asked_at = 0
-        self.asks = False
-        """An answer is due that says what has to be sent again."""
+        self.asks = 0
+        """The last sequence sent before the peer was asked where it stands; 0: it was not asked."""
         self.repeated = 0
         """Batches that came once more and were dropped."""
         self.resent = 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RUN_OVERHEAD_BYTES: Final = 100
 """What a run costs beside its bytes while it waits: small ones must not slip under the bounds."""
+RUN_BYTES_MAX: Final = 100_000_000
+"""Largest run that is sent to another node: frames on links have their limit."""
 
 
 class Peer(Connection):
@@ -54,12 +56,12 @@ class Peer(Connection):
         size = len(head) + len(wire)
         if qos:
             kept_bytes = self.kept_bytes + size + RUN_OVERHEAD_BYTES
-            if kept_bytes > self.kept_max:
+            if kept_bytes > self.kept_max or size > RUN_BYTES_MAX:
                 self.dropped_kept += count
                 return False
             self.kept_bytes = kept_bytes
             self.kept_runs += 1
-        elif not self.linked or self.out_bytes + size + RUN_OVERHEAD_BYTES > self.out_max:
+        elif not self.linked or self.out_bytes + size + RUN_OVERHEAD_BYTES > self.out_max or size > RUN_BYTES_MAX:
             self.dropped += count
             return False
         self.out.append(head)

@@ -177,6 +177,21 @@ def test_a_lost_last_part_is_noticed_by_the_sender() -> None:
     assert pair.got() == [1]
 
 
+def test_what_is_slow_is_not_lost() -> None:
+    pair = Pair()
+    cluster = pair.cluster
+    for _ in range(5):
+        pair.publish()
+        pair.turn()
+        cluster.advance(2_000)
+    assert len([body for channel, body in cluster.wire.queues[1, 2] if channel == RUNS and body[0] == HELLO]) == 1
+    pair.publish()
+    pair.turn()
+    cluster.settle()
+    assert pair.got() == [1, 2, 3, 4, 5, 6]
+    assert (pair.stream.resent, pair.stream.asks) == (0, 0)
+
+
 def test_a_lost_hello_is_asked_for_again() -> None:
     cluster = Cluster(2, auto=False)
     cluster.cut(1, 2)
