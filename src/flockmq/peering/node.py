@@ -103,11 +103,12 @@ class ClusterNode:
         self.calls = Calls(self)
         self.formation = Formation(me.node_id, me.cluster_id, has_data, ballot, rules, self, now)
         self.swim.on_digest = self.maps.on_digest
-        # In the order of their flush: routes become map entries, maps become parts.
+        # In the order of their flush: routes become map entries, maps become parts. Retained messages come before the
+        # word that a route is known: who subscribes gets a message as a live one, or finds it retained.
         self.components: dict[int, Component] = {
+            RETAINED: self.retained,
             MAPS: self.maps,
             RUNS: self.forwarding,
-            RETAINED: self.retained,
         }
 
     @property
