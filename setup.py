@@ -14,13 +14,15 @@ from pathlib import Path
 
 from setuptools import setup
 
-PURE_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft", "gossip", "peering")
+HOT_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
+HOT_MODULES = ("peering/channels.py", "peering/forwarding.py", "peering/stream.py")  # what every message between nodes passes
 INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there
 
 
 def hot_modules() -> list[str]:
     root = Path("src/flockmq")
-    files = [path for package in PURE_PACKAGES for path in sorted((root / package).glob("*.py"))]
+    files = [path for package in HOT_PACKAGES for path in sorted((root / package).glob("*.py"))]
+    files += [root / module for module in HOT_MODULES]
     return [str(path) for path in files if path.name != "__init__.py" and not path.name.endswith(INTERPRETED)]
 
 

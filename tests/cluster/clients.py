@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from typing import Any
 
-from flockmq.client.mqtt import Message, MqttClient, Options
+from flockmq.client.mqtt import Message, MqttClient, MqttError, Options
 from flockmq.testing.nodes import HOST, NodeProcess
 
 
-async def connect(node: NodeProcess, client_id: str, **options: Any) -> MqttClient:
-    """A client at this node."""
-    return await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=client_id, **options))
+class Clients:
+    """Clients that are all gone when a test ends, however it ends."""
+
+    def __init__(self) -> None:
+        self._all: list[MqttClient] = []
+
+    async def connect(self, node: NodeProcess, client_id: str, **options: Any) -> MqttClient:
+        """A client at this node."""
+        client = await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=client_id, **options))
+        self._all.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self._all:
+            with contextlib.suppress(MqttError):
+                await client.disconnect()
 
 
 async def next_message(client: MqttClient) -> Message:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cluster.clients import command, connect, next_message
+from cluster.clients import Clients, command, next_message
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.testing.nodes import NodeCluster
 
 SUBSCRIPTIONS = {"client1": ("t/+/x", "t/+/y"), "client2": ("t/#",), "client3": ("t/+/x", "t/a")}
 
 
-async def test_the_example_of_the_document(tmp_path: Path) -> None:
+async def test_the_example_of_the_document(tmp_path: Path, clients: Clients) -> None:
     with NodeCluster(tmp_path, 3) as cluster:
-        clients = [await connect(node, f"client{number}") for number, node in enumerate(cluster.nodes, 1)]
-        for client, filters in zip(clients, SUBSCRIPTIONS.values(), strict=True):
+        subscribers = [await clients.connect(node, f"client{number}") for number, node in enumerate(cluster.nodes, 1)]
+        for client, filters in zip(subscribers, SUBSCRIPTIONS.values(), strict=True):
             for topic_filter in filters:
                 await client.subscribe(SubscribeEntry(topic_filter.encode(), 1))
         names = [node.name for node in cluster.nodes]
@@ -40,10 +40,8 @@ async def test_the_example_of_the_document(tmp_path: Path) -> None:
         listed = command(cluster.nodes[2], "route", "list").splitlines()
         assert [line.split(" -> ")[0].strip() for line in listed] == sorted(table)
         assert [line.split(" -> ")[1] for line in listed] == [", ".join(table[name]) for name in sorted(table)]
-        await clients[0].publish("t/a", b"hello", qos=1)
-        for client, topic in ((clients[1], "t/a"), (clients[2], "t/a")):
+        await subscribers[0].publish("t/a", b"hello", qos=1)
+        for client, topic in ((subscribers[1], "t/a"), (subscribers[2], "t/a")):
             message = await next_message(client)
             assert (message.topic, message.payload, message.qos) == (topic, b"hello", 1)
         assert json.loads(command(cluster.nodes[1], "explain", "u/b", "--json"))["steps"][1:] == []
-        for client in clients:
-            await client.disconnect()

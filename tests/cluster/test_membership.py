@@ -6,7 +6,7 @@ import json
 import secrets
 from pathlib import Path
 
-from cluster.clients import command, connect, next_message
+from cluster.clients import Clients, command, next_message
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess, free_ports
 
@@ -35,10 +35,10 @@ def test_a_killed_node_is_known_to_be_dead_by_all_and_comes_back_without_its_con
         assert len({node.admin().cluster().id for node in cluster.nodes}) == 1
 
 
-async def test_routes_vanish_with_a_node_and_are_back_with_it(tmp_path: Path) -> None:
+async def test_routes_vanish_with_a_node_and_are_back_with_it(tmp_path: Path, clients: Clients) -> None:
     with NodeCluster(tmp_path, 3) as cluster:
         one, two, three = cluster.nodes
-        client = await connect(two, "client2")
+        client = await clients.connect(two, "client2")
         await client.subscribe(SubscribeEntry(b"a/b", 0))
         await client.subscribe(SubscribeEntry(b"a/#", 0))
 
@@ -52,14 +52,12 @@ async def test_routes_vanish_with_a_node_and_are_back_with_it(tmp_path: Path) ->
         two.start()
         two.wait_ready()
         cluster.wait(cluster.sees_all, "n2 to be back")
-        client = await connect(two, "client2")
+        client = await clients.connect(two, "client2")
         await client.subscribe(SubscribeEntry(b"a/b", 1))
         assert routes(one) == routes(three) == {"a/b": [two.name]}
-        publisher = await connect(three, "publisher")
+        publisher = await clients.connect(three, "publisher")
         await publisher.publish("a/b", b"back", qos=1)
         assert (await next_message(client)).payload == b"back"
-        await client.disconnect()
-        await publisher.disconnect()
 
 
 def test_a_cluster_by_environment_variables_alone_then_join(tmp_path: Path) -> None:
@@ -102,12 +100,12 @@ def test_a_cluster_by_environment_variables_alone_then_join(tmp_path: Path) -> N
             node.close()
 
 
-async def test_sessions_keep_a_node_from_joining_by_accident(tmp_path: Path) -> None:
+async def test_sessions_keep_a_node_from_joining_by_accident(tmp_path: Path, clients: Clients) -> None:
     with NodeCluster(tmp_path / "a", 1) as here, NodeCluster(tmp_path / "b", 1) as there:
         (one,), (two,) = here.nodes, there.nodes
         refused = command(one, "cluster", "join", f"{HOST}:{two.port}", code=1)
         assert "cookie" in refused
-        await (await connect(one, "somebody")).disconnect()
+        await (await clients.connect(one, "somebody")).disconnect()
 
 
 def test_strange_cookies_do_not_meet(tmp_path: Path) -> None:

@@ -132,6 +132,9 @@ class ClusterRunner:
             self.runner.fault("cluster turn", error)
         if node.events:
             self._tell_events()
+        for source in (links.events, datagrams.events):
+            for event in source.take():
+                self.runner.events.note(event.kind, event.fields)
         if node.broker.node.dirty_peers:
             self.runner.flush_soon()
 

@@ -32,20 +32,14 @@ from flockmq.gossip.member import (
 from flockmq.gossip.swim import Swim
 from flockmq.node.broker import Broker
 from flockmq.peering.calls import Calls
-from flockmq.peering.channels import (
-    CALLS,
-    MAPS,
-    MEMBERS,
-    RETAINED,
-    RUNS,
-    part_head,
-    split_parts,
-)
+from flockmq.peering.channels import CALLS, MAPS, MEMBERS, RETAINED, RUNS, SESSIONS, WILLS, part_head, split_parts
 from flockmq.peering.formation import FORMATION, Ballot, Rules, decode_word
 from flockmq.peering.forming import Formation
 from flockmq.peering.forwarding import Forwarding
+from flockmq.peering.ownership import Ownership
 from flockmq.peering.retained import RetainedSync
 from flockmq.peering.routes import Routes
+from flockmq.peering.wills import WillCopies
 
 if TYPE_CHECKING:
     import random
@@ -100,6 +94,9 @@ class ClusterNode:
         self.forwarding = Forwarding(broker.node, me.boot, self)
         self.routes = Routes(broker.node, me.node_id, self.forwarding, self.maps)
         self.retained = RetainedSync(me.node_id, broker.retained, self, broker.node.events, rng, now)
+        self.wills = WillCopies(broker, me.node_id, me.boot, self)
+        self.ownership = Ownership(broker, me.node_id, me.boot, self, rng, self.routes, self.wills)
+        broker.node.owner = self.ownership
         self.calls = Calls(self)
         self.formation = Formation(me.node_id, me.cluster_id, has_data, ballot, rules, self, now)
         self.swim.on_digest = self.maps.on_digest
@@ -108,6 +105,8 @@ class ClusterNode:
         self.components: dict[int, Component] = {
             RETAINED: self.retained,
             MAPS: self.maps,
+            SESSIONS: self.ownership,
+            WILLS: self.wills,
             RUNS: self.forwarding,
         }
 
@@ -235,7 +234,8 @@ class ClusterNode:
             self._consider(peer, now)
 
     def leave(self, now: int) -> None:
-        """Take leave of all others."""
+        """Take leave of all others; wills were published before."""
+        self.wills.leave(now)
         self.swim.leave(now)
         self._follow_members(now)
 
@@ -285,16 +285,24 @@ class ClusterNode:
                 self._wishes.append(Wish(peer, member.host, member.port))
                 self.maps.peer_alive(peer, member.boot, now)
                 self.routes.peer_alive(peer, member.name, now)
+                self._set_members(now)
                 self._consider(peer, now)
             elif event.kind == SUSPECTED:
                 self.routes.peer_suspect(peer, now)
             elif event.kind in (DIED, HAS_LEFT):
                 self._set_down(peer, now)
+                if event.kind == HAS_LEFT:
+                    self.wills.peer_left(peer, now)
                 for component in self.components.values():
                     component.peer_dead(peer, now)
                 self.routes.peer_dead(peer, now)
                 self._wishes.append(Wish(peer, "", 0))
         self._apply_changes()
+
+    def _set_members(self, now: int) -> None:
+        members = [member.node_id for member in self.swim.alive()]
+        self.ownership.set_members(members, now)
+        self.wills.set_members(members, now)
 
     def _apply_changes(self) -> None:
         for change in self.maps.take_changes():

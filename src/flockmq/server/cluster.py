@@ -27,10 +27,11 @@ from flockmq.discovery.settings import NoSettings
 from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.cluster_runner import ClusterRunner
-from flockmq.drivers.datagrams import Datagrams
+from flockmq.drivers.datagrams import Datagrams, listen_on_one_port
 from flockmq.drivers.links import HelloError, LinkIdentity, Links
 from flockmq.errors import FlockError
 from flockmq.gossip.member import CORE, EDGE, Member
+from flockmq.gossip.seal import Sealer
 from flockmq.gossip.settings import profile
 from flockmq.peering.contact import Contact, parse_contact
 from flockmq.peering.formation import BOOTSTRAP, JOIN, Rules
@@ -149,10 +150,9 @@ class ClusterService:
         run = self.runner
         links = Links(identity, run.link_up, run.link_down, run.frame, run.writable, self._rng, tls=tls)
         self._links = links
-        self.port = await links.listen(cluster.host, cluster.port)
-        datagrams = Datagrams(self._cookie.value, node.node_id, self._boot, run.datagram)
+        datagrams = Datagrams(Sealer(self._cookie.value, node.node_id, self._boot), run.datagram)
         self._datagrams = datagrams
-        await datagrams.listen(cluster.host, self.port)
+        self.port = await listen_on_one_port(links, datagrams, cluster.host, cluster.port)
         self._me = Contact(self._host, self.port)
         node.swim.update_me(now_ms(), self._host, self.port, __version__, node.swim.me.role)
         run.start(links, datagrams)
