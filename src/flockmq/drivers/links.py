@@ -123,6 +123,10 @@ class Links:
         self._gate.open(sockets)
         return int(sockets[0].getsockname()[1])
 
+    def stop_listening(self) -> None:
+        """Give the port back, and whoever called and has not proved itself up."""
+        self._gate.close()
+
     def set_peer(self, node_id: int, host: str, port: int) -> None:
         """A peer is to be found there; it is called whenever there is no link, until ``forget_peer``."""
         if node_id == self.me.node_id or self._closing:
