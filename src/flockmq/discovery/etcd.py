@@ -123,7 +123,7 @@ class EtcdDiscovery:
 
 def _password(settings: EtcdSettings) -> str:
     if not settings.password_file:
-        return settings.password
+        return ""
     return read_text(Path(settings.password_file), "password file of etcd").partition("\n")[0].rstrip("\r")
 
 

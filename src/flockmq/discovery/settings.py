@@ -96,10 +96,8 @@ class EtcdSettings:
     """Lease of a node's key: a node that vanished is listed for as long. Renewed three times within it."""
     username: str = ""
     """User of etcd, where it asks for one."""
-    password: str = ""
-    """Password of that user. Prefer ``password_file``."""
     password_file: str = ""
-    """File whose first line is the password."""
+    """File whose first line is that user's password."""
     ca_file: str = ""
     """Authorities that etcd's certificate must come from, in PEM. Empty: those of the system."""
     cert_file: str = ""
@@ -122,10 +120,8 @@ class EtcdSettings:
             raise ConfigError("discovery.etcd.endpoints is empty; name a URL like https://etcd.example:2379.")
         if not self.prefix.strip("/"):
             raise ConfigError("discovery.etcd.prefix is empty; name a place for this cluster's keys, like /flockmq.")
-        if self.password and self.password_file:
-            raise ConfigError("discovery.etcd.password and password_file are both set; leave one of them out.")
-        if (self.password or self.password_file) and not self.username:
-            raise ConfigError("discovery.etcd has a password and no username; set discovery.etcd.username.")
+        if bool(self.password_file) != bool(self.username):
+            raise ConfigError("discovery.etcd needs both username and password_file, or neither.")
         _check_pair("etcd", self.cert_file, self.key_file)
 
 
