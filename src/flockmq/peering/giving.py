@@ -22,6 +22,8 @@ from flockmq.peering.session_messages import (
     ANSWER,
     CHECKS_USER,
     CLEAN,
+    FENCE,
+    FOR_DEPARTURE,
     FOUND_NONE,
     HOLD_ON,
     HOP,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from flockmq.peering.claiming import Claim, Claimant
     from flockmq.session.session import Session
 
+FENCE_MS: Final = 1_000
+"""Longest wait for other nodes to say that they have sent all."""
 DEPARTURES_MAX: Final = 64
 """Sessions that leave at once; others wait for their turn, as they are."""
 
@@ -49,6 +53,8 @@ class Giver:
         self.departures: dict[int, Departure] = {}
         self.leaving: dict[str, Departure] = {}
         """Departures by client id."""
+        self.fencing: dict[int, Departure] = {}
+        """Departures that wait for other nodes."""
         self.sessions_out = 0
         self.sessions_kept = 0
         """Sessions that should have left and stayed, because the new owner died."""
@@ -160,19 +166,53 @@ class Giver:
             else:
                 self.forget(departure, now)
         elif message.kind == INSTALLED:
-            if not departure.is_rest:
-                take_out(self.scene.node, departure.session)
-                departure.subscribed = False
-                departure.begin_rest(now)
-                departure.pump(self.scene.post, now)
+            if not departure.is_installed:
+                departure.is_installed = True
+                self.fence(departure, now)
         elif departure.acknowledge(message.value, message.flags & IS_REST != 0):
             if departure.is_rest:
                 self.forget(departure, now)
         else:
             departure.pump(self.scene.post, now)
 
+    def fence(self, departure: Departure, now: int) -> None:
+        """The session is in its place: bring in what is on its way here, then stop listening."""
+        post = self.scene.post
+        if departure.session.subscriptions:
+            departure.fences = set(self.scene.linked)
+            departure.fences_until = now + FENCE_MS
+            self.fencing[departure.number] = departure
+            for peer in departure.fences:
+                post.say(peer, Message(FENCE, flags=FOR_DEPARTURE, node=departure.number))
+            post.say(departure.to, Message(HOLD_ON, departure.session.client_id, nonce=departure.nonce))
+        if not departure.fences:
+            self.send_rest(departure, now)
+
+    def on_fenced(self, number: int, peer: int, now: int) -> None:
+        """All that a node sent before has come."""
+        departure = self.fencing.get(number)
+        if departure is not None:
+            departure.fences.discard(peer)
+            if not departure.fences:
+                self.send_rest(departure, now)
+
+    def settle(self, now: int) -> None:
+        """Do not wait for nodes that have gone, nor for long."""
+        for departure in list(self.fencing.values()):
+            if departure.fences_until <= now or not departure.fences & self.scene.linked:
+                self.send_rest(departure, now)
+
+    def send_rest(self, departure: Departure, now: int) -> None:
+        """Unsubscribe, and send what came since the session was encoded."""
+        self.fencing.pop(departure.number, None)
+        take_out(self.scene.node, departure.session)
+        departure.subscribed = False
+        departure.begin_rest(now)
+        departure.pump(self.scene.post, now)
+
     def start_over(self, departure: Departure, now: int) -> None:
         """Send a session from its beginning."""
+        self.fencing.pop(departure.number, None)
         departure.gather()
         if not departure.subscribed:
             for subscription in departure.session.subscriptions.values():
@@ -197,6 +237,7 @@ class Giver:
 
     def drop(self, departure: Departure) -> None:
         """No longer think of a departure."""
+        self.fencing.pop(departure.number, None)
         del self.departures[departure.number]
         if self.leaving.get(departure.session.client_id) is departure:
             del self.leaving[departure.session.client_id]

@@ -6,10 +6,13 @@
    encode the session; it keeps its subscriptions, and what comes from now on waits apart ("the rest")
    MOVE chunk 0 ... n  ---------------------------------> decode; subscribe; what comes from now on waits apart ("own")
         <------------------------------------- INSTALLED  every node knows the new route (or a second has passed)
+   FENCE to all nodes, FENCED from all of them
    unsubscribe; MOVE the rest ---------------------------> QoS 2 in it: FENCE to all nodes, FENCED from all of them
-                                                          session + rest + own, in this order; CONNACK
+                                                           session + rest + own, in this order; CONNACK
    forget
 ```
+A link delivers in order, two links do not: the old owner's fence brings in what a node sent it before it knew the new
+route, though the news that it knows was faster.
 A message published meanwhile may reach both nodes: then it is in the rest and in what is the new owner's own. At QoS 1
 it is delivered twice; at QoS 2 the one in the rest is left out, found by its topic, properties and payload. The fence
 makes sure that the other one is there by then: whatever a node sent to the old owner, it sent to the new one before.
@@ -65,12 +68,17 @@ class Departure:
         self.retry_at = now
         self.until = now + MOVE_MS_MAX
         self.dropped = 0
+        self.is_installed = False
+        self.fences: set[int] = set()
+        """Nodes that may have sent here what they would send to the new owner by now."""
+        self.fences_until = 0
 
     def begin(self, now: int) -> None:
         """Encode the session; what comes for it from now on waits apart."""
         session = self.session
         self.active = True
         self.is_rest = False
+        self.is_installed = False
         self.outbound = session.outbound
         expires_in = max(self.expires_at - now, 0) if self.expires_at else -1
         will_in = max(self.will_at - now, 0) if self.will_at else -1

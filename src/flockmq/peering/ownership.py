@@ -31,6 +31,7 @@ from flockmq.peering.session_messages import (
     CLAIM,
     FENCE,
     FENCED,
+    FOR_DEPARTURE,
     FOUND_NONE,
     GRANT,
     HOLD_ON,
@@ -205,8 +206,9 @@ class Ownership:
         own = self.scene.post.own
         while own:
             self.take(self.scene.me, own.pop(0), now)
-        if self.taker.settling:
+        if self.taker.settling or self.giver.fencing:
             self.taker.settle(now)
+            self.giver.settle(now)
             while own:
                 self.take(self.scene.me, own.pop(0), now)
 
@@ -240,7 +242,10 @@ class Ownership:
         elif kind == ANSWER:
             self.registrar.on_answer(peer, message, self.scene.wall_ms(now), now)
         elif kind == FENCE:
-            self.scene.post.say(peer, Message(FENCED, nonce=message.nonce, node=message.node))
+            fenced = Message(FENCED, flags=message.flags, nonce=message.nonce, node=message.node)
+            self.scene.post.say(peer, fenced)
+        elif kind == FENCED and message.flags & FOR_DEPARTURE:
+            self.giver.on_fenced(message.node, peer, now)
         elif kind == FENCED:
             arrival = self.taker.arrivals.get((message.nonce, message.node))
             if arrival is not None:

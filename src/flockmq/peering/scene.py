@@ -58,7 +58,7 @@ class Scene:
         """Client ids that are no longer this node's, with epoch."""
 
     def number(self) -> int:
-        """A number for a claim or a move, that this node has not used before; nor its earlier boots, in all likelihood."""
+        """A number for a claim or a move that this node has not used before; nor, most likely, before its restart."""
         self.last_number += 1
         return self.last_number
 

@@ -56,7 +56,7 @@ ABORT: Final = 16
 """The session can't be used here: forget it."""
 
 FENCE: Final = 17
-"""Answer this: what you sent me before has arrived then."""
+"""Answer this: what you sent me before has arrived then. ``flags``, ``nonce`` and ``node`` come back."""
 FENCED: Final = 18
 
 CLEAN: Final = 1
@@ -67,6 +67,8 @@ PASSED_ON: Final = 4
 """Flag of a claim: the first to get it knew somebody else to decide."""
 IS_REST: Final = 8
 """Flag of a chunk: it is of what came after the session was encoded."""
+FOR_DEPARTURE: Final = 1
+"""Flag of a fence: it is the old owner's."""
 HOPS: Final = 0x70
 HOP: Final = 0x10
 """Flags of a revocation: how often it was passed on to where the session is moving."""

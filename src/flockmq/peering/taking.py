@@ -1,9 +1,9 @@
 """The new owner's side: a session comes in chunks, is made this node's, and is whole once the rest has come.
 
 ```
- MOVE --> all chunks there --> decode --> no session here: put it in; wait until all nodes know its routes --.
-                                     `-> one is here already: add what waits in the one that came -----------+--> INSTALLED
- MOVE, the rest --> QoS 2 in it: wait for what other nodes have sent already --> put together --> the claim is concluded
+ MOVE --> all there: decode --> no session here: put it in; wait until all nodes know its routes --.
+                           `--> one is here already: add what waits in the one that came -----------+--> INSTALLED
+ MOVE, the rest --> QoS 2 in it: wait for what other nodes have sent already --> put together --> conclude the claim
 ```
 """
 
