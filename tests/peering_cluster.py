@@ -1,7 +1,7 @@
 """Several brokers in one process, with real owned maps between them and a network that a test holds in its hands.
 
 ```
- client --> Node (a BrokerHarness) --> turn: maps' changes, Routes, OwnedMaps, Forwarding --> Wire, one queue per direction
+ client --> Node (a BrokerHarness) --> turn: maps' changes, Routes, OwnedMaps, Forwarding --> Wire, a queue each way
                                                                                                |
                          step() / settle(): one part at a time, directions in any order <------'
 ```
@@ -88,6 +88,17 @@ class Node(BrokerHarness):
         self.forwarding.flush(self.now)
         super().flush()
 
+    def meet(self, other: Node) -> None:
+        """Membership says that another node is there."""
+        self.maps.peer_alive(other.node_id, other.boot, self.now)
+        self.routes.peer_alive(other.node_id, other.name, self.now)
+
+    def lose(self, node_id: int) -> None:
+        """Membership says that another node is dead."""
+        self.maps.peer_dead(node_id, self.now)
+        self.forwarding.peer_dead(node_id, self.now)
+        self.routes.peer_dead(node_id, self.now)
+
     def receive(self, peer: int, channel: int, body: bytes) -> None:
         if channel == MAPS:
             self.maps.receive(peer, body, self.now)
@@ -127,9 +138,8 @@ class Cluster:
         """Start a node and link it to all others."""
         node = Node(self, node_id, f"node{node_id}", boot, self.settings)
         for other in self.nodes.values():
-            for one, two in ((node, other), (other, node)):
-                one.maps.peer_alive(two.node_id, two.boot, self.now)
-                one.routes.peer_alive(two.node_id, two.name, self.now)
+            node.meet(other)
+            other.meet(node)
         self.nodes[node_id] = node
         for other_id in self.nodes:
             if other_id != node_id:
@@ -146,9 +156,7 @@ class Cluster:
     def bury(self, node_id: int) -> None:
         """The others agree that a node is dead."""
         for node in self.nodes.values():
-            node.maps.peer_dead(node_id, self.now)
-            node.routes.peer_dead(node_id, self.now)
-            node.forwarding.peer_dead(node_id, self.now)
+            node.lose(node_id)
 
     def link(self, one: int, other: int) -> None:
         self.wire.connect(one, other)

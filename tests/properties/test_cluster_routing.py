@@ -1,7 +1,8 @@
 """Three brokers, anything in any order: once it is quiet, a publish on any of them reaches whom it should, once.
 
-The obvious model: who is subscribed to what, in one dictionary. Parts between nodes arrive in any order between pairs,
-links break with what is on them and come back, and messages are published while routes are still under way.
+The obvious model: who is subscribed to what, in one list. Parts between nodes arrive in any order between pairs, links
+break with what is on them and come back, nodes are held dead and are not, nodes die and start anew, and messages are
+published while routes are still under way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from flockmq.mqtt.packets import Subscribe, SubscribeEntry, Unsubscribe
 from flockmq.mqtt.topics import matches, split_shared
 from flockmq.testing.harness import HarnessClient
-from peering_cluster import Cluster
+from peering_cluster import BOOT, Cluster
 
 FILTERS = [b"a", b"a/b", b"a/+", b"a/#", b"+/b", b"#", b"$share/g/a/+", b"$share/g/#", b"$share/h/a/b"]
 NAMES = [b"a", b"a/b", b"a/c", b"b/b", b"c"]
@@ -23,6 +24,8 @@ STEP = st.one_of(
     st.tuples(st.just("unsubscribe"), st.integers(0, CLIENTS - 1), st.sampled_from(FILTERS)),
     st.tuples(st.just("run"), st.integers(1, 20), st.just(b"")),
     st.tuples(st.just("break"), st.integers(0, 2), st.just(b"")),
+    st.tuples(st.just("part"), st.integers(0, 2), st.just(b"")),
+    st.tuples(st.just("restart"), st.integers(1, 3), st.just(b"")),
     st.tuples(st.just("publish"), st.integers(0, CLIENTS - 1), st.sampled_from(NAMES)),
 )
 PAIRS = [(1, 2), (1, 3), (2, 3)]
@@ -41,6 +44,33 @@ class World:
         self.early: dict[bytes, tuple[bytes, int]] = {}
         """Messages published while routes may be on their way: topic, QoS."""
         self.number = 0
+        self.boot = BOOT
+
+    def restart(self, node_id: int) -> None:
+        """A node dies with its clients' sessions; they come back to the new one with nothing."""
+        self.boot += 1
+        self.cluster.kill(node_id)
+        self.cluster.step()
+        self.cluster.bury(node_id)
+        self.cluster.step()
+        node = self.cluster.start(node_id, self.boot)
+        for number in range(CLIENTS):
+            if number % 3 + 1 == node_id:
+                self.clients[number] = node.client(f"client{number}")
+                self.wanted[number] = set()
+
+    def part(self, one: int, other: int) -> None:
+        """Two nodes take each other for dead, and find out that they are not."""
+        self.cluster.cut(one, other)
+        for _ in range(3):
+            self.cluster.step()
+        for here, there in ((one, other), (other, one)):
+            self.cluster[here].lose(there)
+        for _ in range(3):
+            self.cluster.step()
+        for here, there in ((one, other), (other, one)):
+            self.cluster[here].meet(self.cluster[there])
+        self.cluster.link(one, other)
 
     def publish(self, client: int, topic: bytes, qos: int) -> bytes:
         self.number += 1
@@ -66,6 +96,10 @@ class World:
             for _ in range(3):
                 self.cluster.step()
             self.cluster.link(one, other)
+        elif what == "part":
+            self.part(*PAIRS[number])
+        elif what == "restart":
+            self.restart(number)
         else:
             qos = self.number % 3
             self.early[self.publish(number, name, qos)] = (name, qos)

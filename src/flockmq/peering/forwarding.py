@@ -55,6 +55,19 @@ LOST_MS: Final = 30_000
 PEERS_MAX: Final = 65_536
 """Most nodes that are remembered, dead ones included."""
 
+TOTALS: Final = (
+    "messages_out",
+    "messages_in",
+    "dropped_qos0",
+    "dropped_kept",
+    "given_up",
+    "resent",
+    "repeated",
+    "missed",
+    "lost_shared",
+    "kept_bytes",
+)
+
 
 class Forwarding:
     """The component of channel RUNS; see the module. Also where the peers are known by their ids."""
@@ -164,6 +177,23 @@ class Forwarding:
         if not blocked:
             stream.peer.mark()
             look_at_peer(self.node, stream.peer)
+
+    def totals(self) -> dict[str, int]:
+        """Count over all peers since the start, for metrics; ``kept_bytes`` is what waits for acknowledgements now."""
+        found: dict[str, int] = dict.fromkeys(TOTALS, 0)
+        for stream in self.streams.values():
+            peer = stream.peer
+            found["messages_out"] += peer.messages_out
+            found["messages_in"] += peer.messages_in
+            found["dropped_qos0"] += peer.dropped
+            found["dropped_kept"] += peer.dropped_kept
+            found["given_up"] += stream.given_up
+            found["resent"] += stream.resent
+            found["repeated"] += stream.repeated
+            found["missed"] += stream.missed
+            found["lost_shared"] += stream.lost_shared
+            found["kept_bytes"] += peer.kept_bytes
+        return found
 
     def is_waiting(self, peer: int) -> bool:
         """Whether something for a peer has not been handed to its link yet."""

@@ -7,7 +7,7 @@
  a node dies ------------------------> table.remove_peer
 
  SUBACK waits: asked --flush--> pending (version) --> every ALIVE node has applied that version, or is SUSPECT by now
-                                                  `-> a clean session: or a second has passed
+                                                  `-> or it took too long: a second for clean sessions
 ```
 A turn's changes become one delta, and what came and went within a turn is never told. Filters below ``$SYS`` are not
 told either: those topics are each node's own.
@@ -34,6 +34,8 @@ ROUTE: Final = b"r/"
 SHARE: Final = b"s/"
 CLEAN_WAIT_MS: Final = 1_000
 """Longest wait for the SUBACK of a session that ends with its connection."""
+WAIT_MS: Final = 30_000
+"""Longest wait for any SUBACK: a node may live, and be out of reach from here alone. Clients give up about then."""
 PENDING_MAX: Final = 65_536
 """SUBACKs that wait; beyond it connections that subscribe are not read until theirs is out."""
 MEMBERS_MAX: Final = 0xFFFFFFFF
@@ -52,7 +54,6 @@ class Pending:
         self.fresh = fresh
         self.version = 0
         self.deadline = 0
-        """0: none, the session is to miss nothing."""
         self.paused = False
         self.done = False
 
@@ -155,7 +156,7 @@ class Routes:
         for pending in self._pending:
             if pending.done:
                 continue
-            if pending.session.connection is not pending.connection or (pending.deadline and pending.deadline <= now):
+            if pending.session.connection is not pending.connection or pending.deadline <= now:
                 self._answer(pending)
         self._pending = [pending for pending in self._pending if not pending.done]
         self._look(now)
@@ -220,8 +221,7 @@ class Routes:
         if not keys:
             return False
         pending = Pending(connection, session, suback, keys, fresh)
-        if session.expiry_s == 0:
-            pending.deadline = now + CLEAN_WAIT_MS
+        pending.deadline = now + (WAIT_MS if session.expiry_s else CLEAN_WAIT_MS)
         if len(self._pending) + len(self._asked) >= self.pending_max:
             pending.paused = True
             connection.waits_for += 1

@@ -269,14 +269,11 @@ def test_a_dead_node_is_let_go_and_one_that_was_not_dead_goes_on() -> None:
     cluster.deliver((1, 2))
     cluster.cut(1, 2)
     pair.publish()
-    for node, other in ((1, 2), (2, 1)):
-        cluster[node].maps.peer_dead(other, cluster.now)
-        cluster[node].routes.peer_dead(other, cluster.now)
-        cluster[node].forwarding.peer_dead(other, cluster.now)
+    cluster[1].lose(2)
+    cluster[2].lose(1)
     assert (pair.peer.kept_bytes, pair.stream.given_up) == (0, 3)
-    for node, other in ((1, 2), (2, 1)):
-        cluster[node].maps.peer_alive(other, 1_000, cluster.now)
-        cluster[node].routes.peer_alive(other, f"node{other}", cluster.now)
+    cluster[1].meet(cluster[2])
+    cluster[2].meet(cluster[1])
     cluster.link(1, 2)
     cluster.settle()
     pair.publish()
@@ -318,6 +315,21 @@ def test_after_the_grace_what_does_not_fit_is_dropped_and_counted() -> None:
     pair.cluster.settle()
     assert len(pair.got()) == pair.sent - pair.peer.dropped_kept
     assert not pair.peer.out_of_grace
+
+
+def test_what_happened_is_counted_in_all() -> None:
+    pair = Pair()
+    pair.publish(2, 1)
+    pair.publish(1, 0)
+    pair.turn()
+    pair.cluster.cut(1, 2)
+    pair.publish(1, 0)
+    totals = pair.cluster[1].forwarding.totals()
+    assert (totals["messages_out"], totals["dropped_qos0"], totals["kept_bytes"] > 0) == (3, 1, True)
+    pair.cluster.link(1, 2)
+    pair.cluster.settle()
+    assert pair.cluster[1].forwarding.totals()["resent"] == 1
+    assert pair.cluster[2].forwarding.totals()["messages_in"] == 2
 
 
 def test_a_dead_node_slows_nobody_down() -> None:

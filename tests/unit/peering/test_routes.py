@@ -138,13 +138,10 @@ def test_a_node_wrongly_buried_gets_its_routes_back() -> None:
     client = cluster[2].client("a")
     client.subscribe(b"t/+", 1)
     cluster.cut(1, 2)
-    cluster[1].maps.peer_dead(2, cluster.now)
-    cluster[1].routes.peer_dead(2, cluster.now)
-    cluster[1].forwarding.peer_dead(2, cluster.now)
+    cluster[1].lose(2)
     cluster.settle()
     assert table(cluster[1]) == {}
-    cluster[1].maps.peer_alive(2, 1_000, cluster.now)
-    cluster[1].routes.peer_alive(2, "node2", cluster.now)
+    cluster[1].meet(cluster[2])
     cluster.link(1, 2)
     cluster.settle()
     assert table(cluster[1]) == {b"t/+": ["node2"]}
@@ -237,6 +234,19 @@ def test_a_clean_session_waits_for_a_second_at_most() -> None:
     cluster.advance(900)
     assert not answered(client)
     cluster.advance(200)
+    assert answered(client)
+
+
+def test_nobody_waits_for_ever_for_a_node_that_lives_out_of_reach() -> None:
+    cluster = Cluster(3)
+    client = cluster[1].client("a", session_expiry_s=100)
+    cluster.cut(1, 2)  # node3 reaches both, so that nobody suspects anybody
+    cluster.auto = False
+    ask(client, b"t/+")
+    cluster.settle()
+    cluster.advance(29_000)
+    assert not answered(client)
+    cluster.advance(2_000)
     assert answered(client)
 
 
