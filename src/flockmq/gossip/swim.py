@@ -119,6 +119,8 @@ class Swim:
         self._rng = rng
         self._out: list[tuple[Address, bytes]] = []
         self._contacts: dict[Address, int] = {}  # and the id of who answered there
+        self._greeted: dict[int, Address] = {}  # by sequence; an answer may come from another address than was greeted
+        self._was_run = False
         self._sequence = int(rng.random() * 0x7FFF_FFFF)
         self._probe = 0  # whom; 0: nobody
         self._probe_sequence = 0
@@ -179,10 +181,17 @@ class Swim:
     def join(self, addresses: list[Address], now: int) -> None:
         """Greet these contact points until they answer, and again whenever nobody lives there."""
         for address in addresses:
-            if len(self._contacts) < CONTACTS_MAX:
-                self._contacts.setdefault(address, 0)
+            if address not in self._contacts:
+                self._make_room_for_contact()
+                self._contacts[address] = 0
         self._hello_at = now
         self._wake(now, now)
+
+    def _make_room_for_contact(self) -> None:
+        """Too many: the one that has been there the longest without an answer goes, else just the oldest."""
+        if len(self._contacts) >= CONTACTS_MAX:
+            silent = self._open_contacts()
+            del self._contacts[silent[0] if silent else next(iter(self._contacts))]
 
     def leave(self, now: int) -> None:
         """Tell all that this node goes; it still answers, until ``has_left`` says that enough was told."""
@@ -238,6 +247,8 @@ class Swim:
         self.lists = Lists(roster, self.lists.outbox)
         self.lists.linked = linked
         self._probe = 0
+        self._was_run = False  # until now it may not have been run, as it was part of nothing
+        self._suspicion_at = NEVER
         for address in self._contacts:
             self._contacts[address] = 0
         self._hello_at = now
@@ -262,7 +273,11 @@ class Swim:
     # Links: a Component of the channel MEMBERS
 
     def peer_up(self, peer: int, now: int) -> None:
-        """There is a link: compare lists."""
+        """There is a link: compare lists, or, if it is to one who is held dead, let it contradict first."""
+        known = self.roster.members.get(peer)
+        if known is not None and known.state == DEAD:
+            self._introduce((known.host, known.port), peer, now)
+            return
         self.lists.linked[peer] = now
         if self.lists.completed == 0 or now >= self._repair_at:
             self._ask(peer, now)
@@ -306,8 +321,8 @@ class Swim:
         roster = self.roster
         me = roster.me
         if datagram.sender == me.node_id:
-            if datagram.boot == me.boot and address in self._contacts:
-                self._contacts[address] = me.node_id  # a contact point that is this node itself
+            if datagram.boot == me.boot:
+                self._answered(datagram)  # a contact point that is this node itself
             return
         if datagram.cluster_id != me.cluster_id:
             self.counters.foreign += 1
@@ -363,12 +378,17 @@ class Swim:
             if self._may_greet(now):
                 self._send(address, sender, WELCOME, datagram.sequence, 0, own_first=True)
         elif kind == WELCOME:
-            if address in self._contacts:
-                self._contacts[address] = sender
+            self._answered(datagram)
             if accused:
                 self._send(address, sender, GOSSIP, 0, 0, own_first=True)
         elif accused:
             self._send(address, sender, GOSSIP, 0, 0, own_first=True)
+
+    def _answered(self, datagram: Datagram) -> None:
+        """Who is behind a contact point is known now."""
+        address = self._greeted.pop(datagram.sequence, None)
+        if address is not None and address in self._contacts:
+            self._contacts[address] = datagram.sender
 
     def _introduce(self, address: Address, node_id: int, now: int) -> None:
         """Somebody not known as it is now: greet it, its answer says who it is."""
@@ -510,8 +530,9 @@ class Swim:
     def tick(self, now: int) -> None:
         """Do what is due."""
         late_ms = now - self.wake_at
-        if late_ms > max(STALL_MS_MIN, self.settings.ping_timeout_ms):
+        if self._was_run and late_ms > max(STALL_MS_MIN, self.settings.ping_timeout_ms):
             self._stalled(late_ms, now)
+        self._was_run = True
         if now >= self._probe_ends_at:
             self._end_probe(now)
             self._start_probe(now)
@@ -691,7 +712,14 @@ class Swim:
     def _greet_contacts(self) -> None:
         self._hello_at = NEVER
         for address in self._open_contacts():
-            self._send(address, 0, HELLO, self._next_sequence(), 0, own_first=True)
+            self._greet_contact(address)
+
+    def _greet_contact(self, address: Address) -> None:
+        sequence = self._next_sequence()
+        if len(self._greeted) >= 2 * CONTACTS_MAX:
+            del self._greeted[next(iter(self._greeted))]
+        self._greeted[sequence] = address
+        self._send(address, 0, HELLO, sequence, 0, own_first=True)
 
     def _revive(self, now: int) -> None:
         """Greet one of the dead, or a silent contact point: after a partition somebody must take the first step."""
@@ -709,8 +737,7 @@ class Swim:
         if choice < len(roster.gone):
             self._greet_gone(choice)
         elif contacts:
-            address = contacts[choice - len(roster.gone)]
-            self._send(address, 0, HELLO, self._next_sequence(), 0, own_first=True)
+            self._greet_contact(contacts[choice - len(roster.gone)])
 
     def _greet_gone(self, choice: int) -> None:
         roster = self.roster

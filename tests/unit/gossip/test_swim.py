@@ -260,8 +260,9 @@ def test_contact_points_are_greeted_until_one_answers() -> None:
     sent = run(one, 5_000)
     assert {to for to, said in sent if said.kind == HELLO} == {address(2), address(3)}
     assert len(sent) >= 8
-    say(one, WELCOME, sender=member(2), claims=[member(2)], now=5_000)
-    say(one, WELCOME, sender=member(3), claims=[member(3)], now=5_000)
+    for to, said in sent[-2:]:
+        who = member(int(to[0][1:]))
+        say(one, WELCOME, sender=who, claims=[who], sequence=said.sequence, now=5_000)
     assert not [said for _, said in run(one, 5_400) if said.kind == HELLO]
 
 
@@ -274,11 +275,45 @@ def test_a_contact_point_that_is_the_node_itself_is_left_alone() -> None:
     assert run(one, 10_000) == []
 
 
-def test_contact_points_are_bounded() -> None:
+def test_contact_points_are_bounded_and_new_ones_count_more_than_silent_ones() -> None:
     one = swim()
     one.join([address(number) for number in range(2, 1_000)], 0)
     one.tick(0)
-    assert len(one.take_datagrams()) == CONTACTS_MAX
+    greeted = [to for to, _ in one.take_datagrams()]
+    assert len(greeted) == CONTACTS_MAX
+    assert address(999) in greeted
+
+
+def test_a_contact_point_may_answer_from_another_address() -> None:
+    one = swim()
+    one.join([("a-name", 16_000)], 0)
+    one.tick(0)
+    ((to, body),) = one.take_datagrams()
+    assert to == ("a-name", 16_000)
+    say(one, WELCOME, sender=member(2), claims=[member(2)], sequence=decode(body).sequence)
+    sent = run(one, 3_000)
+    assert sent
+    assert not [said for _, said in sent if said.kind == HELLO]
+
+
+def test_the_first_run_is_never_late() -> None:
+    one = swim(member(2))
+    one.tick(60_000)
+    assert one.counters.stalls == 0
+    one.adopt_cluster(8, 120_000)
+    one.tick(180_000)
+    assert one.counters.stalls == 0
+
+
+def test_a_link_to_a_dead_member_lets_it_contradict() -> None:
+    one = swim(member(2), member(3))
+    say(one, GOSSIP, sender=member(3), claims=[member(2, 0, DEAD)])
+    one.peer_up(2, 0)
+    ((to, body),) = one.take_datagrams()
+    hello = decode(body)
+    assert (to, hello.kind) == (address(2), HELLO)
+    assert (2, DEAD) in [(claim.node_id, claim.state) for claim in hello.claims]
+    assert 2 not in one.lists.linked
 
 
 def test_the_dead_are_tried_again_and_those_who_left_are_not() -> None:
