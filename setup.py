@@ -10,12 +10,15 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 HOT_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
-HOT_MODULES = ("peering/channels.py", "peering/forwarding.py", "peering/stream.py")  # what every message between nodes passes
+HOT_MODULES = ("peering/channels.py", "peering/forwarding.py", "peering/stream.py")  # every message between nodes
 INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there
 
 
@@ -52,8 +55,35 @@ def extensions() -> list[object]:
 
     # Strictness is the linter's business; here dependencies need not even be installed.
     options = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
-    built: list[object] = mypycify([*options, *hot_modules()], opt_level="2", group_name="flockmq")
+    # A file of C for each module: gcc's time grows faster than the size of a file, and several can be compiled at once.
+    built: list[object] = mypycify([*options, *hot_modules()], opt_level="2", group_name="flockmq", multi_file=True)
     return built
 
 
-setup(ext_modules=extensions())
+class BuildInParallel(build_ext):  # type: ignore[misc]  # setuptools has no types
+    """setuptools compiles the files of an extension one after the other; here are a hundred of them."""
+
+    def build_extensions(self) -> None:
+        """Have the compiler object take its files from a pool of threads."""
+        compiler = self.compiler
+        compile_one = compiler._compile
+        pool = ThreadPoolExecutor(os.cpu_count() or 1)
+        running: list[Future[None]] = []
+
+        def compile_soon(*arguments: object) -> None:
+            running.append(pool.submit(compile_one, *arguments))
+
+        def compile_all(*arguments: Any, **options: Any) -> list[str]:
+            objects: list[str] = type(compiler).compile(compiler, *arguments, **options)
+            for one in running:
+                one.result()
+            running.clear()
+            return objects
+
+        compiler._compile = compile_soon
+        compiler.compile = compile_all
+        with pool:
+            super().build_extensions()
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildInParallel})
