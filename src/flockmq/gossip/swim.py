@@ -357,7 +357,10 @@ class Swim:
             if self._different >= DIFFERENT_MAX and not len(self.roster.news):
                 self._wake(self._repair_at, now)
         if datagram.digest and self.on_digest is not None:
-            self.on_digest(sender, datagram.digest, now)
+            try:
+                self.on_digest(sender, datagram.digest, now)
+            except FlockError:  # it is still a ping that wants its answer
+                self.counters.malformed += 1
 
     def _act(self, datagram: Datagram, address: Address, accused: bool, now: int) -> None:
         kind = datagram.kind

@@ -3,7 +3,7 @@
 ```
  --nodes 1000 --loss 0.05 --hours 1     start them, let them find each other, then kill and restart one now and then;
                                         says how long joins and deaths took, and who was called dead and was not
- --bandwidth 10,100,1000                what a node sends when nothing changes
+ --bandwidth 10,100,1000 [--loss 0.05]  what a node sends when nothing changes
 ```
 Probes go by datagrams alone here (no help of links), so that loss counts in full. Exit code 1 if anything that
 docs/internals/membership.md promises did not hold.
@@ -47,7 +47,8 @@ class Run:
         self.hours: float = options.hours
         self.deaths: int = options.deaths
         self.settings = PROFILES[options.profile]
-        self.simulation = GossipSimulation(options.seed, self.settings, loss=options.loss, link_probes=False)
+        loss = 0.05 if options.loss is None else options.loss
+        self.simulation = GossipSimulation(options.seed, self.settings, loss=loss, link_probes=False)
         self.failures: list[str] = []
         self.took_ms: list[int] = []
         self.first_ms: list[int] = []
@@ -130,10 +131,12 @@ class Run:
         return int(bool(self.failures))
 
 
-def measure_bandwidth(counts: list[int], settings: GossipSettings, seed: int, minutes: float = 2.0) -> None:
-    """What a node sends when nothing changes and nothing is lost."""
+def measure_bandwidth(
+    counts: list[int], settings: GossipSettings, seed: int, loss: float, minutes: float = 2.0
+) -> None:
+    """What a node sends when nothing changes."""
     for count in counts:
-        simulation = GossipSimulation(seed, settings)
+        simulation = GossipSimulation(seed, settings, loss=loss, link_probes=False)
         simulation.start_many(count, over_ms=count * 10)
         simulation.run_until_agreed(120_000)
         simulation.run(30_000)
@@ -154,7 +157,7 @@ def parse_options(words: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m flockmq.testing.simulate_gossip", description="Simulate members.")
     parser.add_argument("--nodes", type=int, default=100, help="how many (default 100)")
-    parser.add_argument("--loss", type=float, default=0.05, help="share of datagrams that is lost (default 0.05)")
+    parser.add_argument("--loss", type=float, help="share of datagrams that is lost (default 0.05; of --bandwidth: 0)")
     parser.add_argument("--hours", type=float, default=0.1, help="simulated (default 0.1)")
     parser.add_argument("--deaths", type=int, default=10, help="nodes that die in this time (default 10)")
     parser.add_argument("--join-seconds", type=float, default=20, help="time in which all nodes come (default 20)")
@@ -169,7 +172,7 @@ def main(words: list[str] | None = None) -> int:
     options = parse_options(words)
     if options.bandwidth:
         counts = [int(count) for count in options.bandwidth.split(",")]
-        measure_bandwidth(counts, PROFILES[options.profile], options.seed)
+        measure_bandwidth(counts, PROFILES[options.profile], options.seed, options.loss or 0.0)
         return 0
     run = Run(options)
     run.join(int(options.join_seconds * 1_000))

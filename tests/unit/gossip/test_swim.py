@@ -378,6 +378,17 @@ def test_the_maps_digest_travels_with_pings() -> None:
         say(one, PING, sender=member(2), about=1)
 
 
+def test_a_digest_that_can_not_be_read_costs_no_answer() -> None:
+    def refuse(peer: int, digest: bytes, now: int) -> None:
+        raise FlockError("no digest")
+
+    one = swim(member(2))
+    one.on_digest = refuse
+    (answer,) = say(one, PING, sender=member(2), about=1, digest=b"x")
+    assert answer.kind == ACK
+    assert one.counters.malformed == 1
+
+
 def test_no_datagram_is_too_large_whatever_there_is_to_tell() -> None:
     one = swim()
     one.digest = b"d" * 64
