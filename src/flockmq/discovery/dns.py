@@ -80,12 +80,12 @@ class DnsDiscovery:
             try:
                 if self._settings.record == "SRV":
                     service = cast("SRV", record)
-                    host = service.target.to_text(omit_final_dot=True)
-                    found[make_contact(host, service.port)] = None
+                    if service.target != dns.name.root:  # which says: decidedly not here
+                        found[make_contact(service.target.to_text(omit_final_dot=True), service.port)] = None
                 else:
                     found[make_contact(cast("A | AAAA", record).address, self._settings.port)] = None
             except FlockError:
-                continue  # "." as target: the service is decidedly not there
+                continue  # a name that no machine can have
         return list(found)
 
 
