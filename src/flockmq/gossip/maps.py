@@ -322,7 +322,6 @@ class OwnedMaps:
         for owner, boot, version in wants:
             if owner == self.node_id:
                 self._rise_if_below(boot, version)
-                self._seal()
                 if boot != self._own.boot or version < state.acknowledged:
                     state.acknowledged = 0  # it has lost what it had; HAVE will tell how much is left
                 state.open(Stream(self._own, True, boot, version))

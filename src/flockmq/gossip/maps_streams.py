@@ -175,7 +175,6 @@ class Peer:
         for stream in self.streams.values():
             stream.close()
         self.streams = {}
-        self.acknowledged = 0
 
     def serve(self, channel: int, outbox: Outbox, settings: MapsSettings) -> bool:
         """Send what may be sent now, of all maps it asked for. True: there is more for the next turn."""

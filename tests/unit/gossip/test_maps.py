@@ -15,10 +15,18 @@ from flockmq.gossip.maps_codec import (
     HAVE,
     PULL,
     STATE,
+    STOP,
+    FullHead,
     MapsError,
+    decode_list,
+    decode_progress,
+    encode_buckets,
     encode_delta,
+    encode_entry,
+    encode_full,
     encode_list,
     encode_pair,
+    encode_progress,
 )
 from flockmq.gossip.maps_settings import MapsSettings
 from maps_network import SMALL, Network
@@ -549,6 +557,247 @@ def test_a_peer_too_far_behind_for_the_log_gets_the_whole_map() -> None:
 
 
 # --- odd orders of events ---
+
+
+def pieces_of(owner: int, boot: int, version: int, count: int) -> list[bytes]:
+    return [
+        encode_full(owner, boot, version, index, index == count - 1, 1, [encode_entry(b"k%d" % index, b"%d" % version)])
+        for index in range(count)
+    ]
+
+
+def test_pieces_of_different_maps_are_never_mixed() -> None:
+    maps, box = alone()
+    for peer in (2, 3):
+        maps.peer_up(peer, 0)
+    maps.flush(0)
+    box.said = []
+    old, new = pieces_of(2, 9, 5, 3), pieces_of(2, 9, 6, 3)
+    maps.receive(2, old[0], 0)
+    maps.receive(2, new[1], 0)  # of another version
+    maps.receive(3, old[1], 0)  # from another node
+    maps.receive(2, old[2], 0)  # too early
+    assert [decode_progress(body)[2:] for _, body in box.said] == [(5, 0), (6, STOP), (5, STOP), (5, STOP)]
+    assert maps.take_changes() == []
+    maps.receive(2, old[1], 0)
+    maps.receive(2, old[2], 0)
+    assert dict(maps.items(2)) == {b"k0": b"5", b"k1": b"5", b"k2": b"5"}
+    assert maps.place_of(2) == (9, 5)
+
+
+def test_pieces_of_a_former_life_are_refused() -> None:
+    maps, box = alone()
+    maps.peer_up(3, 0)
+    maps.peer_alive(2, 10, 0)
+    maps.flush(0)
+    box.said = []
+    maps.receive(3, pieces_of(2, 9, 5, 1)[0], 0)
+    assert maps.take_changes() == []
+    assert decode_progress(box.said[0][1])[3] == STOP
+
+
+def test_half_a_map_is_asked_for_elsewhere_when_its_link_breaks() -> None:
+    maps, box = alone()
+    maps.peer_alive(2, 9, 0)
+    for peer in (2, 3):
+        maps.peer_up(peer, 0)
+    maps.receive(2, pieces_of(2, 9, 5, 3)[0], 0)
+    maps.flush(0)
+    maps.peer_down(2, 0)
+    box.said = []
+    maps.receive(3, encode_list(CLAIMS, 0, [(2, 9, 5)]), 0)
+    maps.flush(0)
+    assert box.said == [(3, encode_list(PULL, 0, [(2, 0, 0)]))]
+    assert dict(maps.items(2)) == {}
+
+
+def test_a_second_gap_is_asked_for_at_once_when_the_first_is_closed() -> None:
+    maps, box = alone()
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_delta(2, 9, 0, 1, {b"a": b"1"}), 0)
+    maps.flush(0)
+    for first in (2, 4):
+        box.said = []
+        maps.receive(2, encode_delta(2, 9, first, first + 1, {b"a": b"2"}), 0)
+        maps.flush(0)
+        assert box.kinds(2) == [PULL]
+        maps.receive(2, encode_delta(2, 9, first - 1, first, {b"a": b"3"}), 0)
+        maps.receive(2, encode_delta(2, 9, first, first + 1, {b"a": b"2"}), 0)
+
+
+def test_who_lost_what_it_had_counts_as_having_nothing() -> None:
+    maps, _ = alone()
+    maps.set(b"a", b"1")
+    maps.peer_up(2, 0)
+    maps.flush(0)
+    maps.receive(2, encode_pair(HAVE, 5, 1), 0)
+    maps.receive(2, encode_list(PULL, 0, [(1, 5, 1)]), 0)
+    assert maps.acknowledged(2) == 1
+    maps.receive(2, encode_list(PULL, 0, [(1, 5, 0)]), 0)
+    assert maps.acknowledged(2) == 0
+
+
+def test_who_takes_us_for_dead_gets_nothing_more() -> None:
+    maps, box = alone()
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_list(PULL, 0, [(1, 5, 0)]), 0)
+    maps.set(b"a", b"1")
+    maps.flush(0)
+    assert DELTA in box.kinds(2)
+    maps.receive(2, encode_pair(HAVE, 0, 0), 0)
+    maps.set(b"b", b"1")
+    maps.flush(0)
+    assert box.said == []
+
+
+def test_what_came_twice_is_acknowledged_again() -> None:
+    maps, box = alone()
+    maps.peer_up(2, 0)
+    delta = encode_delta(2, 9, 0, 1, {b"a": b"1"})
+    for _ in range(2):
+        maps.receive(2, delta, 0)
+        maps.take_changes()
+        maps.flush(0)
+        assert (2, encode_pair(HAVE, 9, 1)) in box.said
+        box.said = []
+
+
+def test_a_map_on_its_way_to_a_third_node_stops_when_its_owner_dies() -> None:
+    maps, box = alone(SMALL)
+    for peer in (2, 3):
+        maps.peer_up(peer, 0)
+    for piece in pieces_of(2, 9, 30, 30):
+        maps.receive(2, piece, 0)
+    maps.take_changes()
+    maps.flush(0)
+    box.said = []
+    maps.receive(3, encode_list(PULL, 0, [(2, 0, 0)]), 0)
+    maps.flush(0)
+    assert box.kinds(3) == [FULL, FULL]
+    maps.peer_dead(2, 0)
+    maps.receive(3, encode_progress(2, 9, 30, 1), 0)
+    maps.flush(0)
+    assert box.kinds(3) == []
+
+
+def test_a_map_on_its_way_to_a_third_node_gives_way_to_the_owners_next_life() -> None:
+    maps, box = alone(SMALL)
+    for peer in (2, 3):
+        maps.peer_up(peer, 0)
+    for piece in pieces_of(2, 9, 30, 30):
+        maps.receive(2, piece, 0)
+    maps.receive(3, encode_list(PULL, 0, [(2, 0, 0)]), 0)
+    maps.flush(0)
+    maps.receive(2, encode_delta(2, 10, 0, 1, {b"new": b"1"}), 0)
+    box.said = []
+    maps.receive(3, encode_progress(2, 9, 30, 1), 0)
+    maps.flush(0)
+    assert [FullHead(body).boot for _, body in box.said if body[0] == FULL] == [10]
+
+
+def test_another_whole_map_waits_until_the_last_one_is_acknowledged() -> None:
+    maps, box = alone(SMALL)
+    maps.set(b"a", b"1")
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_list(PULL, 0, [(1, 0, 0)]), 0)
+    maps.flush(0)
+    assert FULL in box.kinds(2)
+    for number in range(40):  # far more than the log and the window hold
+        maps.set(b"a", b"%d" % number)
+        maps.flush(0)
+    assert FULL not in box.kinds(2)
+    maps.receive(2, encode_pair(HAVE, 5, 1), 0)
+    maps.flush(0)
+    assert FULL not in box.kinds(2)  # the changes after it are still on their way
+    maps.receive(2, encode_pair(HAVE, 5, 5), 0)
+    maps.flush(0)
+    assert box.kinds(2) == [FULL]
+
+
+def test_peers_that_come_later_do_not_get_a_map_that_the_log_does_not_lead_on_from() -> None:
+    network = Network(3)
+    for number in range(30):
+        network.set(1, b"k%d" % number, b"1")
+    network.join(1, 2)
+    network.deliver(1)
+    network.deliver(2)
+    network.deliver(1)  # the first pieces are on their way, and node 2 does not answer
+    for number in range(100):
+        network.set(1, b"k%d" % (number % 30), b"%d" % number)
+        network.nodes[1].end_turn()
+    network.join(1, 3)
+    for _ in range(200):
+        network.deliver(1)
+        network.deliver(3)
+    assert view(network, 3, 1) == view(network, 1, 1)
+    network.settle()
+    assert view(network, 2, 1) == view(network, 1, 1)
+
+
+def test_after_rising_everything_is_said_again() -> None:
+    maps, box = alone()
+    maps.set(b"a", b"1")
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_list(PULL, 0, [(1, 5, 0)]), 0)
+    maps.flush(0)
+    box.said = []
+    maps.receive(2, encode_list(CLAIMS, 0, [(1, 7, 3)]), 0)
+    assert maps.boot > 7
+    maps.flush(0)
+    assert box.kinds(2) == [STATE, FULL]
+    maps.peer_up(3, 0)
+    maps.receive(3, encode_list(PULL, 0, [(1, maps.boot, 0)]), 0)
+    box.said = []
+    maps.flush(0)
+    assert FULL in box.kinds(3)  # changes of the former life must not pass for changes of this one
+
+
+def test_whoever_is_asked_and_whoever_asks_both_learn_what_is_newer() -> None:
+    maps, box = alone()
+    maps.peer_alive(3, 9, 0)
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_delta(3, 9, 0, 4, {b"a": b"1"}), 0)
+    maps.take_changes()
+    maps.flush(0)
+    box.said = []
+    every = 2**64 - 1
+    maps.receive(2, encode_list(CLAIMS, every, [(3, 9, 2), (1, 5, 0)]), 0)
+    assert box.said == [(2, encode_list(CLAIMS, 0, [(3, 9, 4)]))]
+    box.said = []
+    maps.receive(2, encode_buckets([0] * 64), 0)
+    mask, claims = decode_list(box.said[0][1])
+    assert mask == (1 << 1) | (1 << 3)
+    assert claims == [(3, 9, 4), (1, 5, 0)]
+
+
+def test_truncated_maps_are_not_claimed() -> None:
+    maps, box = alone(MapsSettings(keys_max=1))
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_delta(2, 9, 0, 2, {b"a": b"1", b"b": b"1"}), 0)
+    box.said = []
+    maps.receive(3, encode_buckets([0] * 64), 0)
+    assert decode_list(box.said[0][1])[1] == [(1, 5, 0)]
+
+
+def test_a_stranger_that_is_linked_again_stays() -> None:
+    maps, _ = alone()
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_delta(2, 9, 0, 1, {b"a": b"1"}), 0)
+    maps.peer_down(2, 0)
+    maps.peer_up(2, 100)
+    maps.tick(100_000)
+    assert maps.get(2, b"a") == b"1"
+
+
+def test_membership_may_go_back_to_an_earlier_boot() -> None:
+    maps, _ = alone()
+    maps.peer_up(3, 0)
+    maps.peer_alive(2, 9, 0)
+    assert not maps.is_level(2)
+    maps.peer_alive(2, 8, 0)
+    maps.receive(3, encode_delta(2, 8, 0, 1, {b"a": b"1"}), 0)
+    assert maps.get(2, b"a") == b"1"
+    assert maps.is_level(2)
 
 
 def test_a_question_may_come_before_the_link_is_known_to_be_up() -> None:
