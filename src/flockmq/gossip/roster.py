@@ -162,7 +162,7 @@ class Roster:
         self._tell(JOINED, fresh)
         if spread:
             self.news.put(fresh.node_id, encode_claim(fresh))
-        self._check_identity(fresh, now)
+        self._check_identity(fresh, now, speaks_itself=False)
         if member.state == SUSPECT and self.members[member.node_id].is_live:
             self.suspect(fresh, fresh.incarnation, claim.source, now)
 
@@ -201,12 +201,12 @@ class Roster:
                 self._tell(ALIVE_AGAIN, member)
             if not known.same_details(member):
                 self._tell(CHANGED, member)
-                self._check_identity(member, now)
+                self._check_identity(member, now, speaks_itself=True)
         else:
             del self.gone[node_id]
             self._enter(member)
             self._tell(ALIVE_AGAIN if known.state == DEAD else JOINED, member)
-            self._check_identity(member, now)
+            self._check_identity(member, now, speaks_itself=True)
 
     def _doubt(self, known: Member) -> None:
         """A list calls it dead; see for ourselves, and let it contradict."""
@@ -294,12 +294,18 @@ class Roster:
         if self._names.get(known.name) == known.node_id:
             del self._names[known.name]
 
-    def _check_identity(self, member: Member, now: int) -> None:
-        """Nobody else can be at its address, and nobody else should have its name."""
+    def _check_identity(self, member: Member, now: int, *, speaks_itself: bool) -> None:
+        """Nobody else can be at its address, and nobody else should have its name.
+
+        If it contradicted, or told of a change, it lives for sure: then two nodes tell the same address as theirs.
+        """
         address = (member.host, member.port)
         other_id = self._addresses.get(address, member.node_id)
         if other_id != member.node_id:
             other = self.members[other_id]
+            if speaks_itself:
+                self._tell(CONFLICT, member)
+                return
             if other.boot > member.boot:  # the claim is of a node that was there before
                 self.end(member.with_claim(member.incarnation, DEAD), now, spread=True)
                 return
@@ -314,6 +320,10 @@ class Roster:
             self._tell(CONFLICT, member)
         else:
             self._names[member.name] = member.node_id
+
+    def is_replaced(self, member: Member) -> bool:
+        """Whether somebody else lives at its address."""
+        return self._addresses.get((member.host, member.port), member.node_id) != member.node_id
 
     def _tell(self, kind: int, member: Member) -> None:
         if len(self.events) < EVENTS_MAX:

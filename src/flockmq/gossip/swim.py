@@ -64,6 +64,8 @@ DIFFERENT_MAX: Final = 3
 """So many datagrams in a row must show another list before a whole comparison is started: news may be on its way."""
 URGENT_STREAK_MAX: Final = 3
 """Of so many probes in a row at least one goes by the round, so that no member waits for ever."""
+REVIVERS: Final = 4
+"""About so many members of a cluster try to reach its only dead one, each interval."""
 FORGET_INTERVAL_MS: Final = 10_000
 STALL_MS_MIN: Final = 200
 
@@ -525,8 +527,9 @@ class Swim:
             # Not at once: what arrives together goes out together, and not everybody at the same moment.
             self._gossip_at = now + 1 + int(self._rng.random() * self.settings.gossip_interval_ms / 2)
             self._wake(self._gossip_at, now)
-        if self.roster.hurry or (self.roster.suspicions and self._suspicion_at == NEVER):
-            self.roster.hurry = False
+        roster = self.roster
+        if roster.suspicions and (roster.hurry or self._suspicion_at == NEVER) and roster.me.state != LEFT:
+            roster.hurry = False
             self._suspicion_at = now
             self._wake(now, now)
 
@@ -736,7 +739,11 @@ class Swim:
         if not roster.live:  # alone: all of them
             self._greet_contacts()
             contacts = []
-        choice = int(self._rng.random() * (len(roster.gone) + len(contacts)))
+        wanted = len(roster.gone) + len(contacts)
+        # A few of a large cluster are enough, or one dead member would be greeted by a thousand a second.
+        if self._rng.random() * len(roster.live) > wanted + REVIVERS:
+            return
+        choice = int(self._rng.random() * wanted)
         if choice < len(roster.gone):
             self._greet_gone(choice)
         elif contacts:
@@ -747,7 +754,7 @@ class Swim:
         gone = list(roster.gone)
         for step in range(len(gone)):
             member = roster.members[gone[(choice + step) % len(gone)]]
-            if member.state == DEAD:  # who left did so on purpose
+            if member.state == DEAD and not roster.is_replaced(member):  # who left did so on purpose
                 address = (member.host, member.port)
                 self._send(address, member.node_id, HELLO, self._next_sequence(), 0, own_first=True)
                 return

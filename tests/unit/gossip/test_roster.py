@@ -115,6 +115,13 @@ def test_a_node_with_a_new_id_at_an_address_ends_the_one_before() -> None:
     assert hear(known, node(2)) == []
 
 
+def test_two_that_live_and_tell_the_same_address_do_not_end_each_other_for_ever() -> None:
+    known = roster(node(2))
+    hear(known, Member(9, 101, "n2@h2", "h2", 16_000))
+    assert hear(known, node(2, 1)) == [ALIVE_AGAIN, CONFLICT]
+    assert sorted(known.live) == [2, 9]
+
+
 def test_late_word_of_the_former_holder_of_an_address_ends_there() -> None:
     known = roster(Member(9, 101, "n2@h2", "h2", 16_000))
     assert hear(known, node(2)) == [JOINED, DIED]

@@ -327,6 +327,23 @@ def test_the_dead_are_tried_again_and_those_who_left_are_not() -> None:
     assert run(one, 20_000) == []
 
 
+def test_whose_address_somebody_else_has_now_is_not_tried_again() -> None:
+    one = swim(member(2), member(3))
+    say(one, GOSSIP, sender=member(3), claims=[Member(9, 101, "n2@h2", "h2", 16_000, cluster_id=CLUSTER)])
+    assert one.state_of(2) == DEAD
+    assert address(2) not in [to for to, said in run(one, 1_900) if said.kind == HELLO]
+
+
+def test_a_few_of_a_large_cluster_try_the_dead() -> None:
+    greeted = 0
+    for number in range(100):
+        one = swim(*[member(other) for other in range(200, 400)], number=number + 1)
+        say(one, GOSSIP, sender=member(201), claims=[member(200, 0, DEAD)])
+        one.tick(one._revive_at)
+        greeted += sum(decode(body).kind == HELLO for _, body in one.take_datagrams())
+    assert 0 < greeted < 20
+
+
 def test_who_leaves_tells_it_and_is_done() -> None:
     one = swim(*[member(number) for number in range(2, 6)])
     assert not one.has_left(0)
