@@ -271,7 +271,7 @@ def test_the_retained_store_equals_a_dict(changes: list[tuple[object, ...]], mes
             case ("delete", bytes(topic)):
                 known = store.get(topic, now) is not None
                 assert known == (topic in model)
-                assert store.delete(topic) == known
+                assert store.delete(topic, now) == known
                 model.pop(topic, None)
             case ("match", bytes(topic_filter)):
                 found = store.match(topic_filter, now)
