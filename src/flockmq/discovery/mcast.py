@@ -15,7 +15,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from flockmq.discovery.announcement import HERE, LEAVING, Announcement, Directory, announcement_key, encode
-from flockmq.discovery.mcast_sockets import Group, open_groups
+from flockmq.discovery.mcast_sockets import Station, Stations, refresh
 from flockmq.discovery.ports import DiscoveryError, Plugin, Surroundings
 from flockmq.discovery.settings import McastSettings
 from flockmq.errors import ConfigError
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 READS_MAX: Final = 64
 """Most datagrams taken at once: a flood must not keep the loop from its other work."""
-_ROUND_BYTES: Final = 2_048
+REFRESH_ROUNDS: Final = 10
+"""After so many announcements the interfaces of the machine are looked at again."""
+_READ_BYTES: Final = 2_048
 
 
 class McastDiscovery:
@@ -43,7 +45,7 @@ class McastDiscovery:
         self.directory = Directory(
             self._key, self._node_id, settings.expiry_ms, settings.clock_skew_ms_max, settings.nodes_max
         )
-        self._groups: list[Group] = []
+        self._stations: Stations = {}
         self._me: Contact | None = None
         self._announcer: asyncio.Task[None] | None = None
         self._said_at_ms = 0
@@ -51,13 +53,10 @@ class McastDiscovery:
 
     async def start(self, me: Contact) -> None:
         """Join the groups and announce this node."""
-        if self._groups:
+        if self._stations:
             return
         self._me = me
-        self._groups = open_groups(self._settings.groups, self._settings.port, self._settings.interfaces)
-        loop = asyncio.get_running_loop()
-        for group in self._groups:
-            loop.add_reader(group.hearing.fileno(), self._hear, group)
+        self._refresh()
         if not self._say(HERE):
             await self.stop()
             raise DiscoveryError("Announcements can't be sent on any network interface; check that one of them is up.")
@@ -65,7 +64,7 @@ class McastDiscovery:
 
     async def find(self) -> list[Contact]:
         """Who was heard. The first listing waits until others had the time to speak."""
-        if not self._groups:
+        if not self._stations:
             raise DiscoveryError("Multicast has not been started.")
         await self._first_round.wait()
         return self.directory.contacts(_now_ms())
@@ -78,11 +77,8 @@ class McastDiscovery:
                 await self._announcer
             self._announcer = None
             self._say(LEAVING)
-        loop = asyncio.get_running_loop()
-        for group in self._groups:
-            loop.remove_reader(group.hearing.fileno())
-            group.close()
-        self._groups = []
+        self._close(self._stations)
+        self._stations = {}
         self._first_round.clear()
 
     async def _announce(self) -> None:
@@ -94,18 +90,36 @@ class McastDiscovery:
             rounds += 1
             if rounds == 2:
                 self._first_round.set()
+            if rounds % REFRESH_ROUNDS == 0:
+                with suppress(DiscoveryError):  # no interface at the moment
+                    self._refresh()
+
+    def _refresh(self) -> None:
+        settings = self._settings
+        new, gone = refresh(self._stations, settings.groups, settings.port, settings.interfaces)
+        self._close(gone)
+        self._stations = {key: station for key, station in self._stations.items() if key not in gone} | new
+        loop = asyncio.get_running_loop()
+        for station in new.values():
+            loop.add_reader(station.hearing.fileno(), self._hear, station)
+
+    def _close(self, stations: Stations) -> None:
+        loop = asyncio.get_running_loop()
+        for station in stations.values():
+            loop.remove_reader(station.hearing.fileno())
+            station.close()
 
     def _say(self, kind: int) -> int:
         assert self._me is not None
         self._said_at_ms = max(self._wall_ms(), self._said_at_ms + 1)  # clocks are set back; time in here is not
         datagram = encode(self._key, Announcement(kind, self._node_id, self._said_at_ms, self._me))
-        return sum(group.send(datagram) for group in self._groups)
+        return sum(station.send(datagram) for station in self._stations.values())
 
-    def _hear(self, group: Group) -> None:
+    def _hear(self, station: Station) -> None:
         now_ms, wall_ms = _now_ms(), self._wall_ms()
         for _ in range(READS_MAX):
             try:
-                datagram = group.hearing.recv(_ROUND_BYTES)
+                datagram = station.hearing.recv(_READ_BYTES)
             except OSError:
                 return
             self.directory.hear(datagram, now_ms, wall_ms)

@@ -1,8 +1,8 @@
-"""Sockets for multicast: one that hears a group on all interfaces, and one per interface to speak with.
+"""Sockets for multicast: for every group and every interface one to hear with and one to speak with.
 
-A listening socket is bound to the group's address, so nothing but that group arrives at it; address and port are
-shared, so that several nodes on one machine hear the same announcements. What is sent
-stays in the local network (TTL 1).
+Those that hear are bound to the group's address on their interface, so nothing but that arrives at them; address and
+port are shared, so that several nodes on one machine hear the same announcements. What is sent stays in the local
+network (TTL 1). Interfaces come and go: `refresh` opens what is new and closes what is gone.
 """
 
 from __future__ import annotations
@@ -19,25 +19,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _HOPS: Final = 1
+_IP_MULTICAST_ALL: Final = 49
+"""Linux; not in Python's socket module: whether a socket hears groups that only others on the machine joined."""
 
 
-class Group:
-    """One multicast group: `hearing` is the socket to read from."""
+class Station:
+    """One group on one interface; OSError when that interface can't have it."""
 
-    def __init__(self, group: str, port: int, interfaces: Sequence[str]) -> None:
-        self.group = group
-        self.port = port
+    def __init__(self, group: str, port: int, index: int) -> None:
         self.version = ip_address(group).version
-        self.speaking: list[tuple[str, socket.socket]] = []
-        family = socket.AF_INET if self.version == 4 else socket.AF_INET6
+        self._index = index
+        self._packed = ip_address(group).packed
+        self._address: tuple[str, int] | tuple[str, int, int, int] = (group, port)
+        family = socket.AF_INET
+        if self.version == 6:
+            self._address = (group, port, 0, index)
+            family = socket.AF_INET6
         self.hearing = socket.socket(family, socket.SOCK_DGRAM)
+        self.speaking = socket.socket(family, socket.SOCK_DGRAM)
         try:
-            self._open(family, _indexes(interfaces))
+            self._prepare_hearing()
+            self._prepare_speaking()
         except BaseException:
             self.close()
             raise
 
-    def _open(self, family: socket.AddressFamily, indexes: list[tuple[int, str]]) -> None:
+    def _prepare_hearing(self) -> None:
         hearing = self.hearing
         hearing.setblocking(False)
         hearing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -45,59 +52,69 @@ class Group:
             hearing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if self.version == 6:
             hearing.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        hearing.bind((self.group, self.port))
-        trouble: OSError | None = None
-        for index, name in indexes:
-            try:
-                self._join(index)
-                self.speaking.append((name, self._speaker(family, index)))
-            except OSError as error:  # an interface that is down, or without an address of this family
-                trouble = error
-        if not self.speaking:
-            raise trouble or OSError("no network interface")
-
-    def _join(self, index: int) -> None:
-        address = ip_address(self.group).packed
-        if self.version == 4:
-            request = address + bytes(4) + struct.pack("@i", index)
-            self.hearing.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
+        hearing.bind(self._address)
+        if self.version == 6:
+            request = self._packed + struct.pack("@I", self._index)
+            hearing.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, request)
         else:
-            request = address + struct.pack("@I", index)
-            self.hearing.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, request)
+            request = self._packed + bytes(4) + struct.pack("@i", self._index)
+            hearing.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
+            with suppress(OSError):  # elsewhere announcements are heard once per interface, which does no harm
+                hearing.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
 
-    def _speaker(self, family: socket.AddressFamily, index: int) -> socket.socket:
-        speaking = socket.socket(family, socket.SOCK_DGRAM)
+    def _prepare_speaking(self) -> None:
+        speaking = self.speaking
+        speaking.setblocking(False)
+        if self.version == 6:
+            speaking.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, self._index)
+            speaking.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, _HOPS)
+            speaking.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
+        else:
+            request = bytes(8) + struct.pack("@i", self._index)
+            speaking.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, request)
+            speaking.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _HOPS)
+            speaking.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+
+    def send(self, datagram: bytes) -> bool:
+        """Say it; whether the interface took it. One that is down now may be up the next time."""
         try:
-            speaking.setblocking(False)
-            if self.version == 4:
-                request = bytes(8) + struct.pack("@i", index)
-                speaking.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, request)
-                speaking.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _HOPS)
-                speaking.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-            else:
-                speaking.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-                speaking.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, _HOPS)
-                speaking.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
-        except BaseException:
-            speaking.close()
-            raise
-        return speaking
-
-    def send(self, datagram: bytes) -> int:
-        """Say it on every interface; how many took it. One that is down now may be up the next time."""
-        sent = 0
-        for _, speaking in self.speaking:
-            with suppress(OSError):
-                speaking.sendto(datagram, (self.group, self.port))
-                sent += 1
-        return sent
+            self.speaking.sendto(datagram, self._address)
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
-        """Close all sockets."""
+        """Close both sockets."""
         self.hearing.close()
-        for _, speaking in self.speaking:
-            speaking.close()
-        self.speaking.clear()
+        self.speaking.close()
+
+
+Stations = dict[tuple[str, int], Station]
+"""Open ones, by group and number of the interface."""
+
+
+def refresh(
+    open_ones: Stations, groups: Sequence[str], port: int, interfaces: Sequence[str]
+) -> tuple[Stations, Stations]:
+    """Open all groups on all interfaces that can have them; what was opened now, and what must be closed.
+
+    DiscoveryError when nothing is open, nor can be.
+    """
+    wanted = {(group, index): name for group in groups for index, name in _indexes(interfaces)}
+    gone = {key: station for key, station in open_ones.items() if key not in wanted}
+    new: Stations = {}
+    trouble: list[str] = []
+    for (group, index), name in wanted.items():
+        if (group, index) in open_ones:
+            continue
+        try:
+            new[group, index] = Station(group, port, index)
+        except OSError as error:  # an interface that is down, or without an address of this family
+            trouble.append(f"{group} on {name}: {error.strerror or error}")
+    if not new and len(gone) == len(open_ones):
+        reasons = "; ".join(trouble[:5])
+        raise DiscoveryError(f"No multicast group can be used here ({reasons}); try another cluster.discovery.")
+    return new, gone
 
 
 def _indexes(interfaces: Sequence[str]) -> list[tuple[int, str]]:
@@ -109,17 +126,3 @@ def _indexes(interfaces: Sequence[str]) -> list[tuple[int, str]]:
                 f"{', '.join(known)}."
             )
     return [(known[name], name) for name in (interfaces or known)]
-
-
-def open_groups(groups: Sequence[str], port: int, interfaces: Sequence[str]) -> list[Group]:
-    """All groups that this machine can hear; DiscoveryError when it is none."""
-    opened: list[Group] = []
-    trouble: list[str] = []
-    for group in groups:
-        try:
-            opened.append(Group(group, port, interfaces))
-        except OSError as error:
-            trouble.append(f"{group}: {error.strerror or error}")
-    if not opened:
-        raise DiscoveryError(f"No multicast group can be used here ({'; '.join(trouble)}); try another discovery.")
-    return opened
