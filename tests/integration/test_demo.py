@@ -17,11 +17,12 @@ from flockmq.client.load.local import LocalBroker, port_or_zero
 from flockmq.errors import FlockError
 
 COMMAND = [sys.executable, "-m", "flockmq", "demo", "--devices", "12", "--rate", "120"]
+NO_KILL = [*COMMAND, "--no-kill"]
 
 
 @pytest.mark.xdist_group("default-ports")
 def test_the_demo_keeps_every_promise() -> None:
-    done = subprocess.run([*COMMAND, "--seconds", "5", "--json"], capture_output=True, check=False, timeout=100)
+    done = subprocess.run([*NO_KILL, "--seconds", "5", "--json"], capture_output=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr.decode()
     report = json.loads(done.stdout)
     assert report["missing"] == 0
@@ -33,8 +34,19 @@ def test_the_demo_keeps_every_promise() -> None:
 
 
 @pytest.mark.xdist_group("default-ports")
+def test_the_demo_survives_the_loss_of_a_node() -> None:
+    done = subprocess.run([*COMMAND, "--seconds", "12"], capture_output=True, check=False, timeout=110, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "n3@127.0.0.1 was killed" in done.stdout
+    assert "n3@127.0.0.1 is started again" in done.stdout
+    assert "Nothing was lost" in done.stdout
+    lost = next(line for line in done.stdout.splitlines() if line.startswith("devices that lost their node"))
+    assert int(lost.split()[-1]) > 0
+
+
+@pytest.mark.xdist_group("default-ports")
 def test_ctrl_c_ends_it_early_and_in_order() -> None:
-    command = [*COMMAND, "--seconds", "600"]
+    command = [*NO_KILL, "--seconds", "600"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     with process.stdout as lines:
@@ -48,7 +60,7 @@ def test_ctrl_c_ends_it_early_and_in_order() -> None:
 def test_a_fleet_without_a_broker_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    plan = msgspec.json.encode(Plan(port=port, devices=2, seconds=1))
+    plan = msgspec.json.encode(Plan(ports=[port], devices=2, seconds=1))
     command = [sys.executable, "-m", "flockmq.client.load.fleet"]
     done = subprocess.run(command, input=plan + b"\n", capture_output=True, check=False, timeout=60)
     report = msgspec.json.decode(done.stdout, type=Report)
@@ -58,7 +70,7 @@ def test_a_fleet_without_a_broker_says_so() -> None:
 
 def test_a_fleet_whose_broker_dies_does_not_call_it_a_success() -> None:
     with LocalBroker(["--allow-anonymous"]) as broker:
-        plan = msgspec.json.encode(Plan(port=broker.ports["tcp"], devices=3, seconds=600, rate=60))
+        plan = msgspec.json.encode(Plan(ports=[broker.ports["tcp"]], devices=3, seconds=600, rate=60))
         process = subprocess.Popen(
             [sys.executable, "-m", "flockmq.client.load.fleet"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

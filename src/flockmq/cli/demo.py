@@ -1,12 +1,13 @@
-"""``flockmq demo``: a real broker, a simulated fleet, and what happens between them, live in the terminal.
+"""``flockmq demo``: a real cluster, a simulated fleet, and what happens between them, live in the terminal.
 
 ```
- this process --- starts ---> broker   (flockmq start --allow-anonymous, on loopback)
-      |    `----- starts ---> fleet    (200 devices and a control room) --- MQTT ---> broker
+ this process --- starts ---> three nodes (flockmq start, on loopback), kills one of them, starts it again
+      |    `----- starts ---> fleet       (200 devices and a control room) --- MQTT ---> all nodes
       `<--- a report a second ----'
 ```
 It ends with a summary, and with exit code 0 only when every promise was kept: no message of QoS 1 or 2 lost, none
-of QoS 2 doubled, every command answered, every will published, every retained status found.
+of QoS 2 doubled, every command answered, every will published, every retained status found. What was in the hands of
+the node that is killed is told apart: no other node had it yet.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
     from flockmq.client.load.fleet.report import Plan, Report
-    from flockmq.client.load.local import LocalBroker
 
-PORTS: Final = {"--mqtt-port": 1883, "--ws-port": 8083, "--api-port": 18083}
+KILL_AT: Final = 0.35
+BACK_AT: Final = 0.65
+"""When the last node is killed and when it is started again, as shares of the whole time."""
 
 Seconds = Annotated[float, typer.Option("--seconds", "-d", min=1, help="How long to run; Ctrl-C ends it earlier.")]
 Devices = Annotated[int, typer.Option("--devices", "-n", min=1, max=5_000, help="Devices in the fleet.")]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, max=9, help="Nodes of the cluster.")]
+Kill = Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a node on the way, and start it again.")]
 Rate = Annotated[float, typer.Option("--rate", "-r", min=1, help="Messages a second of the whole fleet, about.")]
 
 
@@ -39,42 +43,41 @@ def register(app: typer.Typer) -> None:
     app.command("demo")(demo)
 
 
-def demo(*, seconds: Seconds = 30.0, devices: Devices = 200, rate: Rate = 1_000.0, as_json: JsonOption = False) -> None:
-    """Start a broker and a simulated fleet on this machine, and watch them."""
+def demo(
+    *,
+    seconds: Seconds = 30.0,
+    devices: Devices = 200,
+    rate: Rate = 1_000.0,
+    nodes: Nodes = 3,
+    kill: Kill = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a cluster and a simulated fleet on this machine, and watch them lose a node."""
+    from flockmq.cli.demo_cluster import DemoCluster
     from flockmq.cli.demo_view import make_view
     from flockmq.client.load.fleet.report import Plan
 
-    with _broker() as broker:
-        plan = Plan(port=broker.ports["tcp"], devices=devices, seconds=seconds, rate=rate)
-        view = make_view(plan, broker.ports, sys.stderr if as_json else sys.stdout)
+    with DemoCluster(nodes) as cluster:
+        plan = Plan(ports=cluster.mqtt_ports, devices=devices, seconds=seconds, rate=rate)
+        view = make_view(plan, cluster.headline(), sys.stderr if as_json else sys.stdout)
         with view:
             last = None
             for report in _reports(plan):
                 last = report
-                view.show(report)
+                if kill and nodes > 1 and not report.last:
+                    report.events += cluster.go_on(report.seconds / seconds, KILL_AT, BACK_AT)
+                view.show(report, cluster.states())
         if last is None or not last.last:
-            raise FlockError(f"The fleet ended without a last report. The broker said:\n{broker.log_tail()}")
+            raise FlockError(f"The fleet ended without a last report. The first node said:\n{cluster.log_tail()}")
         if last.error:
             raise FlockError(f"The fleet gave up: {last.error}")
-        code = broker.close()
+        orderly = cluster.close()
     if as_json:
         print_json(last)
     else:
-        view.summarize(last, broker_stopped=code == 0)
-    if not last.flawless or code != 0:
+        view.summarize(last, broker_stopped=orderly)
+    if not last.flawless or not orderly:
         raise typer.Exit(1)
-
-
-def _broker() -> LocalBroker:
-    """A broker at the usual ports where they are free."""
-    from flockmq.client.load.local import LocalBroker, port_or_zero
-
-    arguments = ["--allow-anonymous", "--log-level=warning", "--set=mqtt.sys_interval_ms=1000"]
-    usual = [f"{flag}={port_or_zero(port)}" for flag, port in PORTS.items()]
-    try:
-        return LocalBroker([*arguments, *usual]).start()
-    except FlockError:  # somebody else may have taken a port in this moment; with free ones it is the broker's fault
-        return LocalBroker(arguments).start()
 
 
 def _reports(plan: Plan) -> Iterator[Report]:

@@ -6,7 +6,7 @@ Reports come in, pictures go out; nothing here knows how they were made.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -21,6 +21,8 @@ from flockmq.server.build import build_kind
 if TYPE_CHECKING:
     from flockmq.client.load.fleet.report import Plan, Report
 
+NodeState = tuple[str, str]
+"""A node's name, and how it is."""
 BARS: Final = " ▁▂▃▄▅▆▇█"
 HISTORY: Final = 40
 EVENTS_SHOWN: Final = 5
@@ -57,9 +59,9 @@ def sparkline(values: deque[float]) -> str:
 class View:
     """What both kinds of view share."""
 
-    def __init__(self, plan: Plan, ports: Mapping[str, int], console: Console) -> None:
+    def __init__(self, plan: Plan, where: str, console: Console) -> None:
         self._plan = plan
-        self._ports = ports
+        self._where = where
         self._console = console
         self._rates = Rates()
 
@@ -71,8 +73,8 @@ class View:
     ) -> None:
         """Nothing to tidy up."""
 
-    def show(self, report: Report) -> None:
-        """Show how things stand."""
+    def show(self, report: Report, nodes: Sequence[NodeState]) -> None:
+        """Show how things stand with the fleet and the nodes."""
         raise NotImplementedError
 
     def summarize(self, report: Report, *, broker_stopped: bool) -> None:
@@ -82,8 +84,7 @@ class View:
 
     def headline(self) -> str:
         """Where everything is."""
-        where = ", ".join(f"{name} {port}" for name, port in sorted(self._ports.items()))
-        return f"FlockMQ ({build_kind()}) on 127.0.0.1: {where}; {self._plan.devices} devices, {self._plan.seconds:g} s"
+        return f"FlockMQ ({build_kind()}): {self._where}; {self._plan.devices} devices, {self._plan.seconds:g} s"
 
 
 class LineView(View):
@@ -94,16 +95,20 @@ class LineView(View):
         self._shown_s = 0.0
         return self
 
-    def show(self, report: Report) -> None:
-        """Print a line, every few seconds."""
+    def show(self, report: Report, nodes: Sequence[NodeState]) -> None:
+        """Print a line, every few seconds; what happens to nodes at once."""
         self._rates.update(report)
+        for event in report.events:
+            if "@" in event:
+                self._console.print(f"         {event}", soft_wrap=True)
         if report.last or report.seconds - self._shown_s < LINE_INTERVAL_S:
             return
         self._shown_s = report.seconds
         self._console.print(
             f"{report.seconds:5.1f} s  {report.online}/{report.devices} online  in {self._rates.published:,.0f}/s  "
             f"out {self._rates.received:,.0f}/s  p50 {report.latency_us_p50:,.0f} us  "
-            f"commands {report.answers}/{report.commands}  wills {report.wills_seen}",
+            f"commands {report.answers}/{report.commands}  wills {report.wills_seen}  "
+            f"devices {_spread(report, nodes)}",
             soft_wrap=True,
         )
 
@@ -122,15 +127,15 @@ class LiveView(View):
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def show(self, report: Report) -> None:
+    def show(self, report: Report, nodes: Sequence[NodeState]) -> None:
         """Redraw."""
         if report.last:
             return
         self._rates.update(report)
         self._recent.extend(report.events)
-        self._live.update(self.picture(report))
+        self._live.update(self.picture(report, nodes))
 
-    def picture(self, report: Report) -> RenderableType:
+    def picture(self, report: Report, nodes: Sequence[NodeState]) -> RenderableType:
         """Everything at a glance."""
         columns = Table.grid(padding=(0, 3), expand=True)
         columns.add_column(ratio=1)
@@ -139,7 +144,14 @@ class LiveView(View):
         events = "\n".join(self._recent) or "waiting for a device to drop off ..."
         left = max(0.0, self._plan.seconds - report.seconds)
         return Panel(
-            Group(columns, Text(), Text(sparkline(self._rates.history), style="green"), Text(events, style="dim")),
+            Group(
+                _node_line(report, nodes),
+                Text(),
+                columns,
+                Text(),
+                Text(sparkline(self._rates.history), style="green"),
+                Text(events, style="dim"),
+            ),
             title=self.headline(),
             subtitle=f"{left:.0f} s left, Ctrl-C ends it earlier",
         )
@@ -173,6 +185,22 @@ class LiveView(View):
         return table
 
 
+def _spread(report: Report, nodes: Sequence[NodeState]) -> str:
+    pairs = zip(nodes, report.per_node, strict=False)
+    return ", ".join(f"{name} {'killed' if state == 'killed' else count}" for (name, state), count in pairs)
+
+
+def _node_line(report: Report, nodes: Sequence[NodeState]) -> Text:
+    """The nodes in a row: green while they run, red when killed."""
+    line = Text()
+    for (name, state), count in zip(nodes, report.per_node, strict=False):
+        style = "bold red" if state == "killed" else "bold green"
+        line.append("● ", style=style)
+        line.append(f"{name} ", style="bold")
+        line.append(f"{'killed' if state == 'killed' else f'{count} devices'}    ")
+    return line
+
+
 def _plain_table() -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
@@ -193,8 +221,12 @@ def summary(report: Report) -> Table:
             f"{report.repeated[qos]:,}",
         )
     table.add_row("commands answered", f"{report.commands:,}", f"{report.answers:,}", "")
-    table.add_row("wills published", f"{report.wills_due:,}", f"{report.wills_seen:,}", "")
+    table.add_row("wills published", f"{report.wills_due:,}", f"{min(report.wills_seen, report.wills_due):,}", "")
     table.add_row("retained statuses found", f"{report.devices:,}", f"{report.retained:,}", "")
+    if report.nodes_lost:
+        table.add_row("devices that lost their node", "", f"{report.nodes_lost:,}", "")
+        table.add_row("wills that other nodes published for it", "", f"{report.wills_seen - report.wills_due:,}", "")
+        table.add_row("in that node's hands, lost with it", "", f"{report.excused:,}", "")
     table.add_row("latency p50 / p99", "", f"{report.latency_us_p50:,.0f} / {report.latency_us_p99:,.0f} us", "")
     return table
 
@@ -204,19 +236,21 @@ def verdict(report: Report, *, broker_stopped: bool) -> Text:
     if not broker_stopped:
         return Text("The broker did not stop in order.", style="bold red")
     if report.flawless:
+        if report.excused:
+            return Text("Nothing was lost but what only the killed node had.", style="bold green")
         return Text("Nothing was lost.", style="bold green")
     broken = {
         "messages of QoS 1 or 2 lost": report.missing,
         "messages of QoS 2 doubled": report.repeated[2],
         "commands unanswered": report.commands - report.answers,
-        "wills missing": report.wills_due - report.wills_seen,
+        "wills missing": max(0, report.wills_due - report.wills_seen),
         "retained statuses missing": report.devices - report.retained,
     }
     found = ", ".join(f"{count} {what}" for what, count in broken.items() if count)
     return Text(f"Promises were broken: {found}.", style="bold red")
 
 
-def make_view(plan: Plan, ports: Mapping[str, int], stream: TextIO) -> View:
+def make_view(plan: Plan, where: str, stream: TextIO) -> View:
     """The view that suits where the output goes."""
     console = Console(file=stream, highlight=False)
-    return LiveView(plan, ports, console) if console.is_terminal else LineView(plan, ports, console)
+    return LiveView(plan, where, console) if console.is_terminal else LineView(plan, where, console)

@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,10 +24,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flockmq.client.load.local import port_or_zero
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 STATE_FILE: Final = "cluster.json"
 START_S_MAX: Final = 30.0
@@ -85,6 +87,29 @@ class Ports:
     node: int = 16000
 
 
+def usable_ports(count: int) -> Ports:
+    """The usual ports, or others near them when somebody has one of those."""
+    usual = Ports()
+    for shift in range(0, 10_000, 100):
+        ports = Ports(mqtt=usual.mqtt + shift, ws=usual.ws + shift, api=usual.api + shift, node=usual.node + shift)
+        steps = range(count)
+        wanted = [base + step for base in (ports.mqtt, ports.api, ports.node) for step in steps]
+        wanted += [ports.ws + WS_STEP * step for step in steps]
+        free = len(set(wanted)) == len(wanted) and all(port_or_zero(port) for port in wanted)
+        if free and all(_is_free_for_datagrams(ports.node + step) for step in steps):
+            return ports
+    raise FlockError(f"No ports are free for {count} nodes.")
+
+
+def _is_free_for_datagrams(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
 def holder(folder: Path) -> int:
     """Process id of the broker that holds a data folder now; 0 when none does."""
     try:
@@ -115,7 +140,9 @@ def read_cluster(data_dir: Path) -> list[LocalNode]:
         ) from None
 
 
-def start_cluster(data_dir: Path, count: int, ports: Ports, options: Sequence[str]) -> list[LocalNode]:
+def start_cluster(
+    data_dir: Path, count: int, ports: Ports, options: Sequence[str], environment: Mapping[str, str] | None = None
+) -> list[LocalNode]:
     """Start ``count`` nodes and write down which; they are not ready yet, see ``wait_ready``."""
     running = [node.name for node in read_cluster(data_dir) if node.is_running()]
     if running:
@@ -124,7 +151,7 @@ def start_cluster(data_dir: Path, count: int, ports: Ports, options: Sequence[st
             "another --data-dir."
         )
     data_dir.mkdir(parents=True, exist_ok=True)
-    nodes = [_start_node(data_dir, number, ports, options) for number in range(1, count + 1)]
+    nodes = [start_node(data_dir, number, ports, options, environment) for number in range(1, count + 1)]
     write_cluster(data_dir, nodes)
     return nodes
 
@@ -136,7 +163,10 @@ def write_cluster(data_dir: Path, nodes: list[LocalNode]) -> None:
     partial.replace(data_dir / STATE_FILE)
 
 
-def _start_node(data_dir: Path, number: int, ports: Ports, options: Sequence[str]) -> LocalNode:
+def start_node(
+    data_dir: Path, number: int, ports: Ports, options: Sequence[str], environment: Mapping[str, str] | None = None
+) -> LocalNode:
+    """Start the node with this number, counted from 1."""
     folder = data_dir / f"n{number}"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"n{number}@{HOST}"
@@ -150,7 +180,12 @@ def _start_node(data_dir: Path, number: int, ports: Ports, options: Sequence[str
     ]
     with (folder / "node.log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
         )
     return LocalNode(
         name=name, folder=str(folder), pid=process.pid, mqtt_port=mqtt, ws_port=ws, api_port=api, port=port

@@ -33,11 +33,11 @@ class Handle(Protocol):
 class Flusher:
     """Walks the broker's dirty connections."""
 
-    __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled", "after")
+    __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled", "between")
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
-        self.after: Callable[[], None] | None = None
-        """Called at the end of every run: what was said to clients is out, now for the other nodes."""
+        self.between: Callable[[], None] | None = None
+        """Called in every run before anything is written: other nodes have a message before its PUBACK is out."""
         self._broker = broker
         self._loop = loop
         self._scheduled = False
@@ -62,11 +62,12 @@ class Flusher:
         """Write for every marked connection; new marks that this causes come in the next turn."""
         self._scheduled = False
         self._read_bytes = 0
-        for connection in self._broker.take_dirty():
+        dirty = self._broker.take_dirty()
+        if self.between is not None:
+            self.between()
+        for connection in dirty:
             handle = connection.handle
             if handle is not None:  # else its transport is gone
                 cast("Handle", handle).flush(connection)
-        if self.after is not None:
-            self.after()
         if self._broker.dirty:
             self.schedule()

@@ -51,9 +51,9 @@ class Runner:
         self._all_gone: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def attach(self, after_flush: Callable[[], None] | None, on_tick: Callable[[int], None] | None) -> None:
-        """Have something called after every flush and at every tick: the other nodes' side. None: no more."""
-        self._flusher.after = after_flush
+    def attach(self, on_flush: Callable[[], None] | None, on_tick: Callable[[int], None] | None) -> None:
+        """Have something called in every flush and at every tick: the other nodes' side. None: no more."""
+        self._flusher.between = on_flush
         self._on_tick = on_tick
 
     def start(self) -> None:

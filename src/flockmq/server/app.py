@@ -121,6 +121,7 @@ class Server:
             self.log.event("warning", "cluster_left_out", message=str(error))
             return
         self.cluster = service
+        await service.settle()
 
     async def _open_retained(self, data_dir: DataDir, broker: Broker) -> None:
         """Bring retained messages back before anybody, client or node, can ask for them."""

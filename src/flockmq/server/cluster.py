@@ -58,6 +58,7 @@ FIND_S: Final = 2.0
 """How often it lists nodes meanwhile."""
 FIND_SETTLED_S: Final = 30.0
 """How often a node of a cluster lists nodes."""
+SETTLE_S_MAX: Final = 5.0
 LEAVE_S_MAX: Final = 2.0
 JOIN_S_MAX: Final = 15.0
 REMIND_S: Final = 30.0
@@ -86,6 +87,8 @@ class ClusterService:
         self._discovery = self._make_discovery(config, data_dir.node_id)
         self._me = Contact(self._host, self.port)
         known = [peer.contact for peer in self._known.load()]
+        self.has_others = bool(known or self._points or self._discovery.lists_peers)
+        """Whether this node was told of others, by people, by its own memory or by a plugin that lists them."""
         if self._known.trouble:
             log.event("warning", "peers_forgotten", message=self._known.trouble)
         self.node = self._make_node(broker, data_dir.node_id, known)
@@ -167,6 +170,25 @@ class ClusterService:
             cookie=self._cookie.source,
             cluster_id=f"{node.cluster_id:016x}" if node.cluster_id else None,
         )
+
+    async def settle(self) -> None:
+        """Wait, but not for long, until this node knows the others and their routes: what its clients publish before
+        that would not reach theirs. A node that was told of no others does not wait."""
+        if not self.has_others:
+            return
+        until = time.monotonic() + SETTLE_S_MAX
+        while time.monotonic() < until:
+            if self._is_level():
+                return
+            await asyncio.sleep(0.02)
+        reason = self.node.formation.decision.reason or "no other node of the cluster answers"
+        self.log.event("warning", "serving_alone", message=f"Clients are served, but {reason}")
+
+    def _is_level(self) -> bool:
+        node = self.node
+        others = [one.node_id for one in node.swim.alive() if one.node_id != node.node_id]
+        linked = self.links.connected()
+        return bool(others) and all(peer in linked and node.maps.is_level(peer) for peer in others)
 
     async def stop(self) -> None:
         """Say goodbye to the others."""

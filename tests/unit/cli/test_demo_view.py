@@ -8,8 +8,9 @@ from rich.console import Console
 from flockmq.cli.demo_view import LineView, LiveView, Rates, make_view, sparkline, summary, verdict
 from flockmq.client.load.fleet.report import Plan, Report
 
-PLAN = Plan(port=1883, devices=3, seconds=20)
-PORTS = {"tcp": 1883, "admin": 18083}
+PLAN = Plan(ports=[1883], devices=3, seconds=20)
+WHERE = "2 nodes on 127.0.0.1, MQTT on 1883, 1884"
+NODES = [("n1", "running"), ("n2", "killed")]
 
 
 def report(seconds: float = 10.0, **changed: object) -> Report:
@@ -57,22 +58,31 @@ def test_a_sparkline_is_full_at_its_highest_value() -> None:
 
 
 def test_the_picture_shows_what_matters() -> None:
-    with LiveView(PLAN, PORTS, Console(file=io.StringIO(), width=120)) as view:
-        view.show(report())
+    with LiveView(PLAN, WHERE, Console(file=io.StringIO(), width=120)) as view:
+        view.show(report(), NODES)
         assert isinstance(view, LiveView)
-        text = drawn(view.picture(report()))
-    for word in ("123 / 456 us", "2 of 3", "42", "plant/berlin/line1/press1/#", "its will was published", "10 s left"):
+        text = drawn(view.picture(report(per_node=[2, 0]), NODES))
+    for word in (
+        "123 / 456 us",
+        "2 of 3",
+        "42",
+        "plant/berlin/line1/press1/#",
+        "its will was published",
+        "10 s left",
+        "n2 killed",
+    ):
         assert word in text
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then() -> None:
     stream = io.StringIO()
-    with make_view(PLAN, PORTS, stream) as view:
+    with make_view(PLAN, WHERE, stream) as view:
         assert isinstance(view, LineView)
         for second in range(1, 8):
-            view.show(report(float(second)))
+            view.show(report(float(second), per_node=[2, 0]), NODES)
     lines = stream.getvalue().splitlines()
-    assert "tcp 1883" in lines[0]
+    assert "MQTT on 1883, 1884" in lines[0]
+    assert "devices n1 2, n2 killed" in lines[1]
     assert [line.split(" s ")[0].strip() for line in lines[1:]] == ["3.0", "6.0"]
 
 
@@ -97,6 +107,15 @@ def test_one_broken_promise_is_enough(changed: dict[str, object], words: str) ->
     one = report(**changed)  # type: ignore[arg-type]
     assert words in drawn(verdict(one, broker_stopped=True))
     assert one.flawless == (not changed)
+
+
+def test_what_died_with_a_node_is_told_apart() -> None:
+    one = report(nodes_lost=3, excused=2, wills_seen=4)
+    assert one.flawless
+    assert "but what only the killed node had" in drawn(verdict(one, broker_stopped=True))
+    text = drawn(summary(one))
+    assert "devices that lost their node" in text
+    assert "wills that other nodes published for it" in text
 
 
 def test_a_broker_that_dies_is_no_success() -> None:

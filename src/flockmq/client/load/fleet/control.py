@@ -57,8 +57,8 @@ class ControlRoom:
 
     async def command(self, device: Device, rng: random.Random) -> None:
         """Send one command; its answer comes when the device is there."""
-        self._ledger.commands_sent += 1
-        number = self._ledger.commands_sent
+        number = self._ledger.commands_sent + 1
+        self._ledger.ask(device.machine.client_id, number)
         command = {"id": number, "command": rng.choice(COMMANDS), "reply_to": CONTROL_TOPIC}
         properties = Properties()
         properties.response_topic = CONTROL_TOPIC.encode()

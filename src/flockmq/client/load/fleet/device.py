@@ -12,6 +12,7 @@ was sent *to* it meanwhile waits in its session.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import time
@@ -29,6 +30,8 @@ from flockmq.mqtt.properties import Properties
 SESSION_EXPIRY_S: Final = 600
 AWAY_S: Final = (0.8, 2.5)
 """Shortest and longest time a device stays away after it dropped off."""
+CONNECT_S_MAX: Final = 20.0
+RETRY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,18 @@ class Answer:
 class Device:
     """A machine on the network."""
 
-    def __init__(self, machine: Machine, ledger: Ledger, options: Options, interval_s: float, seed: int) -> None:
+    def __init__(
+        self, machine: Machine, ledger: Ledger, options: Options, ports: list[int], interval_s: float, seed: int
+    ) -> None:
         self.machine = machine
+        self.node = machine.index % len(ports)
+        """Which of the nodes it is connected to."""
         self.online = False
         self.met = False
         """Whether it was there once: its session exists, so what is sent to it from now on must reach it."""
         self._ledger = ledger
         self._base = options
+        self._ports = ports
         self._interval_s = interval_s / machine.pace
         self._rng = random.Random(seed)  # noqa: S311 - a simulation, repeatable on purpose
         self._values = {metric.name: metric.start for metric in METRICS}
@@ -73,11 +81,39 @@ class Device:
         """Live until stopped; ``gate`` keeps a whole fleet from connecting at the same instant."""
         while not self._stopping.is_set():
             async with gate:
-                client = await FallibleClient.connect(self._options())
-            assert isinstance(client, FallibleClient)
-            await self._live(client)
+                client = await self._connect()
+            try:
+                await self._live(client)
+            except MqttError:
+                if self._stopping.is_set():
+                    return
+                self._node_died()
+                continue
             if not self._stopping.is_set():
                 await asyncio.sleep(self._rng.uniform(*AWAY_S))
+
+    async def _connect(self) -> FallibleClient:
+        """Connect to the own node, or to the next one that answers; MqttError when none has for a while."""
+        until = time.monotonic() + CONNECT_S_MAX
+        while True:
+            try:
+                client = await FallibleClient.connect(self._options())
+            except MqttError:
+                if len(self._ports) == 1 or time.monotonic() > until:
+                    raise
+                self.node = (self.node + 1) % len(self._ports)
+                await asyncio.sleep(RETRY_S)
+                continue
+            assert isinstance(client, FallibleClient)
+            return client
+
+    def _node_died(self) -> None:
+        """What was in the dead node's hands is not promised; the next node does."""
+        if len(self._ports) == 1:
+            raise MqttError("The broker has closed the connection.")
+        self._ledger.node_died(self.machine.client_id, [self.machine.topic(metric.name) for metric in METRICS])
+        self.met = False
+        self.node = (self.node + 1) % len(self._ports)
 
     async def _live(self, client: FallibleClient) -> None:
         self._dropping.clear()
@@ -92,13 +128,14 @@ class Device:
             await self._measure(client)
             if self._stopping.is_set():
                 await self._say(client, "stopped")
-        finally:
-            self.online = False
-            if not self._stopping.is_set():
+            else:
                 self._ledger.wills_due += 1
                 client.drop()
                 await asyncio.gather(listening, return_exceptions=True)
-            await client.disconnect()
+        finally:
+            self.online = False
+            with contextlib.suppress(MqttError):
+                await client.disconnect()
             answering.cancel()
             await asyncio.gather(listening, answering, return_exceptions=True)
 
@@ -152,7 +189,7 @@ class Device:
             properties.session_expiry_s = SESSION_EXPIRY_S
         return Options(
             host=self._base.host,
-            port=self._base.port,
+            port=self._ports[self.node],
             version=self.machine.version,
             client_id=self.machine.client_id,
             clean_start=False,

@@ -42,10 +42,10 @@ class Fleet:
         self._say = say
         self._rng = random.Random(plan.seed)  # noqa: S311 - a simulation, repeatable on purpose
         self._ledger = Ledger()
-        self._options = Options(host=plan.host, port=plan.port, version=5)
+        self._options = Options(host=plan.host, port=plan.ports[0], version=5)
         interval_s = plan.devices * len(METRICS) / plan.rate
         self._devices = [
-            Device(machine(index, self._rng), self._ledger, self._options, interval_s, plan.seed + index)
+            Device(machine(index, self._rng), self._ledger, self._options, plan.ports, interval_s, plan.seed + index)
             for index in range(plan.devices)
         ]
         self._stop = asyncio.Event()
@@ -150,6 +150,12 @@ class Fleet:
             wills_due=ledger.wills_due,
             wills_seen=ledger.wills_seen,
             missing=ledger.missing(),
+            per_node=[
+                sum(device.online and device.node == node for device in self._devices)
+                for node in range(len(self._plan.ports))
+            ],
+            nodes_lost=ledger.nodes_lost,
+            excused=ledger.excused,
             top=room.topics.most_common(5),
             events=list(room.events),
             broker=dict(room.broker),

@@ -49,6 +49,12 @@ class Ledger:
         self.commands_sent = 0
         self.wills_due = 0
         self.wills_seen = 0
+        self.nodes_lost = 0
+        self._doubtful: dict[str, int] = {}
+        """Topic -> the last number that a node took charge of before it died."""
+        self._asked: dict[str, set[int]] = {}
+        """Device -> commands that it has not answered."""
+        self._excused_commands = 0
         self._answered: set[int] = set()
         self._confirmed: dict[str, int] = {}
         self._arrivals: dict[str, Arrivals] = {}
@@ -62,7 +68,34 @@ class Ledger:
     def receive(self, topic: str, qos: int, number: int) -> None:
         """This message arrived at the control room."""
         fresh = self._arrivals.setdefault(topic, Arrivals()).add(number)
+        if not fresh and number in (self._doubtful.get(topic, -1), self._doubtful.get(topic, -1) + 1):
+            return  # sent once more because nobody could say whether the dead node had passed it on
         (self.received if fresh else self.repeated)[qos] += 1
+
+    def ask(self, device: str, command: int) -> None:
+        """A command goes to a device."""
+        self.commands_sent += 1
+        self._asked.setdefault(device, set()).add(command)
+
+    def node_died(self, device: str, topics: list[str]) -> None:
+        """The node of a device is gone, with the device's session and whatever was in its hands."""
+        self.nodes_lost += 1
+        for topic in topics:
+            self._doubtful[topic] = self._confirmed.get(topic, 0)
+        for command in self._asked.pop(device, ()):
+            if command not in self._answered:
+                self._answered.add(command)
+                self._excused_commands += 1
+
+    @property
+    def excused(self) -> int:
+        """What was lost with a node: at most the last message of a topic, and commands that waited there."""
+        lost = [topic for topic, last in self._doubtful.items() if last and self._missed(topic, last)]
+        return len(lost) + self._excused_commands
+
+    def _missed(self, topic: str, number: int) -> bool:
+        arrived = self._arrivals.get(topic)
+        return arrived is None or (number > arrived.through and number not in arrived.ahead)
 
     def answer(self, command: int) -> bool:
         """A device answered; False when it had done so before."""
@@ -78,7 +111,15 @@ class Ledger:
     def missing(self) -> int:
         """Messages of QoS 1 and 2 that the broker took charge of and that never arrived."""
         nothing = Arrivals()
-        return sum(self._arrivals.get(topic, nothing).missing(last) for topic, last in self._confirmed.items())
+        total = 0
+        for topic, last in self._confirmed.items():
+            arrived = self._arrivals.get(topic, nothing)
+            missing = arrived.missing(last)
+            doubtful = self._doubtful.get(topic, 0)
+            if missing and doubtful and self._missed(topic, doubtful):
+                missing -= 1
+            total += missing
+        return total
 
     def settled(self) -> bool:
         """Whether nothing is under way any more that must arrive."""

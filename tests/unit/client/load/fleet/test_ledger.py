@@ -67,3 +67,35 @@ def test_commands_and_wills_must_be_settled_too() -> None:
     assert not ledger.settled()
     ledger.wills_seen = 1
     assert ledger.settled()
+
+
+def test_what_a_dead_node_had_in_its_hands_is_excused_and_nothing_else() -> None:
+    ledger = Ledger()
+    for number in (1, 2, 3):
+        ledger.confirm("t", 1, number)
+    ledger.receive("t", 1, 1)
+    ledger.ask("device", 1)
+    ledger.ask("other", 2)
+    ledger.node_died("device", ["t"])
+    assert ledger.missing() == 1  # the second; the last one the node may have had alone
+    assert ledger.excused == 2  # that one, and the command
+    assert not ledger.settled()
+    ledger.receive("t", 1, 2)
+    ledger.answer(2)
+    assert ledger.settled()
+    ledger.receive("t", 1, 3)
+    assert ledger.excused == 1
+
+
+def test_a_message_sent_again_after_its_node_died_is_no_repetition() -> None:
+    ledger = Ledger()
+    ledger.confirm("t", 2, 1)
+    ledger.receive("t", 2, 1)
+    ledger.receive("t", 2, 2)  # it came through, but its acknowledgement did not
+    ledger.node_died("device", ["t"])
+    ledger.receive("t", 2, 2)
+    assert ledger.repeated == [0, 0, 0]
+    ledger.confirm("t", 2, 3)
+    ledger.receive("t", 2, 3)
+    ledger.receive("t", 2, 3)
+    assert ledger.repeated == [0, 0, 1]

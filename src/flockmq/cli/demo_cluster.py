@@ -1,0 +1,99 @@
+"""The cluster of the demo: nodes that are thrown away, of which the last one is killed and comes back."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from flockmq.client.local_cluster import (
+    start_cluster,
+    start_node,
+    stop_cluster,
+    usable_ports,
+    wait_ready,
+    write_cluster,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+OPTIONS: Final = ("--allow-anonymous", "--log-level=warning", "--set=mqtt.sys_interval_ms=1000")
+RUNNING: Final = "running"
+KILLED: Final = "killed"
+BACK: Final = "back"
+
+
+class DemoCluster:
+    """Starts when it is made; a context manager."""
+
+    def __init__(self, count: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="flockmq-")
+        self._path = Path(self._folder.name)
+        self._ports = usable_ports(count)
+        # Tokens and a cookie of no use to anybody tomorrow stay out of the user's own files.
+        self._environment = {
+            "FLOCKMQ_CREDENTIALS": str(self._path / "credentials.toml"),
+            "FLOCKMQ_COOKIE": secrets.token_hex(32),
+        }
+        self._nodes = start_cluster(self._path, count, self._ports, OPTIONS, self._environment)
+        self._state = RUNNING
+        try:
+            for _ in wait_ready(self._nodes):
+                pass
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def mqtt_ports(self) -> list[int]:
+        """Where devices connect."""
+        return [node.mqtt_port for node in self._nodes]
+
+    def headline(self) -> str:
+        """Where everything is."""
+        ports = ", ".join(str(port) for port in self.mqtt_ports)
+        return f"{len(self._nodes)} nodes on 127.0.0.1, MQTT on {ports}, API on {self._nodes[0].api_url}"
+
+    def states(self) -> list[tuple[str, str]]:
+        """Each node, and how it is."""
+        states = [(node.name.partition("@")[0], RUNNING) for node in self._nodes]
+        states[-1] = (states[-1][0], self._state)
+        return states
+
+    def go_on(self, share: float, kill_at: float, back_at: float) -> list[str]:
+        """Kill the last node, or start it again, when its time has come; what to tell about it."""
+        victim = self._nodes[-1]
+        if self._state == RUNNING and share >= kill_at:
+            self._state = KILLED
+            os.kill(victim.pid, signal.SIGKILL)
+            return [f"{victim.name} was killed (kill -9): its devices move to the others"]
+        if self._state == KILLED and share >= back_at:
+            self._state = BACK
+            self._nodes[-1] = start_node(self._path, len(self._nodes), self._ports, OPTIONS, self._environment)
+            write_cluster(self._path, self._nodes)
+            return [f"{victim.name} is started again"]
+        return []
+
+    def log_tail(self) -> str:
+        """What the first node said last."""
+        return self._nodes[0].log_tail()
+
+    def close(self) -> bool:
+        """Stop all nodes; whether all of them did so in order. Fine to call again."""
+        if not self._path.exists():
+            return True
+        orderly = all(ended for _, ended in stop_cluster(self._path))
+        self._folder.cleanup()
+        return orderly
