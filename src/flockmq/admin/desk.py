@@ -119,6 +119,7 @@ class Desk:
             "shared_subscriptions": broker.subscriptions.count_shared,
             "retained_messages": broker.retained.count,
             "retained_bytes": broker.retained.bytes,
+            "retained_unsaved": len(broker.retained.unsaved.topics) if broker.retained.unsaved is not None else 0,
             "delayed_messages": len(broker.node.delayed),
             "delayed_bytes": broker.node.delayed_bytes,
             "bans": len(broker.bans.bans),

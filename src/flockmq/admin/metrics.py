@@ -110,6 +110,7 @@ METRICS: Final = (
     _gauge("flockmq_shared_subscriptions", "Shared subscriptions, each member counted"),
     _gauge("flockmq_retained_messages", "Retained messages, without those under $SYS"),
     _gauge("flockmq_retained_bytes", "Memory taken by retained messages, about"),
+    _gauge("flockmq_retained_unsaved", "Topics whose retained message changed and waits to be written to disk"),
     _gauge("flockmq_delayed_messages", "Messages under $delayed that wait for their time"),
     _gauge("flockmq_delayed_bytes", "Size of the messages that wait for their time"),
     _gauge("flockmq_bans", "Bans, those that ran out and are not yet forgotten included"),

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 262_144
 """Most bytes of changes in a part, unless one message alone has more."""
-ANSWER_BYTES: Final = 131_072
-ANSWER_STEPS: Final = 2_000
-"""Names that are compared in one turn: others must have theirs."""
-LIST_BYTES: Final = 65_536
+ANSWER_BYTES: Final = 65_536
+ANSWER_STEPS: Final = 1_000
+"""Names that are compared in one turn: a repair may take a while, clients may not be kept waiting for it."""
+LIST_BYTES: Final = 32_768
 LIST_ENTRY_BYTES: Final = 18
 CHECK_MS: Final = 5_000
 """About how often this node compares itself with some peer."""

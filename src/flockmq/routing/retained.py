@@ -188,8 +188,9 @@ class RetainedStore:
 
     def apply(self, topic: bytes, run: Run | None, stamp: int, origin: int, now: int) -> int:
         """Take over what another node wrote or (without a run) deleted, if it is later than what is here."""
-        wall_ms = now + self.wall_offset_ms
-        if not self.clock.observe(stamp, wall_ms):
+        if topic.startswith(b"$SYS/"):
+            return OLDER  # every node has its own
+        if not self.clock.observe(stamp, now + self.wall_offset_ms):
             return AHEAD
         bucket = self.buckets[bucket_of(topic)]
         version = version_of(stamp, origin)
@@ -214,7 +215,7 @@ class RetainedStore:
         self.clock.resume(stamp)
         bucket = self.buckets[bucket_of(topic)]
         version = version_of(stamp, origin)
-        if version <= bucket.version(topic):
+        if version <= bucket.version(topic) or topic.startswith(b"$SYS/"):
             return False
         if run is not None and not 0 < run.expires_at <= now:
             message = RetainedMessage(topic, run, stamp, self._shared_origin(origin), False)
