@@ -114,6 +114,9 @@ class Datagrams:
         except FlockError as error:
             self.refusals.note(address, "sealed_otherwise", str(error))
             return
+        if sender == self._sealer.node_id:
+            self.refusals.note(address, "reflected", "A datagram of this node came back to it.")
+            return
         self.received += 1
         try:
             self._on_datagram(sender, body, (address, int(peername[1])))

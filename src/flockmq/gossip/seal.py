@@ -88,7 +88,7 @@ class Sealer:
                 "Remove the cookie file to have a new one made, and copy that to the other nodes."
             )
         self._cookie = cookie
-        self._node_id = node_id
+        self.node_id = node_id
         self._boot = boot
         self._cipher = AESGCM(derive_key(cookie, node_id, boot))
         self._counter = 0
@@ -102,7 +102,7 @@ class Sealer:
         if len(body) > BODY_BYTES_MAX:
             raise FlockError(f"A datagram's body of {len(body):,} bytes is over the limit of {BODY_BYTES_MAX:,}.")
         self._counter += 1
-        head = HEAD.pack(VERSION, self._node_id, self._boot, self._counter)
+        head = HEAD.pack(VERSION, self.node_id, self._boot, self._counter)
         return head + self._cipher.encrypt(self._counter.to_bytes(12, "little"), body, head)
 
     def open(self, datagram: bytes) -> tuple[int, int, bytes]:
