@@ -105,15 +105,15 @@ class Stream:
         kept = [index for index in range(1, len(pieces), 2) if pieces[index][0] & 6] if keeps else NO_PLACES
         runs = len(kept)
         if not runs:
-            return BATCH_HEAD.pack(BATCH, boot, 0) + b"".join(pieces) if linked else None
+            return b"".join([BATCH_HEAD.pack(BATCH, boot, 0), *pieces]) if linked else None
         head = BATCH_HEAD.pack(BATCH, boot, self.next_sequence)
         whole = None
         if runs * 2 == len(pieces):
-            body = head + b"".join(pieces)
+            body = b"".join([head, *pieces])
         else:
             body = head + b"".join([pieces[index - 1] + pieces[index] for index in kept])
             if linked:
-                whole = head + b"".join(pieces)
+                whole = b"".join([head, *pieces])
         cost = len(body) - BATCH_HEAD.size + runs * RUN_OVERHEAD_BYTES
         batch = Kept(self.next_sequence, body, cost, runs)
         batch.first = whole
