@@ -1,4 +1,4 @@
-"""One broker that knows of another node: what it puts into that node's buffer, and what becomes of what comes from it."""
+"""One broker that knows of another node: what it puts into that node's buffer, and what it does with what comes."""
 
 from __future__ import annotations
 
