@@ -50,7 +50,11 @@ def test_ctrl_c_ends_it_early_and_in_order() -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     with process.stdout as lines:
-        next(line for line in lines if b"online" in line)
+        said = b""
+        while b"online" not in said:
+            line = lines.readline()
+            assert line, said.decode()
+            said += line
         process.send_signal(signal.SIGINT)
         rest = lines.read().decode()
     assert process.wait(60) == 0

@@ -118,6 +118,8 @@ class Device:
     async def _live(self, client: FallibleClient) -> None:
         self._dropping.clear()
         if not client.connack.session_present:
+            if self.met:  # its session was on a node that died while the device was away
+                self._ledger.node_died(self.machine.client_id, [])
             await client.subscribe(SubscribeEntry(self.machine.topic("command").encode(), 1))
         self.met = True
         listening = asyncio.create_task(self._listen(client))
