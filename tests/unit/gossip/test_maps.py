@@ -779,6 +779,71 @@ def test_truncated_maps_are_not_claimed() -> None:
     assert decode_list(box.said[0][1])[1] == [(1, 5, 0)]
 
 
+def test_an_owner_is_told_of_a_later_life_that_others_speak_of() -> None:
+    maps, box = alone()
+    for peer in (2, 3):
+        maps.peer_up(peer, 0)
+    maps.receive(2, encode_delta(2, 9, 0, 1, {b"a": b"1"}), 0)
+    maps.flush(0)
+    box.said = []
+    maps.receive(3, encode_list(CLAIMS, 0, [(2, 11, 4)]), 0)
+    assert box.said == [(2, encode_list(CLAIMS, 0, [(2, 11, 4)]))]
+
+
+def test_rising_always_goes_up() -> None:
+    class Zero(random.Random):
+        def randrange(self, *arguments: int, **_: int) -> int:  # type: ignore[override]
+            return 0
+
+    maps = OwnedMaps(1, 5, Box(), SMALL, Zero(), 0)
+    maps.receive(2, encode_list(CLAIMS, 0, [(1, 7, 3)]), 0)
+    assert maps.boot == 8
+
+
+def test_changes_from_before_a_whole_map_are_not_passed_on_with_those_after_it() -> None:
+    maps, box = alone()
+    for peer in (2, 3):
+        maps.peer_up(peer, 0)
+    maps.receive(2, encode_delta(2, 9, 0, 1, {b"a": b"1"}), 0)
+    maps.receive(2, encode_delta(2, 9, 1, 2, {b"a": b"2"}), 0)
+    maps.receive(2, pieces_of(2, 9, 5, 1)[0], 0)
+    maps.receive(2, encode_delta(2, 9, 5, 6, {b"a": b"3"}), 0)
+    maps.flush(0)
+    box.said = []
+    maps.receive(3, encode_list(PULL, 0, [(2, 9, 1)]), 0)
+    maps.flush(0)
+    assert box.kinds(3) == [FULL]
+    maps.receive(3, encode_list(PULL, 0, [(2, 9, 5)]), 0)
+    maps.flush(0)
+    assert box.kinds(3) == [DELTA]
+
+
+def test_a_storm_of_changes_after_a_whole_map_waits_for_its_acknowledgement() -> None:
+    maps, box = alone(SMALL)
+    maps.set(b"a", b"1")
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_list(PULL, 0, [(1, 0, 0)]), 0)
+    maps.flush(0)
+    box.said = []
+    for number in range(100):  # in one turn more than the log holds
+        maps.set(b"k%d" % number, b"1")
+    maps.flush(0)
+    assert box.said == []
+    maps.receive(2, encode_pair(HAVE, 5, 1), 0)
+    maps.flush(0)
+    assert box.kinds(2) == [FULL, FULL]
+
+
+def test_a_stranger_that_membership_tells_us_of_stays() -> None:
+    maps, _ = alone()
+    maps.peer_up(2, 0)
+    maps.receive(2, encode_delta(2, 9, 0, 1, {b"a": b"1"}), 0)
+    maps.peer_down(2, 0)
+    maps.peer_alive(2, 9, 100)
+    maps.tick(100_000)
+    assert maps.get(2, b"a") == b"1"
+
+
 def test_a_stranger_that_is_linked_again_stays() -> None:
     maps, _ = alone()
     maps.peer_up(2, 0)
