@@ -21,7 +21,8 @@ from flockmq.gossip.lists import LINK_PING
 from flockmq.gossip.member import ALIVE_AGAIN, DIED, HAS_LEFT, JOINED, SUSPECTED, Member
 from flockmq.gossip.seal import SEAL_BYTES
 from flockmq.gossip.settings import LAN, GossipSettings
-from flockmq.gossip.swim import Address, Swim
+from flockmq.gossip.speaking import Address
+from flockmq.gossip.swim import Swim
 
 DATAGRAM_HEAD_BYTES: Final = SEAL_BYTES + 28
 """Seal, UDP and IPv4."""

@@ -6,6 +6,7 @@ import pytest
 
 from flockmq.errors import FlockError
 from flockmq.gossip.claims import encode_claim
+from flockmq.gossip.greeting import CONTACTS_MAX, HELLOS_PER_S
 from flockmq.gossip.member import (
     ALIVE,
     CHANGED,
@@ -31,9 +32,10 @@ from flockmq.gossip.messages import (
     Datagram,
     decode,
 )
+from flockmq.gossip.probing import RELAYS_MAX
 from flockmq.gossip.seal import BODY_BYTES_MAX
 from flockmq.gossip.settings import LAN
-from flockmq.gossip.swim import CONTACTS_MAX, HELLOS_PER_S, RELAYS_MAX, Swim
+from flockmq.gossip.swim import Swim
 
 CLUSTER = 7
 
@@ -339,7 +341,7 @@ def test_a_few_of_a_large_cluster_try_the_dead() -> None:
     for number in range(100):
         one = swim(*[member(other) for other in range(200, 400)], number=number + 1)
         say(one, GOSSIP, sender=member(201), claims=[member(200, 0, DEAD)])
-        one.tick(one._revive_at)
+        one.tick(one._greeter.revive_at)
         greeted += sum(decode(body).kind == HELLO for _, body in one.take_datagrams())
     assert 0 < greeted < 20
 
