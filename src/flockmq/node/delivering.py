@@ -166,9 +166,9 @@ def share_out(
     if run.expires_at and run.expires_at <= now:
         return
     low = 0
-    for choice in group.choose(
-        run.count, publisher_id, run.topic, node.table.node_id, node.settings.shared_local_first
-    ):
+    table = node.table
+    local_first = node.settings.shared_local_first
+    for choice in group.choose(run.count, publisher_id, run.topic, table.node_id, table.links, local_first):
         part = run.part(low, low + choice.count)
         low += choice.count
         peer = choice.peer

@@ -104,7 +104,7 @@ class Forwarding:
         stream = self.stream(peer)
         stream.up = True
         stream.asks = 0
-        stream.peer.linked = False
+        self._set_linked(stream.peer, False)
         stream.peer.blocked = False
         stream.sent = 0
         self._say_hello(stream, ANSWER, now)
@@ -114,7 +114,7 @@ class Forwarding:
         stream = self.stream(peer)
         stream.up = False
         stream.sent = 0
-        stream.peer.linked = False
+        self._set_linked(stream.peer, False)
         stream.peer.blocked = False
         stream.peer.asked_to_wait = False
         stream.peer.mark()
@@ -276,6 +276,11 @@ class Forwarding:
         body = HELLO_FORM.pack(HELLO, self.boot, stream.boot, stream.taken, stream.first_to_come(), flags)
         self.outbox.send(stream.peer.node_id, RUNS, body)
 
+    def _set_linked(self, peer: Peer, linked: bool) -> None:
+        if peer.linked != linked:
+            peer.linked = linked
+            self.node.table.links += 1
+
     def _give_up(self, stream: Stream) -> None:
         """Drop what is kept for a peer that is dead, or is not the one it was kept for."""
         peer = stream.peer
@@ -356,7 +361,7 @@ class Forwarding:
         stream.asks = 0
         if not peer.linked or is_lost or flags & AGAIN:
             stream.sent = 0
-        peer.linked = stream.up
+        self._set_linked(peer, stream.up)
         peer.asked_to_wait = flags & WAIT != 0
         peer.mark()
         if flags & ANSWER:

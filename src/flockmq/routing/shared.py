@@ -27,6 +27,7 @@ leaves nobody, the message waits for a member of this node, else for a node.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -71,6 +72,12 @@ class ShareGroup:
         """Other nodes with members, in order of their ids; how many stands at the same place of the next list."""
         self.remote_members: list[int] = []
         self._node_turn = -1
+        # The nodes that can be chosen, as of these links and members; sums of their members, for finding a place.
+        self._row: list[Choice] = []
+        self._sums: list[int] = []
+        self._row_links = -1
+        self._row_here = False
+        self._highest = 0
 
     def add(self, subscription: Subscription) -> Subscription | None:
         """Let a member in; one of the same session is replaced, keeps its place and is returned."""
@@ -83,6 +90,7 @@ class ShareGroup:
                     self._kept = subscription
                 return old
         members.append(subscription)
+        self._row_links = -1
         return None
 
     def remove(self, session: Session) -> bool:
@@ -92,6 +100,7 @@ class ShareGroup:
             old = members[index]
             if old.session is session:
                 del members[index]
+                self._row_links = -1
                 if index < self._turn:
                     self._turn -= 1
                 if self._kept is old:
@@ -175,25 +184,32 @@ class ShareGroup:
         peers = sorted([one for one, count in known.items() if count], key=id_of)
         self.remote = peers or None
         self.remote_members = [known[one] for one in peers]
+        self._row_links = -1
         return True
 
     def has_connected(self) -> bool:
         """Whether a client of this node is there to get a message."""
         return any(member.session.connection is not None for member in self.members)
 
-    def choose(self, count: int, publisher_id: str, topic: bytes, own_id: int, local_first: bool) -> list[Choice]:
-        """Choose nodes for ``count`` messages of a run: which gets how many, in order of the run."""
+    def choose(
+        self, count: int, publisher_id: str, topic: bytes, own_id: int, links: int, local_first: bool
+    ) -> list[Choice]:
+        """Choose nodes for ``count`` messages of a run: which gets how many, in order of the run.
+
+        ``links`` is another number after any link came or went.
+        """
         here = self.has_connected()
         if here and (local_first or self.remote is None):
             return [Choice(None, count)]
-        row = self._row(here, own_id)
-        total = 0
-        for place in row:
-            total += place.count
-        if len(row) == 1:
-            return [Choice(row[0].peer, count)]
-        if not row:
-            return []
+        if links != self._row_links or here != self._row_here:
+            self._line_up(here, own_id)
+            self._row_links = links
+            self._row_here = here
+        row = self._row
+        if len(row) <= 1:
+            return [Choice(row[0].peer, count)] if row else []
+        sums = self._sums
+        total = sums[-1]
         strategy = self._strategy
         if strategy == ROUND_ROBIN:
             turn = self._node_turn
@@ -201,20 +217,40 @@ class ShareGroup:
                 turn = crc32(own_id.to_bytes(8, "big"))  # not all nodes shall begin with the same member
             turn %= total
             self._node_turn = (turn + count) % total
+            if count == 1:
+                return [Choice(row[bisect_right(sums, turn)].peer, 1)]
             return dealt(row, total, turn, count)
         if strategy == RANDOM:
             rng = self._rng
+            if count == 1:
+                return [Choice(row[bisect_right(sums, int(rng.random() * total))].peer, 1)]
             drawn = [0] * len(row)
             for _ in range(count):
-                drawn[place_of(row, int(rng.random() * total))] += 1
+                drawn[bisect_right(sums, int(rng.random() * total))] += 1
             return [Choice(row[index].peer, drawn[index]) for index in range(len(row)) if drawn[index]]
         if strategy == STICKY:
-            return [Choice(self._highest(row, own_id), count)]
+            return [Choice(row[self._highest].peer, count)]
         number = crc32(topic) if strategy == HASH_TOPIC else crc32(publisher_id.encode())
-        return [Choice(row[place_of(row, number % total)].peer, count)]
+        return [Choice(row[bisect_right(sums, number % total)].peer, count)]
 
-    def _row(self, here: bool, own_id: int) -> list[Choice]:
-        """List the nodes that can be chosen with their members, in order of their ids."""
+    def _line_up(self, here: bool, own_id: int) -> None:
+        """Note the nodes that can be chosen, with their members, in order of their ids."""
+        row = self._candidates(here, own_id)
+        sums: list[int] = []
+        total = 0
+        highest = -1
+        start = crc32(self.topic_filter, crc32(self.name))
+        for index, place in enumerate(row):
+            total += place.count
+            sums.append(total)
+            number = crc32(node_of(place, own_id).to_bytes(8, "big"), start)
+            if number > highest:
+                highest = number
+                self._highest = index
+        self._row = row
+        self._sums = sums
+
+    def _candidates(self, here: bool, own_id: int) -> list[Choice]:
         peers = self.remote
         members = self.remote_members
         row: list[Choice] = []
@@ -231,17 +267,6 @@ class ShareGroup:
                 at += 1
             row.insert(at, Choice(None, len(self.members)))
         return row
-
-    def _highest(self, row: list[Choice], own_id: int) -> Peer | None:
-        best = row[0].peer
-        highest = -1
-        start = crc32(self.topic_filter, crc32(self.name))
-        for place in row:
-            number = crc32(node_of(place, own_id).to_bytes(8, "big"), start)
-            if number > highest:
-                highest = number
-                best = place.peer
-        return best
 
     def _connected(self) -> list[Subscription]:
         return [member for member in self.members if member.session.connection is not None]
@@ -264,16 +289,6 @@ def node_of(place: Choice, own_id: int) -> int:
     """Id of the node that is meant."""
     peer = place.peer
     return peer.node_id if peer is not None else own_id
-
-
-def place_of(row: list[Choice], number: int) -> int:
-    """Index of the node that has the member at place ``number`` of the row."""
-    last = len(row) - 1
-    for index in range(last):
-        number -= row[index].count
-        if number < 0:
-            return index
-    return last
 
 
 def dealt(row: list[Choice], total: int, turn: int, count: int) -> list[Choice]:

@@ -61,6 +61,8 @@ class SubscriptionTable:
         self.count_shared = 0
         self.node_id = 0
         """This node's id, for choices that must be the same from all nodes of a cluster."""
+        self.links = 0
+        """Counts links to other nodes that came or went: choices of shared groups depend on them."""
         self.touched: set[tuple[bytes, bytes]] | None = None
         """In a cluster: groups (or none) and filters whose subscribers here came or went since somebody looked."""
         self._strategy = strategy_number(shared_strategy)

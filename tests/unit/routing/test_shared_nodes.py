@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import count as count_from
 from zlib import crc32
 
 import pytest
@@ -14,6 +15,8 @@ from routing_cases import disconnect, peer_of, session_of, subscription_of
 
 OWN = 5
 """Id of this node: between those of its peers."""
+LINKS = count_from(0)
+"""Any link may have changed since the last choice, as far as these tests say."""
 
 
 def group_of(strategy: str, here: int, elsewhere: dict[Peer, int], seed: int = 1) -> ShareGroup:
@@ -28,7 +31,7 @@ def group_of(strategy: str, here: int, elsewhere: dict[Peer, int], seed: int = 1
 def chosen(
     group: ShareGroup, count: int = 1, publisher: str = "p", topic: bytes = b"a/b", local_first: bool = False
 ) -> list[tuple[int, int]]:
-    choices = group.choose(count, publisher, topic, OWN, local_first)
+    choices = group.choose(count, publisher, topic, OWN, next(LINKS), local_first)
     return [(OWN if choice.peer is None else choice.peer.node_id, choice.count) for choice in choices]
 
 
@@ -92,7 +95,7 @@ def test_sticky_chooses_the_same_node_from_everywhere() -> None:
         for other in (1, 5, 9):
             if other != own:
                 group.set_remote(peer_of(other), other)
-        (choice,) = group.choose(4, "p", b"a/b", own, False)
+        (choice,) = group.choose(4, "p", b"a/b", own, 0, False)
         seen.add(own if choice.peer is None else choice.peer.node_id)
     assert len(seen) == 1
 
@@ -122,3 +125,30 @@ def test_nodes_without_a_link_and_members_that_are_away_are_passed_over(strategy
 
 def test_nobody_anywhere_means_no_choice() -> None:
     assert chosen(group_of("random", 0, {})) == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_choices_follow_members_and_links_at_once(strategy: str) -> None:
+    one, nine = peer_of(1), peer_of(9)
+    group = group_of(strategy, 1, {one: 1, nine: 1})
+    links = 0
+
+    def nodes() -> set[int]:
+        found: set[int] = set()
+        for number in range(50):
+            for choice in group.choose(2, f"p{number}", b"a/%d" % number, OWN, links, False):
+                found.add(OWN if choice.peer is None else choice.peer.node_id)
+        return found
+
+    assert nodes() <= {1, OWN, 9}
+    nine.linked = False
+    links += 1
+    assert nodes() <= {1, OWN}
+    disconnect(group.members[0].session)
+    assert nodes() == {1}
+    group.set_remote(one, 0)
+    assert nodes() == {OWN}
+    group.remove(group.members[0].session)
+    assert nodes() == {9}
+    group.add(subscription_of(session_of("new"), b"a/+", b"g"))
+    assert nodes() == {OWN}
