@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +27,13 @@ from benchmarks.machine import find
 from flockmq.client.load.local import LocalBroker
 from flockmq.client.load.plan import Target
 from flockmq.errors import FlockError
+from flockmq.testing.nodes import NodeCluster
 
 START_S_MAX = 20.0
 ACL_RULES = 20
-TRANSPORTS = {"plain": "tcp", "acl": "tcp", "tls": "tls", "ws": "ws"}
+NATS_ELECTION_S = 8.0
+TRANSPORTS = {"plain": "tcp", "acl": "tcp", "tls": "tls", "ws": "ws", "cluster": "tcp"}
+NODES = 3
 PROGRAMS = {MOSQUITTO: "mosquitto", NATS: "nats-server"}
 
 
@@ -82,7 +85,21 @@ def pinned(cpus: Sequence[int]) -> Iterator[None]:
 
 
 @contextmanager
+def _flockmq_cluster(place: Place) -> Iterator[Running]:
+    with pinned(place.cpus):
+        cluster = NodeCluster(place.folder, NODES, ["--log-level=warning"])
+        with cluster:
+            ports = [node.mqtt_port for node in cluster.nodes]
+            pids = tuple(node.process.pid for node in cluster.nodes if node.process is not None)
+            yield Running(Target(port=ports[0], more_ports=tuple(ports[1:])), pids)
+
+
+@contextmanager
 def _flockmq(setup: Setup, place: Place) -> Iterator[Running]:
+    if setup == "cluster":
+        with _flockmq_cluster(place) as running:
+            yield running
+        return
     arguments = ["--allow-anonymous", "--log-level=warning"]
     if setup == "acl":
         topics = [*(f"other{number}/%c/#" for number in range(ACL_RULES)), "bench/#"]
@@ -122,7 +139,35 @@ def _mosquitto(setup: Setup, place: Place) -> Iterator[Running]:
 
 
 @contextmanager
+def _nats_cluster(place: Place) -> Iterator[Running]:
+    ports = [free_port() for _ in range(NODES)]
+    routes = [free_port() for _ in range(NODES)]
+    with ExitStack() as stack:
+        pids = []
+        for number in range(NODES):
+            config = place.folder / f"nats{number}.conf"
+            known = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
+            lines = [
+                f"server_name: bench{number}",
+                "host: 127.0.0.1",
+                f"port: {free_port()}",
+                f'jetstream {{ store_dir: "{place.folder / f"store{number}"}" }}',
+                f"cluster {{ name: bench, listen: 127.0.0.1:{routes[number]}, routes: [{known}] }}",
+                f"mqtt {{ host: 127.0.0.1, port: {ports[number]}, max_ack_pending: 10000 }}",
+            ]
+            config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            command = [str(find("nats-server")), "-c", str(config)]
+            pids.append(stack.enter_context(_process(command, place, ports[number])))
+        time.sleep(NATS_ELECTION_S)  # until then it refuses MQTT clients: JetStream has no leader
+        yield Running(Target(port=ports[0], more_ports=tuple(ports[1:])), tuple(pids))
+
+
+@contextmanager
 def _nats(setup: Setup, place: Place) -> Iterator[Running]:
+    if setup == "cluster":
+        with _nats_cluster(place) as running:
+            yield running
+        return
     if setup != "plain":
         raise FlockError(f"NATS is not measured with set-up {setup}")
     port = free_port()

@@ -17,7 +17,7 @@ NATS: Final = "nats"
 BROKERS: Final = (FLOCKMQ, MOSQUITTO, NATS)
 
 Kind = Literal["rate", "latency", "memory", "cost"]
-Setup = Literal["plain", "acl", "tls", "ws"]
+Setup = Literal["plain", "acl", "tls", "ws", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,22 @@ CASES: Final[tuple[Case, ...]] = (
         goals=_rate(4, MOSQUITTO),
     ),
     *_variants(),
+    Case(
+        name="cluster-qos0",
+        title="3 nodes, every message crosses: QoS 0, 10 -> 10",
+        load=TEN,
+        setup="cluster",
+        brokers=(FLOCKMQ, NATS),
+        goals=_rate(1, NATS),
+    ),
+    Case(
+        name="cluster-qos1",
+        title="3 nodes, every message crosses: QoS 1, 10 -> 10",
+        load=TEN_QOS_1,
+        setup="cluster",
+        brokers=(FLOCKMQ, NATS),
+        goals=_rate(1, NATS),
+    ),
     Case(
         name="latency",
         title="QoS 1 latency at 2,000 msg/s, p50 / p99",

@@ -105,6 +105,7 @@ def _bench(command: str, load: Load, running: Running, effort: Effort) -> Figure
 def _where(running: Running) -> list[str]:
     target = running.target
     found = ["--port", str(target.port), "--transport", target.transport]
+    found += [part for port in target.more_ports for part in ("--more-port", str(port))]
     if target.ca_file:
         found += ["--ca-file", target.ca_file]
     for pid in running.pids:

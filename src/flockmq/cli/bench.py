@@ -10,6 +10,7 @@ Nothing is measured here; the commands only say what to do and print what came o
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from flockmq.cli.bench_options import (
     KeepAlive,
     ListenSeconds,
     Messages,
+    MorePorts,
     Mqtt,
     MqttSubscribers,
     PasswordFile,
@@ -79,6 +81,7 @@ def roundtrip(
     *,
     host: Host = "127.0.0.1",
     port: Port = 0,
+    more_ports: MorePorts = None,
     transport: Via = "tcp",
     path: WsPath = "/mqtt",
     ca_file: CaFile = "",
@@ -134,6 +137,7 @@ def roundtrip(
         idle_s=idle_seconds,
     )
     target = _target(host, port, transport, path, ca_file, insecure, username, password_file)
+    target = replace(target, more_ports=tuple(more_ports or ()))
     _run(target, load, processes, cpus, broker_pid, as_json=as_json)
 
 

@@ -18,6 +18,10 @@ Host = Annotated[str, typer.Option("--host", "-H", help="Host of the broker.", r
 Port = Annotated[
     int, typer.Option("--port", "-p", min=0, help="Port; 0 is the usual one of the transport.", rich_help_panel=Where)
 ]
+MorePorts = Annotated[
+    list[int] | None,
+    typer.Option("--more-port", min=1, help="A further node; may repeat. Spreads clients.", rich_help_panel=Where),
+]
 Via = Annotated[Transport, typer.Option("--transport", help="What to go through.", rich_help_panel=Where)]
 WsPath = Annotated[str, typer.Option("--path", help="Path of the WebSocket endpoint.", rich_help_panel=Where)]
 CaFile = Annotated[str, typer.Option("--ca-file", help="Authority to trust for TLS.", rich_help_panel=Where)]

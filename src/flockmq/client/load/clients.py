@@ -91,9 +91,11 @@ class Clients:
     def _dial(self, link: Link) -> int:
         lap = self._dialled // PORTS_PER_SOURCE if self._loopback else 0
         source = f"127.0.0.{1 + lap}" if lap else ""
+        ports = (self._address[1], *self.target.more_ports)
+        address = (self._address[0], ports[self._dialled % len(ports)])
         self._dialled += 1
         try:
-            link.dial(self._address, self._family, source)
+            link.dial(address, self._family, source)
         except BaseException as error:
             link.close()
             if isinstance(error, OSError):

@@ -31,6 +31,8 @@ class Target:
 
     host: str = "127.0.0.1"
     port: int = 1883
+    more_ports: tuple[int, ...] = ()
+    """Of further nodes on the same host: clients are spread over all of them in turn, subscribers first."""
     transport: str = "tcp"
     path: str = "/mqtt"
     """Where MQTT lives on a WebSocket listener."""
