@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from flockmq.discovery.ports import Discovery, Plugin, Surroundings
+from flockmq.discovery.settings import NoSettings
 from flockmq.errors import ConfigError
 
 GROUP: Final = "flockmq.discovery"
@@ -43,8 +44,14 @@ def load(name: str) -> Plugin:
 
 
 def make(name: str, settings: object, surroundings: Surroundings) -> Discovery:
-    """A discovery, ready to be started; ``settings`` is an instance of the plugin's settings class."""
+    """A discovery, ready to be started.
+
+    ``settings`` is an instance of the plugin's settings class, or NoSettings where a configuration has no section for
+    it: then the plugin's own defaults hold.
+    """
     plugin = load(name)
+    if isinstance(settings, NoSettings):
+        settings = plugin.settings()
     if not isinstance(settings, plugin.settings):
         raise ConfigError(f"The discovery plugin {name!r} wants {plugin.settings.__name__} as its settings.")
     return plugin.make(settings, surroundings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -73,6 +74,13 @@ async def _read(answer: aiohttp.ClientResponse, host: str) -> bytes:
 
 
 def _reason(error: Exception) -> str:
+    """What is wrong, without the names of classes and sockets around it."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        error = error.certificate_error
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
     text = str(error).strip().rstrip(".")
     return text or type(error).__name__
 

@@ -10,7 +10,7 @@ import pytest
 from flockmq.discovery import registry
 from flockmq.discovery.manual import ManualDiscovery
 from flockmq.discovery.ports import Claim, Plugin, Surroundings, claim
-from flockmq.discovery.settings import EtcdSettings, NoSettings
+from flockmq.discovery.settings import DnsSettings, EtcdSettings, NoSettings
 from flockmq.errors import ConfigError, FlockError
 from flockmq.peering.contact import Contact
 
@@ -87,7 +87,12 @@ def test_plugins_that_cannot_be_used(name: str, match: str) -> None:
 
 def test_settings_of_another_plugin_are_refused() -> None:
     with pytest.raises(ConfigError, match="wants EtcdSettings"):
-        registry.make("etcd", NoSettings(), HERE)
+        registry.make("etcd", DnsSettings(), HERE)
+
+
+@pytest.mark.usefixtures("other_package")
+def test_without_a_section_the_defaults_of_a_plugin_hold() -> None:
+    assert isinstance(registry.make("consul", NoSettings(), HERE), ManualDiscovery)
 
 
 async def test_manual_is_a_list_that_people_feed() -> None:
