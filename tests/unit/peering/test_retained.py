@@ -14,6 +14,7 @@ from flockmq.peering.retained_codec import CHANGES, ROOT
 from flockmq.routing.buckets import bucket_of
 from flockmq.routing.clock import stamp_at
 from flockmq.routing.retained import RetainedStore
+from flockmq.testing.harness import BrokerHarness, make_properties
 from retained_cluster import WALL_MS, Member, RetainedCluster
 from routing_cases import run_of
 
@@ -465,3 +466,39 @@ def test_an_answer_to_nothing_is_let_pass_and_one_that_leads_nowhere_refused() -
         stuck += section.bucket.to_bytes(2, "little") + b"\0\0"
     with pytest.raises(FlockError):
         busy.sync.receive(other.node_id, stuck + bytes(4), busy.now)
+
+
+# --- as clients see it ---
+
+
+def test_a_subscriber_on_another_node_gets_the_message_with_all_it_carries() -> None:
+    """Two brokers whose clocks began at other times and whose calendars agree."""
+    sent = [Sent(), Sent()]
+    brokers = [BrokerHarness(1), BrokerHarness(2)]
+    brokers[1].now += 77_777
+    wall_ms = WALL_MS
+    sides = []
+    for number, harness in enumerate(brokers):
+        harness.broker.set_wall(wall_ms, harness.now)
+        store, events = harness.broker.retained, harness.broker.node.events
+        sides.append(RetainedSync((A, B)[number], store, sent[number], events, random.Random(1), harness.now))
+    sides[0].peer_up(B, brokers[0].now)
+    sides[1].peer_up(A, brokers[1].now)
+    properties = make_properties(message_expiry_s=60, payload_format=1, content_type="text/plain", user=[("k", "v")])
+    brokers[0].client("writer").publish(b"a/b", b"text", qos=0, retain=True, properties=properties)
+    sides[0].flush(brokers[0].now)
+    for harness in brokers:
+        harness.now += 15_000
+    for _, body in sent[0].bodies:
+        sides[1].receive(A, body, brokers[1].now)
+    reader = brokers[1].client("reader")
+    reader.subscribe(b"a/#", qos=1)
+    (message,) = reader.consume()
+    assert (message.topic, message.payload, message.qos, message.retain) == (b"a/b", b"text", 0, True)
+    assert message.properties is not None
+    assert message.properties.message_expiry_s == 45
+    assert (message.properties.payload_format, message.properties.content_type) == (1, "text/plain")
+    assert message.properties.user == [("k", "v")]
+    brokers[1].advance(45_000)
+    brokers[1].client("late").subscribe(b"a/#")
+    assert brokers[1].broker.retained.count == 0

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from flockmq.mqtt.packets import Will
+from flockmq.testing.harness import WALL_MS, BrokerHarness
+
+
+def test_the_calendar_may_be_set_while_the_broker_runs() -> None:
+    harness = BrokerHarness()
+    client = harness.client("c")
+    client.publish(b"a", b"1", retain=True)
+    harness.broker.set_wall(WALL_MS + 3_600_000, harness.now)
+    client.publish(b"b", b"1", retain=True)
+    stored = [harness.broker.retained.get(topic, harness.now) for topic in (b"a", b"b")]
+    assert [one.stored_wall_ms() for one in stored if one is not None] == [WALL_MS, WALL_MS + 3_600_000]
+
+
+def test_whatever_clients_retain_and_delete_is_noted_for_disk_and_other_nodes() -> None:
+    harness = BrokerHarness()
+    store = harness.broker.retained
+    store.share(7)
+    unsaved, unsent = store.keep_unsaved(), store.keep_unsent()
+    client = harness.client("c", will=Will(b"will", b"gone", 0, True))
+    for qos in (0, 1, 2):
+        client.publish(b"q/%d" % qos, b"1", qos=qos, retain=True)
+    client.publish(b"not retained", b"1")
+    client.publish(b"q/0", b"", retain=True)
+    client.publish(b"unknown", b"", retain=True)
+    client.drop()
+    harness.broker.publish_sys(harness.now)
+    topics = [b"q/0", b"q/1", b"q/2", b"unknown", b"will"]
+    assert sorted(unsaved.take(100)) == sorted(unsent.take(100)) == topics
+    assert store.tombstones == 2
