@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
 
 SWEEP_BUDGET: Final = 5_000
-"""Sessions looked at in one tick."""
+"""Sessions looked at in one tick, in a small cluster."""
 ENTRIES_BYTES: Final = 131_072
 
 
@@ -82,8 +82,9 @@ class Census:
                 self.scene.post.say(peer, Message(SYNC, nonce=self.scene.boot))
         if not self.sweeping:
             return
-        taken = self.sweep_list[-SWEEP_BUDGET:]
-        del self.sweep_list[-SWEEP_BUDGET:]
+        budget = self.scene.ranking.affordable(SWEEP_BUDGET)
+        taken = self.sweep_list[-budget:]
+        del self.sweep_list[-budget:]
         batches: dict[int, list[bytes]] = {}
         for client_id in taken:
             first = self.scene.ranking.first(client_id)

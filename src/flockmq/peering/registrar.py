@@ -295,8 +295,9 @@ class Registrar:
                 return
             self.sweep_wanted = False
             self.sweep_list = list(self.records)
-        taken = self.sweep_list[-SWEEP_BUDGET:]
-        del self.sweep_list[-SWEEP_BUDGET:]
+        budget = self.ranking.affordable(SWEEP_BUDGET)
+        taken = self.sweep_list[-budget:]
+        del self.sweep_list[-budget:]
         for client_id in taken:
             record = self.records.get(client_id)
             if record is None:

@@ -42,6 +42,10 @@ class Ranking:
         self.digest: int = hash64(b"".join([member.to_bytes(8, "little") for member in self.members]))
         """Tells two sets of members apart."""
 
+    def affordable(self, budget: int) -> int:
+        """How many client ids can be ranked in the time that ``budget`` of them take with a few nodes."""
+        return max(budget * 4 // (len(self.members) + 1), 10)
+
     def first(self, client_id: str) -> int:
         """The node that decides about a client id; 0 when there are no nodes."""
         members = self.members

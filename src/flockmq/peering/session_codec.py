@@ -3,7 +3,7 @@
 ```
  session = format, versions, epoch, expiry | user name | will | subscriptions | QoS 2 ids received | outbound
  outbound = next packet id | ids being released | deliveries in flight, with their ids | deliveries that wait
- delivery = QoS, retain, first id, time left, subscription ids, shared group | acknowledged places | packets
+ delivery = QoS, retain, first id, time left | shared group | subscription ids | acknowledged places | packets
 ```
 Times travel as what is left or has passed: the clocks of two nodes have nothing in common. Messages are the wire bytes
 of their runs, cut to what is not acknowledged; what comes in is checked as if a client had sent it.
@@ -27,7 +27,7 @@ from flockmq.mqtt.run import Run
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
 from flockmq.mqtt.varint import decode_varint
 from flockmq.node.subscribing import filter_weight
-from flockmq.peering.fields import U16, U32, Reader, large, malformed, sized
+from flockmq.peering.fields import NUMBER_MAX, U16, U32, Reader, large, malformed, sized
 from flockmq.routing.plan import IDENTIFIERS_MAX
 from flockmq.routing.shared import ShareGroup
 from flockmq.routing.subscription import Subscription
@@ -39,18 +39,18 @@ SESSION_BYTES_MAX: Final = 67_108_864
 """Largest session that moves. What waits beyond it is dropped, newest first, and counted."""
 SUBSCRIPTIONS_MAX: Final = 1_000_000
 DELIVERIES_MAX: Final = 4_000_000
-RUN_BYTES_MAX: Final = 67_108_864
 WILL_BYTES_MAX: Final = 262_144
 IDENTIFIERS_BYTES_MAX: Final = IDENTIFIERS_MAX * 5
-NEVER: Final = 0xFFFF_FFFF
+NO_HOLES: Final[list[int]] = []
 
 HEAD: Final = struct.Struct("<BBBBQIQQQ")
 """Format, MQTT version, flags, unused, epoch, expiry in s, age, time to expiry + 1 (0: not running), dropped."""
 HAS_USERNAME: Final = 1
 HAS_WILL: Final = 2
 HAS_OUTBOUND: Final = 4
-DELIVERY: Final = struct.Struct("<BBHQ")
-"""MQTT version of the run, QoS and flags, first packet id (0: waits), time left + 1 (0: never expires)."""
+DELIVERY: Final = struct.Struct("<BBHQHHI")
+"""MQTT version of the run, QoS and flags, first packet id (0: waits), time left + 1 (0: never expires), lengths of the
+subscription ids, of the acknowledged places (in numbers) and of the packets."""
 RETAIN: Final = 4
 SHARED: Final = 8
 WILL: Final = struct.Struct("<BQ")
@@ -181,8 +181,9 @@ def encode_delivery(delivery: Delivery, now: int) -> bytes:
         group = sized(delivery.group.name) + sized(delivery.group.topic_filter)
     left = max(run.expires_at - now, 0) + 1 if run.expires_at else 0
     holes = sorted(place - delivery.settled for place in delivery.holes) if delivery.holes else []
-    head = DELIVERY.pack(run.version, flags, first, left)
-    return head + group + sized(delivery.properties) + encode_ids(holes) + large(run.wire)
+    properties = delivery.properties
+    head = DELIVERY.pack(run.version, flags, first, left, len(properties), len(holes), len(run.wire))
+    return b"".join([head, group, properties, *[U16.pack(place) for place in holes], run.wire])
 
 
 def encode_rest(outbound: Outbound | None, now: int, bytes_max: int = SESSION_BYTES_MAX) -> tuple[bytes, int]:
@@ -289,7 +290,7 @@ def read_outbound(reader: Reader, messages_max: int, bytes_max: int, now: int) -
     outbound.inflight = len(releasing)
     age = PACKET_IDS + 1
     for _ in range(reader.count(PACKET_IDS, DELIVERY.size)):
-        flight = read_delivery(reader, now)
+        flight = read_delivery(reader, now, b"")
         count = flight.high - flight.low
         if flight.first == 0 or flight.first + count - 1 > PACKET_IDS:
             raise malformed("messages in flight with ids that do not exist")
@@ -313,28 +314,34 @@ def read_outbound(reader: Reader, messages_max: int, bytes_max: int, now: int) -
 def read_waiting(reader: Reader, now: int) -> list[Delivery]:
     """Deliveries that have no packet ids yet."""
     found: list[Delivery] = []
+    topic = b""
     for _ in range(reader.count(DELIVERIES_MAX, DELIVERY.size)):
-        delivery = read_delivery(reader, now)
+        delivery = read_delivery(reader, now, topic)
+        topic = delivery.run.topic
         if delivery.first or delivery.holes:
             raise malformed("waiting messages that have packet ids")
         found.append(delivery)
     return found
 
 
-def read_delivery(reader: Reader, now: int) -> Delivery:
-    """One delivery, with its run built anew."""
-    version = reader.u8()
-    flags = reader.u8()
-    first = reader.u16()
-    left = reader.number()
+def read_delivery(reader: Reader, now: int, last_topic: bytes) -> Delivery:
+    """One delivery, with its run built anew; ``last_topic`` is one that is known to be valid."""
+    data = reader.data
+    version, flags, first, left, identifiers, count, size = DELIVERY.unpack_from(data, reader.skip(DELIVERY.size))
+    if left > NUMBER_MAX:
+        raise malformed("a message that never expires and does")
     group: object = None
     if flags & SHARED:
         name = reader.sized()
         group = GroupName(name, reader.sized())
-    properties = reader.sized()
-    check_identifiers(properties)
-    holes = [reader.u16() for _ in range(reader.count(PACKET_IDS, 2))]
-    run = read_run(reader.large(RUN_BYTES_MAX), version, now + left - 1 if left else 0)
+    properties = b""
+    if identifiers:
+        pos = reader.skip(identifiers)
+        properties = data[pos : pos + identifiers]
+        check_identifiers(properties)
+    holes = [reader.u16() for _ in range(count)] if count else NO_HOLES
+    pos = reader.skip(size)
+    run = read_run(data[pos : pos + size], version, now + left - 1 if left else 0, last_topic)
     qos = flags & 3
     if not 1 <= qos <= run.qos:
         raise malformed("a delivery with a QoS its messages do not have")
@@ -360,7 +367,7 @@ def check_identifiers(properties: bytes) -> None:
             raise malformed("subscription identifier 0")
 
 
-def read_run(wire: bytes, version: int, expires_at: int) -> Run:
+def read_run(wire: bytes, version: int, expires_at: int, last_topic: bytes = b"") -> Run:
     """A run from its packets, which must be as normal as runs are."""
     end = len(wire)
     if end < 5 or version not in (4, 5) or wire[0] >> 4 != 3 or wire[0] & 0x08:
@@ -383,13 +390,17 @@ def read_run(wire: bytes, version: int, expires_at: int) -> Run:
             raise malformed("a message that is shorter than its topic")
         if not ends:
             topic = wire[at + 2 : body]
-            check_topic_name(topic)
+            if topic != last_topic:
+                check_topic_name(topic)
         elif wire[at + 2 : body] != topic:
             raise malformed("a run of messages to several topics")
         pid_at.append(body)
         if version == 5:
-            start, after = property_block(wire, body + 2, stop)
-            if scan_publish_properties(wire, start, after) & PUBLISH_NEEDS_DECISION:
+            if body + 2 < stop and wire[body + 2] == 0:
+                start = after = 0  # the common case: none
+            else:
+                start, after = property_block(wire, body + 2, stop)
+            if start != after and scan_publish_properties(wire, start, after) & PUBLISH_NEEDS_DECISION:
                 raise malformed("a queued message with a topic alias or an expiry of its own")
         ends.append(stop)
         pos = stop

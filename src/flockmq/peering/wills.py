@@ -413,8 +413,9 @@ class WillCopies:
                 if owner not in self.ranking.members:
                     self.orphaned(owner, now)
         if self.place_list:
-            again = self.place_list[-PLACE_BUDGET:]
-            del self.place_list[-PLACE_BUDGET:]
+            budget = self.ranking.affordable(PLACE_BUDGET)
+            again = self.place_list[-budget:]
+            del self.place_list[-budget:]
             for client_id in again:
                 self.place(client_id, False, now)
 
