@@ -129,7 +129,8 @@ class Datagrams:
 
     async def _open(self, host: str, port: int) -> list[socket.socket]:
         hosts = ["0.0.0.0", "::"]  # noqa: S104  (asked for)
-        if host not in ALL_ADDRESSES:
+        everywhere = host in (*ALL_ADDRESSES, "::")  # TCP takes both kinds at ::, too
+        if not everywhere:
             try:
                 rows = await self._loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
             except OSError as error:
@@ -142,7 +143,7 @@ class Datagrams:
             try:
                 found.append(_bind(one, port))
             except OSError as error:
-                if host in ALL_ADDRESSES and one == "::" and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                if everywhere and one == "::" and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     continue
                 for other in found:
                     other.close()

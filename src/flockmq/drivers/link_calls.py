@@ -29,8 +29,7 @@ ADDRESSES_MAX: Final = 4
 
 async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
     """Call a node and have a link to it; HelloError tells why there is none."""
-    accepted = await _connect(links, host, port)
-    address = plain_peer(accepted.getpeername())
+    accepted, address = await _connect(links, host, port)
     tls = links.tls if links.tls.wants_tls(address) else None
     handshake = hello.Caller(links.key, links.me, meant, tls is not None, secrets.token_bytes(hello.NONCE_BYTES))
     settled: asyncio.Future[None] = links.loop.create_future()
@@ -74,8 +73,8 @@ async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
     return connection
 
 
-async def _connect(links: Links, host: str, port: int) -> socket.socket:
-    """A socket that is connected to the first of a host's addresses that answers."""
+async def _connect(links: Links, host: str, port: int) -> tuple[socket.socket, str]:
+    """A socket that is connected to the first of a host's addresses that answers, and that address."""
     loop = links.loop
     why = "no address"
     try:
@@ -84,12 +83,17 @@ async def _connect(links: Links, host: str, port: int) -> socket.socket:
     except (OSError, TimeoutError, UnicodeError) as error:
         raise hello.HelloError(hello.UNREACHABLE, f"The name {host!r} can't be resolved ({error}).") from None
     for family, kind, protocol, _, address in rows[:ADDRESSES_MAX]:
-        one = socket.socket(family, kind, protocol)
+        try:
+            one = socket.socket(family, kind, protocol)
+        except OSError as error:  # no files left, or a kind of address that this machine does not speak
+            why = error.strerror or why
+            continue
         try:
             one.setblocking(False)
             tune(one, links.settings)
             async with asyncio.timeout(links.settings.connect_ms / 1_000):
                 await loop.sock_connect(one, address)
+            found = plain_peer(one.getpeername())
         except OSError as error:  # TimeoutError is one
             one.close()
             why = error.strerror or "no answer"
@@ -97,7 +101,7 @@ async def _connect(links: Links, host: str, port: int) -> socket.socket:
             one.close()
             raise
         else:
-            return one
+            return one, found
     raise hello.HelloError(hello.UNREACHABLE, f"{_text(host, port)} can't be reached ({why}).")
 
 

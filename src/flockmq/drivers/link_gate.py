@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flockmq.drivers.links import Links
 
 ACCEPTS_PER_TURN: Final = 64
+NONCES_MAX: Final = 8_192
 RETRY_S: Final = 1.0
 NO_MORE_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -41,6 +42,8 @@ class Gate:
         """Those without a HELLO, the oldest first."""
         self.proving: dict[Arrival, None] = {}
         """Those with a right one."""
+        self._nonces: dict[bytes, None] = {}
+        """Of right HELLOs, the oldest first: who repeats one has only heard it."""
         self._listening: list[socket.socket] = []
         self._paused = False
 
@@ -69,8 +72,23 @@ class Gate:
                     self.links.events.note("link_accept_failed", {"reason": error.strerror})
                     self._pause()
                 return
+            try:
+                accepted.setblocking(False)
+                tune(accepted, self.links.settings)
+            except OSError:  # gone already
+                accepted.close()
+                continue
             Arrival(self, accepted, plain_peer(peername))
             make_room(self.strangers, self.links.settings.unproven_max)
+
+    def is_repeat(self, nonce: bytes) -> bool:
+        """Whether a HELLO that is right was here before; strangers can't fill what is remembered of them."""
+        if nonce in self._nonces:
+            return True
+        if len(self._nonces) >= NONCES_MAX:
+            del self._nonces[next(iter(self._nonces))]
+        self._nonces[nonce] = None
+        return False
 
     def _pause(self) -> None:
         for one in self._listening:
@@ -105,8 +123,6 @@ class Arrival:
         self._connection: Connection | None = None
         self._deadline = gate.loop.call_later(gate.links.settings.connect_ms / 1_000, self._too_late)
         gate.strangers[self] = None
-        accepted.setblocking(False)
-        tune(accepted, gate.links.settings)
         gate.loop.add_reader(accepted.fileno(), self._readable)
 
     def end(self) -> None:
@@ -160,6 +176,8 @@ class Arrival:
         handshake = hello.Callee(links.key, links.me, secrets.token_bytes(hello.NONCE_BYTES))
         try:
             handshake.knock(self._hello)
+            if self._gate.is_repeat(handshake.caller_nonce()):
+                raise hello.HelloError(hello.REPEAT, "Somebody repeats what a node has said; look at the network.")
             if not handshake.wants_tls and not links.tls.allows_plain(self._address):
                 text = "A node calls without TLS from another machine; set link_tls to the same on both nodes."
                 raise hello.HelloError(hello.PLAIN, text, handshake.peer)

@@ -11,8 +11,8 @@
 Every proof is an HMAC-SHA256 under a key made of the cookie, over the role of who makes it and everything that both
 have said so far: versions, ids, boots and cluster ids of both, both nonces, and the certificates of both when there is
 TLS. So a proof is worth nothing on another connection, in the other direction, or behind somebody who ends the TLS of
-two nodes and passes their words on. The mac of HELLO covers HELLO alone: it can be repeated by who has heard it, and
-earns no more than a WELCOME. It is there so that strangers meet silence.
+two nodes and passes their words on. The mac of HELLO covers HELLO alone: said to another node than the one that heard
+it, it earns a WELCOME, and no more. It is there so that strangers meet silence.
 
 HELLO is as long as it is so that nobody gets more bytes than were received before the proof, TLS included.
 All numbers are little-endian.
@@ -75,10 +75,11 @@ TOO_MANY: Final = 12
 TLS: Final = 13
 SILENCE: Final = 14
 UNREACHABLE: Final = 15
+REPEAT: Final = 16
 
 KIND_NAMES: Final = (
     "ready", "not_ours", "version", "cookie", "self", "cluster", "wrong_node", "duplicate", "older", "closing",
-    "plain", "timeout", "too_many", "tls", "silence", "unreachable",
+    "plain", "timeout", "too_many", "tls", "silence", "unreachable", "repeat",
 )  # fmt: skip
 
 # Where a side stands.
@@ -250,6 +251,10 @@ class Callee:
         self._meant = meant
         self._said = hello[: _HELLO.size]
         self.stage = WAITING
+
+    def caller_nonce(self) -> bytes:
+        """Of the HELLO: the same twice is a repeat."""
+        return self._said[_HELLO.size - NONCE_BYTES : _HELLO.size]
 
     def welcome(self, binding: bytes = NO_TLS) -> bytes:
         """What to send next, inside TLS if there is any: ``binding_of`` its certificates."""

@@ -48,6 +48,7 @@ def test_both_know_each_other_in_the_end(wants_tls: bool) -> None:
     caller, callee = pair(caller=info(1, 10, 7), callee=info(2, 20, 7), meant=2, wants_tls=wants_tls)
     assert shake(caller, callee, BINDING if wants_tls else hello.NO_TLS) is None
     assert (caller.stage, callee.stage, callee.wants_tls) == (hello.DONE, hello.DONE, wants_tls)
+    assert callee.caller_nonce() == A
     for found, expected in ((caller.peer, info(2, 20, 7)), (callee.peer, info(1, 10, 7))):
         assert found is not None
         assert facts(found) == facts(expected)
