@@ -20,7 +20,8 @@ class Clients:
 
     async def connect(self, node: NodeProcess, client_id: str, **options: Any) -> MqttClient:
         """A client at this node."""
-        client = await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=client_id, **options))
+        options = {"host": HOST, **options}
+        client = await MqttClient.connect(Options(port=node.mqtt_port, client_id=client_id, **options))
         self._all.append(client)
         return client
 
