@@ -13,7 +13,7 @@ import uvloop
 
 from flockmq.drivers.links import LinkIdentity, Links, LinkSettings, PeerInfo
 from flockmq.errors import FlockError
-from flockmq.security.link_tls import LinkTls, LinkTlsSettings
+from flockmq.security.link_tls import LinkTls, LinkTlsSettings, is_loopback
 
 COOKIE = b"0123456789abcdef0123456789abcdef"
 OTHER_COOKIE = COOKIE[::-1]
@@ -139,6 +139,17 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback, empty when there is none. Nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        found = str(one.getsockname()[0])
+    return "" if is_loopback(found) else found
 
 
 class Relay:

@@ -50,5 +50,7 @@ class LinkSettings:
     """So many peers are asked in a second, however many there are: a larger cluster costs no more."""
     silence_ms: int = 15_000
     """How long it may take to answer, and the network to take what was sent; then the link is lost."""
+    beat_ms: int = 1_000
+    """How often all this is looked after."""
     close_ms: int = 1_000
     """How long ``close`` waits for what was sent before to leave."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HelloError", "LinkIdentity", "LinkSettings", "LinkStatus", "Links", "PeerInfo"]
 
-BEAT_MS: Final = 1_000
 ALL_ADDRESSES: Final = ("", "*")
 
 
@@ -110,7 +109,7 @@ class Links:
         self._all_gone: asyncio.Future[None] | None = None
         self._calling: set[asyncio.Task[PeerInfo]] = set()
         self._beat_at = now_ms()
-        self._beat: asyncio.TimerHandle | None = self.loop.call_later(BEAT_MS / 1_000, self._on_beat)
+        self._beat: asyncio.TimerHandle | None = self.loop.call_later(self.settings.beat_ms / 1_000, self._on_beat)
 
     # For whoever has links.
 
@@ -398,9 +397,9 @@ class Links:
                 peer.proving.abort()
 
     def _on_beat(self) -> None:
-        self._beat = self.loop.call_later(BEAT_MS / 1_000, self._on_beat)
+        self._beat = self.loop.call_later(self.settings.beat_ms / 1_000, self._on_beat)
         now = now_ms()
-        late = now - self._beat_at > 3 * BEAT_MS
+        late = now - self._beat_at > 3 * self.settings.beat_ms
         self._beat_at = now
         settings = self.settings
         keepalive_ms = max(settings.keepalive_ms, len(self._up) * 1_000 // settings.keepalives_per_s_max)

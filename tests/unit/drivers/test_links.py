@@ -26,6 +26,7 @@ from link_ends import (
     has_ipv6,
     heard_after,
     listening,
+    own_address,
     runner,
     until,
 )
@@ -284,10 +285,11 @@ def test_closing_does_not_wait_for_a_peer_that_reads_nothing(run: Run) -> None:
     run(scenario())
 
 
-def test_a_silent_peer_is_asked_and_then_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_peer_is_asked_and_then_given_up(run: Run) -> None:
     async def scenario() -> None:
-        settings = LinkSettings(keepalive_ms=0, silence_ms=1, retry_ms_min=3_600_000, retry_ms_max=3_600_000)
-        monkeypatch.setattr("flockmq.drivers.links.BEAT_MS", 20)
+        settings = LinkSettings(
+            beat_ms=20, keepalive_ms=0, silence_ms=200, retry_ms_min=3_600_000, retry_ms_max=3_600_000
+        )
         async with ends(1, 2, settings=settings) as (one, two), Relay(two.port) as relay:
             one.links.set_peer(2, "127.0.0.1", relay.port)
             await until(lambda: one.sees(2) and two.sees(1))
@@ -300,10 +302,9 @@ def test_a_silent_peer_is_asked_and_then_given_up(run: Run, monkeypatch: pytest.
     run(scenario())
 
 
-def test_peers_that_answer_are_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_that_answer_are_kept(run: Run) -> None:
     async def scenario() -> None:
-        settings = LinkSettings(keepalive_ms=0, silence_ms=10_000)
-        monkeypatch.setattr("flockmq.drivers.links.BEAT_MS", 2)
+        settings = LinkSettings(beat_ms=2, keepalive_ms=0, silence_ms=10_000)
         async with ends(1, 2, settings=settings) as (one, two), Relay(two.port) as relay:
             one.links.set_peer(2, "127.0.0.1", relay.port)
             await until(lambda: bool(relay.by_caller) and relay.by_caller[0].count(frame_head(PING)) > 20)
@@ -623,6 +624,23 @@ def test_everywhere(run: Run) -> None:
             for host in hosts:
                 one.links.forget_peer(2)
                 assert (await one.links.call(host, two.port)).node_id == 2
+
+    run(scenario())
+
+
+@pytest.mark.skipif(not own_address(), reason="this machine has no address but loopback")
+def test_off_loopback_links_are_encrypted(run: Run) -> None:
+    async def scenario() -> None:
+        one, two, plain = End(1), End(2), End(3, tls=LinkTlsSettings(link_tls="off"))
+        async with listening(one, two, plain, host=own_address()):
+            await one.links.call(own_address(), two.port)
+            await until(lambda: two.sees(1))
+            assert [link.is_encrypted for link in one.links.status()] == [True]
+            with pytest.raises(HelloError, match="without a word"):
+                await plain.links.call(own_address(), two.port)
+            assert "calls without TLS from another machine" in two.reasons()[0]
+            await two.links.call(own_address(), plain.port)
+            assert await heard_after(plain, two, b"but it can be called") == []
 
     run(scenario())
 
