@@ -151,5 +151,5 @@ def test_the_order_of_claims_does_not_matter(claims: list[tuple[int, int, int, i
     shuffler.shuffle(made)
     roster = Roster(LAN, ME, random.Random(1))
     for member in made:
-        roster.hear(read_claims(encode_claim(member, 9), 0, 1)[0], 0, from_list=False, spread=True)
+        roster.hear(read_claims(encode_claim(member, 9), 0, 1)[0], 0)
     assert {node_id: member for node_id, member in roster.members.items() if node_id != 1} == expected

@@ -193,7 +193,7 @@ class Lists:
         newcomer = self.completed == 0
         for claim in claims:
             spread = not newcomer and len(roster.news) < told + SPREAD_MAX
-            roster.hear(claim, now, from_list=True, spread=spread)
+            roster.hear(claim, now, list_of=peer, spread=spread)
             if answering and len(self._heard) < roster.settings.members_max:
                 self._heard[claim.node_id] = Member(
                     claim.node_id, claim.boot, "", "", 0, claim.incarnation, claim.state

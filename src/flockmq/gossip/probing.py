@@ -88,7 +88,7 @@ class Prober:
         self.sequence = -1
         self.ends_at = min(self.ends_at, now)
         for suspicion in self.roster.suspicions.values():
-            suspicion.began += late_ms
+            suspicion.began = min(suspicion.began + late_ms, now)
             suspicion.last_words = 0
         self._relays.clear()
         self.relays_at = NEVER

@@ -90,8 +90,10 @@ class Roster:
 
     # What claims do
 
-    def hear(self, claim: Claim, now: int, *, from_list: bool, spread: bool) -> bool:
-        """Take in what another node says; whether it was outdated talk about this node, which then needs an answer."""
+    def hear(self, claim: Claim, now: int, *, list_of: int = 0, spread: bool = True) -> bool:
+        """Take in what gossip says, or another node's list; whether that was outdated talk about this node, which then
+        needs an answer.
+        """
         if claim.node_id == self.me.node_id:
             return self._hear_of_myself(claim)
         known = self.members.get(claim.node_id)
@@ -101,7 +103,7 @@ class Roster:
             elif claim.state == SUSPECT and known.state == SUSPECT and claim.incarnation == known.incarnation:
                 self.confirm(known, claim.source)
             elif is_newer(claim.boot, claim.incarnation, claim.state, known):
-                self._update(known, claim, now, from_list=from_list, spread=spread)
+                self._update(known, claim, now, list_of=list_of, spread=spread)
         except GossipError:
             self.unreadable += 1
         return False
@@ -175,7 +177,7 @@ class Roster:
             self._tell(DIED, known.with_claim(known.incarnation, DEAD))
         self.gone.pop(known.node_id, None)
 
-    def _update(self, known: Member, claim: Claim, now: int, *, from_list: bool, spread: bool) -> None:
+    def _update(self, known: Member, claim: Claim, now: int, *, list_of: int, spread: bool) -> None:
         """Newer word of a life that is known."""
         state = claim.state
         if state == ALIVE:
@@ -185,8 +187,8 @@ class Roster:
                 self._alive(known, known.with_claim(claim.incarnation, ALIVE), now, spread=False)
                 known = self.members[known.node_id]
             self.suspect(known, claim.incarnation, claim.source, now)
-        elif state == DEAD and from_list and known.is_live:
-            self._doubt(known)
+        elif state == DEAD and list_of and known.is_live:
+            self._doubt(known, list_of)
         else:
             self.end(known.with_claim(claim.incarnation, state), now, spread=spread)
 
@@ -208,8 +210,10 @@ class Roster:
             self._tell(ALIVE_AGAIN if known.state == DEAD else JOINED, member)
             self._check_identity(member, now, speaks_itself=True)
 
-    def _doubt(self, known: Member) -> None:
+    def _doubt(self, known: Member, list_of: int) -> None:
         """A list calls it dead; see for ourselves, and let it contradict."""
+        if known.state == SUSPECT:
+            self.confirm(known, list_of)
         if len(self.accused) < ACCUSED_MAX:
             self.accused.append(known.node_id)
         self.look_at(known.node_id)

@@ -262,7 +262,7 @@ class Swim:
             return
         accused = False
         for claim in datagram.claims:
-            if roster.hear(claim, now, from_list=False, spread=True):
+            if roster.hear(claim, now):
                 accused = True
         self._note_sender(datagram, address, now)
         self._act(datagram, address, accused, now)

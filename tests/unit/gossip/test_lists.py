@@ -39,7 +39,7 @@ class Post:
         roster = Roster(LAN, me, random.Random(me.node_id))
         lists = Lists(roster, Desk(self, me.node_id))
         for other in others:
-            roster.hear(read_claims(encode_claim(other), 0, 1)[0], 0, from_list=True, spread=False)
+            roster.hear(read_claims(encode_claim(other), 0, 1)[0], 0, list_of=9, spread=False)
         for peer, side in self.sides.items():
             side.linked[me.node_id] = 0
             lists.linked[peer] = 0

@@ -42,9 +42,9 @@ def roster(*members: Member, settings: GossipSettings = LAN) -> Roster:
     return made
 
 
-def hear(known: Roster, member: Member, source: int = 0, *, now: int = 0, from_list: bool = False) -> list[int]:
+def hear(known: Roster, member: Member, source: int = 0, *, now: int = 0, list_of: int = 0) -> list[int]:
     before = len(known.events)
-    known.hear(claim(member, source), now, from_list=from_list, spread=True)
+    known.hear(claim(member, source), now, list_of=list_of)
     return [event.kind for event in known.events[before:]]
 
 
@@ -154,11 +154,11 @@ def test_somebody_with_the_own_id_and_a_later_boot_is_a_conflict_once() -> None:
 @pytest.mark.parametrize("state", [SUSPECT, DEAD, LEFT])
 def test_what_is_said_wrongly_of_this_node_is_contradicted(state: int) -> None:
     known = roster(node(2))
-    assert known.hear(claim(ME.with_claim(4, state), 2), 0, from_list=False, spread=True)
+    assert known.hear(claim(ME.with_claim(4, state), 2), 0)
     assert known.me.incarnation == 5
     assert known.health.score == 1
     assert known.members[1] is known.me
-    assert known.hear(claim(ME.with_claim(4, state), 2), 0, from_list=False, spread=True), "old talk needs an answer"
+    assert known.hear(claim(ME.with_claim(4, state), 2), 0), "old talk needs an answer"
     assert known.me.incarnation == 5
 
 
@@ -173,15 +173,24 @@ def test_a_changed_address_is_told() -> None:
 
 def test_lists_kill_nobody() -> None:
     known = roster(node(2), node(3))
-    assert hear(known, node(2, 0, DEAD), from_list=True) == []
+    assert hear(known, node(2, 0, DEAD), list_of=3) == []
     assert known.accused == [2]
     assert list(known.check_soon) == [2]
-    assert hear(known, node(3, 0, LEFT), from_list=True) == [HAS_LEFT]
+    assert hear(known, node(3, 0, LEFT), list_of=3) == [HAS_LEFT]
+
+
+def test_a_list_confirms_what_is_suspected() -> None:
+    known = roster(*[node(number) for number in range(2, 12)])
+    hear(known, node(2, 0, SUSPECT), 3)
+    for teller in (3, 4, 5):
+        hear(known, node(2, 0, DEAD), list_of=teller)
+    assert known.suspicions[2].sources == {3, 4, 5}
+    assert known.members[2].state == SUSPECT
 
 
 def test_lists_tell_of_the_dead_so_that_they_can_be_tried() -> None:
     known = roster()
-    assert hear(known, node(2, 0, DEAD), from_list=True) == []
+    assert hear(known, node(2, 0, DEAD), list_of=3) == []
     assert list(known.gone) == [2]
     assert hear(known, node(2, 0, ALIVE)) == []
 
@@ -189,13 +198,13 @@ def test_lists_tell_of_the_dead_so_that_they_can_be_tried() -> None:
 def test_brief_word_of_strangers_is_nothing() -> None:
     known = roster()
     for state in (SUSPECT, DEAD, LEFT):
-        known.hear(claim(node(2, 0, state), 3, brief=True), 0, from_list=False, spread=True)
+        known.hear(claim(node(2, 0, state), 3, brief=True), 0)
     assert list(known.members) == [1]
 
 
 def test_details_that_can_not_be_read_change_nothing() -> None:
     known = roster()
-    known.hear(Claim(2, 1, 0, ALIVE, 0, b"nonsense"), 0, from_list=False, spread=True)
+    known.hear(Claim(2, 1, 0, ALIVE, 0, b"nonsense"), 0)
     assert known.unreadable == 1
     assert list(known.members) == [1]
 

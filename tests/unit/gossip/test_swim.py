@@ -241,7 +241,8 @@ def test_help_is_bounded() -> None:
 
 def test_time_that_was_not_seen_counts_against_nobody() -> None:
     one = swim(member(2), member(3))
-    one.tick(one.wake_at)
+    while not any(decode(body).kind == PING for _, body in one.take_datagrams()):
+        one.tick(one.wake_at)
     one.tick(one.wake_at + 60_000)
     assert one.counters.stalls == 1
     assert one.take_events() == []
@@ -252,8 +253,20 @@ def test_a_long_stall_does_not_end_a_suspects_time() -> None:
     one = swim(member(2), member(3))
     say(one, GOSSIP, sender=member(3), claims=[member(2, 0, SUSPECT)])
     one.tick(one.wake_at)
-    one.tick(one.wake_at + 600_000)
+    stalled_until = one.wake_at + 600_000
+    one.tick(stalled_until)
+    run(one, stalled_until + LAN.suspicion_min_ms(3) * 3 // 4)
     assert one.state_of(2) == SUSPECT
+
+
+def test_a_suspicion_that_was_heard_after_a_stall_is_not_lengthened_by_it() -> None:
+    one = swim(member(2), member(3))
+    one.tick(one.wake_at)
+    now = one.wake_at + 600_000
+    say(one, GOSSIP, sender=member(3), claims=[member(2, 0, SUSPECT)], now=now)
+    one.tick(now)
+    run(one, now + LAN.suspicion_min_ms(3) * (LAN.suspicion_max_mult + 1))
+    assert one.state_of(2) == DEAD
 
 
 def test_contact_points_are_greeted_until_one_answers() -> None:
