@@ -17,70 +17,20 @@ from flockmq.discovery.settings import K8sSettings
 from flockmq.errors import ConfigError
 from flockmq.peering.contact import Contact
 from integration.support.certificates import Authority
+from integration.support.k8s import Api, endpoint_slice, pod
 from integration.support.node import Run
 
-Json = dict[str, Any]
 
-
-def pod(name: str, address: str, **conditions: bool | None) -> Json:
-    return {"addresses": [address], "conditions": conditions, "targetRef": {"kind": "Pod", "name": name, "uid": name}}
-
-
-def endpoint_slice(kind: str, *endpoints: Json, port: int | None = 16_000, port_name: str = "cluster") -> Json:
-    ports = [{"name": "mqtt", "port": 1883, "protocol": "TCP"}]
-    ports += [{"name": port_name, "port": port, "protocol": "TCP"}] if port else []
-    return {"addressType": kind, "endpoints": list(endpoints) or None, "ports": ports, "metadata": {"name": "x"}}
-
-
-class Api:
-    """The API server: checks who asks and for what, answers one slice a page."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
-        self.slices: list[Json] = []
-        self.token = "first"
-        self.asked: list[str] = []
-        self.before_page: Callable[[int], web.Response | None] = lambda page: None
-        self.account = folder / "account"
-        self.account.mkdir()
-        (self.account / "ca.crt").write_bytes(self.authority.file.read_bytes())
-        (self.account / "namespace").write_text("fleet")
-        (self.account / "token").write_text("first\n")
-        self.url = ""
-
-    async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append(request.path_qs)
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return web.json_response({"kind": "Status", "code": 401}, status=401)
-        assert request.match_info["namespace"] == "fleet"
-        assert request.query["labelSelector"] == "kubernetes.io/service-name=broker"
-        assert int(request.query["limit"]) > 0
-        page = int(request.query.get("continue", "0"))
-        special = self.before_page(page)
-        if special is not None:
-            return special
-        following = str(page + 1) if page + 1 < len(self.slices) else ""
-        metadata = {"resourceVersion": "7", **({"continue": following} if following else {})}
-        items = self.slices[page : page + 1]
-        return web.json_response({"kind": "EndpointSliceList", "metadata": metadata, "items": items})
-
-    @asynccontextmanager
-    async def serving(self, **settings: Any) -> AsyncIterator[K8sDiscovery]:
-        """Serve, with a discovery that asks."""
-        app = web.Application()
-        app.router.add_get("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", self.answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self.authority.server_context())
-        await site.start()
-        self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        given = {"service": "broker", "api_url": self.url, "account_dir": str(self.account)}
+@asynccontextmanager
+async def asking(api: Api, **settings: Any) -> AsyncIterator[K8sDiscovery]:
+    """A discovery that asks this API, which serves meanwhile."""
+    async with api.serving():
+        given = {"service": "broker", "api_url": api.url, "account_dir": str(api.account)}
         discovery = make(**given | settings)
         try:
             yield discovery
         finally:
             await discovery.stop()
-            await runner.cleanup()
 
 
 def make(**settings: Any) -> K8sDiscovery:
@@ -98,7 +48,7 @@ def test_all_pages_are_read(run: Run, api: Api) -> None:
     api.slices = [endpoint_slice("IPv4", pod(f"p{number}", f"10.0.0.{number}")) for number in range(1, 6)]
 
     async def scenario() -> None:
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             await discovery.start(Contact("me", 1))
             assert await discovery.find() == [Contact(f"10.0.0.{number}", 16_000) for number in range(1, 6)]
             assert len(api.asked) == 5
@@ -121,9 +71,9 @@ def test_pods_not_ready_are_listed_and_leaving_ones_are_not(run: Run, api: Api) 
     ]
 
     async def scenario() -> None:
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             assert [contact.host[-1] for contact in await discovery.find()] == ["1", "2", "4", "5"]
-        async with api.serving(ready_only=True) as discovery:
+        async with asking(api, ready_only=True) as discovery:
             found = await discovery.find()
             assert [contact.host[-1] for contact in found] == ["1", "4", "5"]
             assert {contact.port for contact in found} == {17_000}
@@ -141,14 +91,14 @@ def test_a_pod_with_two_families_is_one_node(run: Run, api: Api) -> None:
     ]
 
     async def scenario() -> None:
-        async with api.serving(port=15_000) as discovery:
+        async with asking(api, port=15_000) as discovery:
             assert await discovery.find() == [
                 Contact("10.0.0.1", 15_000),
                 Contact("10.0.0.2", 15_000),
                 Contact("fd00::6", 16_000),
                 Contact("outside.example", 16_000),
             ]
-        async with api.serving(address_type="IPv6") as discovery:
+        async with asking(api, address_type="IPv6") as discovery:
             assert [contact.host for contact in await discovery.find()] == ["fd00::a", "fd00::b", "fd00::6"]
 
     run(scenario())
@@ -156,7 +106,7 @@ def test_a_pod_with_two_families_is_one_node(run: Run, api: Api) -> None:
 
 def test_no_endpoints_is_an_empty_list(run: Run, api: Api) -> None:
     async def scenario() -> None:
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             assert await discovery.find() == []
 
     run(scenario())
@@ -164,7 +114,7 @@ def test_no_endpoints_is_an_empty_list(run: Run, api: Api) -> None:
 
 def test_a_new_token_is_read(run: Run, api: Api) -> None:
     async def scenario() -> None:
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             assert await discovery.find() == []
             api.token = "second"
             with pytest.raises(DiscoveryError, match=r"token was not accepted.*discovery\.k8s\.token_file"):
@@ -184,7 +134,7 @@ def test_a_list_that_changed_between_pages_is_read_again(run: Run, api: Api) -> 
 
     async def scenario() -> None:
         api.before_page = lambda page: gone.pop() if page == 1 and len(gone) > 2 else None
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             assert len(await discovery.find()) == 2
             api.before_page = lambda page: gone.pop() if page == 1 else None
             with pytest.raises(DiscoveryError, match="change faster"):
@@ -207,7 +157,7 @@ def test_a_list_that_changed_between_pages_is_read_again(run: Run, api: Api) -> 
 def test_other_answers_are_sentences(run: Run, api: Api, response: Callable[[], web.Response], match: str) -> None:
     async def scenario() -> None:
         api.before_page = lambda page: response()
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             with pytest.raises(DiscoveryError, match=match):
                 await discovery.find()
 
@@ -218,7 +168,7 @@ def test_pages_without_end_are_bounded(run: Run, api: Api) -> None:
     async def scenario() -> None:
         page = {"metadata": {"continue": "0"}, "items": [endpoint_slice("IPv4", pod("p", "10.0.0.1"))]}
         api.before_page = lambda number: web.json_response(page)
-        async with api.serving() as discovery:
+        async with asking(api) as discovery:
             assert await discovery.find() == [Contact("10.0.0.1", 16_000)]
 
     run(scenario())
@@ -229,7 +179,7 @@ def test_another_authority_is_not_asked(run: Run, api: Api, tmp_path: Path) -> N
     stranger = Authority(tmp_path / "other", "somebody else")
 
     async def scenario() -> None:
-        async with api.serving(ca_file=str(stranger.file)) as discovery:
+        async with asking(api, ca_file=str(stranger.file)) as discovery:
             with pytest.raises(DiscoveryError, match="can't be asked"):
                 await discovery.find()
             assert api.asked == []  # the token stayed here

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flockmq.testing.nodes import HOST, NodeCluster
+from integration.support.k8s import Api, endpoint_slice, pod
 from integration.support.programs import dnsmasq, etcd, free_port
 
 COUNT = 3
@@ -52,6 +53,18 @@ def test_dns(tmp_path: Path) -> None:
             settings = {"name": "_flockmq._tcp.test", "record": "SRV", "nameservers": f"{HOST}:{server.port}"}
             node.options += [f"--set=discovery.dns.{key}={value}" for key, value in settings.items()]
             node.options.append("--set=cluster.discovery=dns")
+        check(cluster)
+
+
+def test_k8s(tmp_path: Path) -> None:
+    api = Api(tmp_path)
+    with api.serving_in_a_thread():
+        settings = {"service": "broker", "api_url": api.url, "account_dir": str(api.account)}
+        options = ["cluster.discovery=k8s", *(f"discovery.k8s.{key}={value}" for key, value in settings.items())]
+        cluster = together(tmp_path, options)
+        api.slices = [
+            endpoint_slice("IPv4", pod(node.name, HOST, ready=False), port=node.port) for node in cluster.nodes
+        ]
         check(cluster)
 
 
