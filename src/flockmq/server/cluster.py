@@ -227,22 +227,23 @@ class ClusterService:
         """Find others, again and again."""
         find_at = 0.0
         while True:
+            was = self.node.cluster_id
             try:
                 if time.monotonic() >= find_at:
+                    find_at = time.monotonic() + (FIND_SETTLED_S if was else FIND_S)
                     await self._find()
-                    find_at = time.monotonic() + (FIND_SETTLED_S if self.node.cluster_id else FIND_S)
                 await self._form()
+                await self._keep_peers()
             except DiscoveryError as error:
                 self.log.event("warning", "discovery_failed", message=str(error))
                 find_at = time.monotonic() + FIND_S
+            except FlockError as error:
+                self.log.event("warning", "cluster_trouble", message=str(error))
             except Exception as error:
                 self.runner.runner.fault("forming a cluster", error)
-                find_at = time.monotonic() + FIND_S
-            was = self.node.cluster_id
-            await asyncio.sleep(LOOK_S if not was else FIND_S)
             if self.node.cluster_id != was:
                 find_at = 0.0
-            await self._keep_peers()
+            await asyncio.sleep(FIND_S if self.node.cluster_id else LOOK_S)
 
     async def _find(self) -> None:
         """List nodes, and call those that are not known."""
