@@ -217,6 +217,32 @@ def test_an_answer_by_detour_saves_the_target() -> None:
     assert one.take_events() == []
 
 
+@pytest.mark.parametrize(("helpers_answer", "health"), [(True, 0), (False, 3)])
+def test_helpers_that_say_no_show_that_this_node_hears_well(helpers_answer: bool, health: int) -> None:
+    one = swim(*[member(number) for number in range(2, 6)])
+    while not one.counters.probes_failed:
+        now = one.wake_at
+        one.tick(now)
+        for to, body in one.take_datagrams():
+            said = decode(body)
+            if said.kind == PING_REQ and helpers_answer:
+                helper = member(int(to[0][1:]))
+                say(one, NACK, sender=helper, sequence=said.sequence, about=said.about, now=now)
+    assert one.health == health
+
+
+def test_a_node_that_hears_badly_probes_more_slowly() -> None:
+    def probes_of(score: int) -> int:
+        one = swim(*[member(number) for number in range(2, 6)])
+        for now in range(0, 20_000, 50):
+            one.roster.health.score = score
+            one.tick(now)
+        return one.counters.probes
+
+    assert probes_of(0) >= 35
+    assert probes_of(8) <= 6
+
+
 def test_helpers_ping_and_pass_on_the_answer_or_say_no() -> None:
     one = swim(member(2), member(3))
     (ping,) = say(one, PING_REQ, sender=member(2), sequence=9, about=3)
