@@ -234,13 +234,13 @@ def test_helpers_that_say_no_show_that_this_node_hears_well(helpers_answer: bool
 def test_a_node_that_hears_badly_probes_more_slowly() -> None:
     def probes_of(score: int) -> int:
         one = swim(*[member(number) for number in range(2, 6)])
-        for now in range(0, 20_000, 50):
+        for now in range(0, 2_400, 50):
             one.roster.health.score = score
             one.tick(now)
         return one.counters.probes
 
-    assert probes_of(0) >= 35
-    assert probes_of(8) <= 6
+    assert probes_of(0) >= 4
+    assert probes_of(8) == 1
 
 
 def test_helpers_ping_and_pass_on_the_answer_or_say_no() -> None:
