@@ -213,6 +213,11 @@ class HarnessClient:
         self._inbox = []
         return taken
 
+    @property
+    def has_received(self) -> bool:
+        """Whether something came that was not read yet."""
+        return bool(self._inbox)
+
     def expect(self, kind: type[AnyPacket]) -> AnyPacket:
         """Give the next packet, which must be of this class."""
         if not self._inbox:

@@ -1,0 +1,72 @@
+"""Whole clustered brokers in simulation: ten minutes apart, twice, and one again."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from flockmq.testing.cluster_harness import ClusterHarness
+
+SPLIT_MS = int(os.environ.get("FLOCKMQ_SIMULATED_SPLIT_MS", "600_000"))
+
+
+def have_routes(cluster: ClusterHarness, wanted: dict[bytes, list[str]]) -> bool:
+    return all(node.routes() == wanted for node in cluster.nodes)
+
+
+def have_the_same_retained(cluster: ClusterHarness) -> bool:
+    return all(node.retained() == cluster.nodes[0].retained() for node in cluster.nodes)
+
+
+@pytest.mark.parametrize("parts", [[{0, 1}, {2}], [{0}, {1}, {2}]], ids=["two and one", "one and one and one"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_ten_minutes_apart_twice(parts: list[set[int]], seed: int) -> None:
+    cluster = ClusterHarness(3, seed, loss=0.02)
+    cluster.until(cluster.is_one)
+    clients = [cluster.client(number, f"client{number}") for number in range(3)]
+    for number, client in enumerate(clients):
+        assert cluster.subscribe(client, b"to/%d" % number) == 0
+    for turn in range(2):
+        cluster.split(parts)
+        cluster.until(lambda: not cluster.is_one())
+        cluster.advance(SPLIT_MS // 2)
+        for number, client in enumerate(clients):
+            cluster.subscribe(client, b"turn%d/%d" % (turn, number))
+            client.publish(b"kept/%d" % number, b"%d" % turn, qos=0, retain=True)
+            client.publish(b"kept/all", b"%d %d" % (turn, number), qos=0, retain=True)
+            client.publish(b"kept/gone", b"" if number == 2 else b"x", qos=0, retain=True)
+            cluster.advance(50)
+        cluster.advance(SPLIT_MS // 2)
+        assert not cluster.is_one()
+        cluster.heal()
+        took = cluster.until(cluster.is_one, 10_000)
+        print(f"one view {took} ms after the heal")
+        wanted = {b"to/%d" % n: [cluster.nodes[n].name] for n in range(3)}
+        wanted |= {b"turn%d/%d" % (t, n): [cluster.nodes[n].name] for t in range(turn + 1) for n in range(3)}
+        cluster.until(partial(have_routes, cluster, wanted), 10_000)
+        cluster.until(partial(have_the_same_retained, cluster), 20_000)
+        assert cluster.nodes[0].retained() == {
+            **{b"kept/%d" % number: b"%d" % turn for number in range(3)},
+            b"kept/all": b"%d 2" % turn,
+        }
+        for number in range(3):
+            clients[(number + 1) % 3].publish(b"to/%d" % number, b"%d" % turn, qos=0)
+        cluster.advance(500)
+        assert [[m.payload for m in client.messages() if m.topic.startswith(b"to/")] for client in clients] == [
+            [b"%d" % turn]
+        ] * 3
+
+
+def test_the_same_seed_is_the_same_story() -> None:
+    def story() -> list[tuple[int, int]]:
+        cluster = ClusterHarness(4, 7, loss=0.1)
+        first = cluster.until(cluster.is_one)
+        cluster.kill(3)
+        second = cluster.until(cluster.is_one)
+        cluster.start(3)
+        third = cluster.until(cluster.is_one)
+        return [(first, cluster.now), (second, third)]
+
+    assert story() == story()
