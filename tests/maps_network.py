@@ -171,6 +171,13 @@ class Network:
             link.unaware.discard(at)
             self.nodes[at].maps.peer_down(other, self.now)
 
+    def blink(self, at: int, other: int) -> None:
+        """One side takes the link for lost and found; the other notices nothing."""
+        link = self.links.get(frozenset((at, other)))
+        if link is not None and link.up:
+            self.nodes[at].maps.peer_down(other, self.now)
+            self.nodes[at].maps.peer_up(other, self.now)
+
     def carry(self, sender: int, receiver: int, body: bytes) -> None:
         link = self.links.get(frozenset((sender, receiver)))
         if link is not None and link.up and not link.deaf:

@@ -284,9 +284,7 @@ class OwnedMaps:
     def _on_state(self, peer: int, body: bytes, now: int) -> None:
         boot, version = decode_pair(body)
         self._copies.hear_owner(peer, boot, version, now)
-        replica = self._copies.replicas.get(peer)
-        if replica is not None and replica.is_behind():
-            self._copies.ask(replica, peer, now)
+        self._copies.follow_again(peer, now)
 
     def _on_progress(self, peer: int, body: bytes) -> None:
         owner, boot, version, index = decode_progress(body)

@@ -91,6 +91,17 @@ class Copies:
         self.ask(replica, peer, now)
         self._moved_owners[peer] = True
 
+    def follow_again(self, peer: int, now: int) -> None:
+        """The peer begins anew with this link, and knows nothing of what we asked before; perhaps we never noticed."""
+        replica = self.replicas.get(peer)
+        if replica is None:
+            return
+        self._moved_owners[peer] = True
+        settings = self._settings
+        if now >= replica.asked_until - settings.pull_timeout_ms + settings.pull_after_ms:
+            replica.asked_until = 0  # else this link has just begun for us too, and our question is on its way
+        self.ask(replica, peer, now)
+
     def link_down(self, peer: int, now: int) -> None:
         """Nothing that was under way over this link will come."""
         self._links.pop(peer, None)

@@ -891,6 +891,21 @@ def test_a_new_link_in_place_of_an_old_one_starts_afresh() -> None:
     assert box.kinds(2) == [STATE, PULL]  # no changes before it has said where it is
 
 
+def test_a_link_that_only_one_side_took_for_lost_carries_changes_at_once() -> None:
+    network = linked(2)
+    for _ in range(2):
+        network.now += SMALL.pull_after_ms
+        network.blink(1, 2)
+        network.settle()
+    network.set(1, b"a", b"1")
+    network.set(2, b"b", b"1")
+    network.settle()
+    assert view(network, 2, 1) == {b"a": b"1"}
+    assert view(network, 1, 2) == {b"b": b"1"}
+    assert network.nodes[1].maps.acknowledged(2) == 1
+    assert network.nodes[2].maps.acknowledged(1) == 1
+
+
 def test_own_events_about_oneself_are_ignored() -> None:
     maps, box = alone()
     maps.set(b"a", b"1")

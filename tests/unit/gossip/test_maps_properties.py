@@ -86,6 +86,10 @@ class MapsMachine(RuleBasedStateMachine):
     def notice(self, at: int, other: int) -> None:
         self.network.notice(self.pick(at), self.pick(other))
 
+    @rule(at=node, other=node)
+    def blink(self, at: int, other: int) -> None:
+        self.network.blink(self.pick(at), self.pick(other))
+
     @rule(number=node, back=st.booleans())
     def restart(self, number: int, back: bool) -> None:
         who = self.pick(number)
@@ -158,8 +162,10 @@ def test_a_long_life_of_random_faults(seed: int) -> None:
         elif dice < 0.97:
             for at in network.nodes:
                 network.alive(at, other)
-        elif dice < 0.99:
+        elif dice < 0.98:
             network.datagram(one, other)
+        elif dice < 0.99:
+            network.blink(one, other)
         else:
             network.run(400)
     network.heal(edges)
