@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.drivers.link_connection import Connection
@@ -22,6 +23,7 @@ from flockmq.wire import hello
 
 if TYPE_CHECKING:
     from flockmq.drivers.links import Links
+    from flockmq.security.link_tls import LinkTls
 
 ADDRESSES_MAX: Final = 4
 """Of one name that are tried."""
@@ -43,34 +45,47 @@ async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
             settled.set_exception(error)
 
     connection = Connection(links, handshake, _text(host, port), tls, on_settled)
-    is_ours = True
+    making: asyncio.Task[None] | None = None
     try:
         async with asyncio.timeout(links.settings.connect_ms / 1_000):
             await links.loop.sock_sendall(accepted, handshake.hello())
-            is_ours = False  # from here on the loop closes it when it fails
-            await links.loop.create_connection(
-                lambda: connection,
-                sock=accepted,
-                ssl=tls.client if tls is not None else None,
-                server_hostname="" if tls is not None else None,
-                ssl_handshake_timeout=links.settings.connect_ms / 1_000 if tls is not None else None,
-            )
+            making = links.loop.create_task(_make(links, connection, accepted, tls))
+            # Shielded: who is cancelled while the link is up leaves it, and the socket is not taken away from under it.
+            await asyncio.shield(making)
             await settled
     except TimeoutError:
         raise hello.HelloError(hello.TIMEOUT, f"{_text(host, port)} took too long to prove itself.") from None
     except OSError as error:  # SSLError is one
-        text = (
-            f"The handshake with {_text(host, port)} failed ({error}); compare the cookies and link_tls of both nodes."
-        )
+        text = f"The handshake with {_text(host, port)} failed ({error}); compare cookies and link_tls of both nodes."
         raise hello.HelloError(hello.TLS if tls is not None else hello.SILENCE, text) from None
     finally:
-        if is_ours:
+        if making is None:
             accepted.close()
-        if not connection.is_up:
+        elif not connection.is_up:
+            making.cancel()
+            making.add_done_callback(partial(_end, accepted))
             connection.abort()
         if settled.done() and not settled.cancelled():
             settled.exception()  # it was told, if not by this then by what came before
     return connection
+
+
+async def _make(links: Links, connection: Connection, connected: socket.socket, tls: LinkTls | None) -> None:
+    """Give the socket to the loop, which closes it when this fails."""
+    await links.loop.create_connection(
+        lambda: connection,
+        sock=connected,
+        ssl=tls.client if tls is not None else None,
+        server_hostname="" if tls is not None else None,
+        ssl_handshake_timeout=links.settings.connect_ms / 1_000 if tls is not None else None,
+    )
+
+
+def _end(connected: socket.socket, making: asyncio.Task[None]) -> None:
+    """Nobody wants to know how it ended; one that was cancelled before it began has not even closed its socket."""
+    if not making.cancelled():
+        making.exception()
+    connected.close()
 
 
 async def _connect(links: Links, host: str, port: int) -> tuple[socket.socket, str]:

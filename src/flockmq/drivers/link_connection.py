@@ -80,10 +80,14 @@ class Connection(asyncio.Protocol):
         waiting = transport.get_write_buffer_size()
         if waiting and waiting + len(frame) > self._unsent_bytes_max:
             return False
-        if self.is_encrypted or len(frame) < JOIN_BYTES:
-            transport.write(frame_head(len(frame)) + frame)
-        else:
-            transport.writelines((frame_head(len(frame)), frame))
+        try:
+            if self.is_encrypted or len(frame) < JOIN_BYTES:
+                transport.write(frame_head(len(frame)) + frame)
+            else:
+                transport.writelines((frame_head(len(frame)), frame))
+        except RuntimeError:  # uvloop's way to say that the socket is gone
+            self.abort()
+            return False
         return True
 
     def send_parts(self, parts: list[bytes], size: int) -> bool:
@@ -94,10 +98,14 @@ class Connection(asyncio.Protocol):
         waiting = transport.get_write_buffer_size()
         if waiting and waiting + size > self._unsent_bytes_max:
             return False
-        if self.is_encrypted or size < JOIN_BYTES:
-            transport.write(b"".join((frame_head(size), *parts)))
-        else:
-            transport.writelines((frame_head(size), *parts))
+        try:
+            if self.is_encrypted or size < JOIN_BYTES:
+                transport.write(b"".join((frame_head(size), *parts)))
+            else:
+                transport.writelines((frame_head(size), *parts))
+        except RuntimeError:
+            self.abort()
+            return False
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -133,11 +141,12 @@ class Connection(asyncio.Protocol):
 
     def set_reading(self, reading: bool) -> None:
         """Let the peer wait, or go on."""
-        if self.transport is not None and not self.transport.is_closing():
-            if reading:
-                self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            try:
+                (transport.resume_reading if reading else transport.pause_reading)()
+            except RuntimeError:
+                self.abort()
 
     # Life.
 
@@ -165,7 +174,10 @@ class Connection(asyncio.Protocol):
 
     def _say(self, word: bytes) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(word)
+            try:
+                self.transport.write(word)
+            except RuntimeError:
+                self.abort()
 
     def forgive(self) -> None:
         """It was this node that did nothing for a while; what the peer said meanwhile is not read yet."""

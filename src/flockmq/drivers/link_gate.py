@@ -42,6 +42,7 @@ class Gate:
         """Those without a HELLO, the oldest first."""
         self.proving: dict[Arrival, None] = {}
         """Those with a right one."""
+        self.tasks: set[asyncio.Task[None]] = set()
         self._nonces: dict[bytes, None] = {}
         """Of right HELLOs, the oldest first: who repeats one has only heard it."""
         self._listening: list[socket.socket] = []
@@ -191,6 +192,8 @@ class Arrival:
         make_room(self._gate.proving, links.settings.unproven_max)
         if self in self._gate.proving:
             self._task = links.loop.create_task(self._connect(accepted, handshake))
+            self._gate.tasks.add(self._task)
+            self._task.add_done_callback(self._gate.tasks.discard)
 
     async def _connect(self, accepted: socket.socket, handshake: hello.Callee) -> None:
         links = self._gate.links
@@ -214,7 +217,10 @@ class Arrival:
         if error is not None and error.kind not in (hello.SILENCE, hello.DUPLICATE, hello.CLOSING):
             self._gate.links.note_refused(connection.address, error)
         if error is None or connection.peer is not None:
-            self._connection = None  # it is up, or says why not and ends by itself
+            # It is up, or says why not and ends by itself. The task that made it may not have heard of that yet; to
+            # cancel it would take the socket away from under the connection.
+            self._connection = None
+            self._task = None
         self.end()
 
 

@@ -219,7 +219,7 @@ class Links:
         """Let peers wait, or go on: whoever takes the frames in has no room for more."""
         if reading is not self._reading:
             self._reading = reading
-            for link in self._up.values():
+            for link in list(self._up.values()):
                 link.set_reading(reading)
 
     def hang_up(self) -> None:
