@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_model import Cluster, Explanation, JoinResult, Route
+    from flockmq.admin.metrics import Number
     from flockmq.admin.paging import Entries
 
 
@@ -14,6 +15,9 @@ class ClusterPort(Protocol):
 
     def status(self) -> Cluster:
         """The members and how they do."""
+
+    def figures(self) -> dict[str, Number]:
+        """Numbers for the metrics, by name: ``members_<state>`` and what ``metrics`` names."""
 
     def routes(self) -> Entries[Route]:
         """All filters with the nodes that they lead to, in order."""

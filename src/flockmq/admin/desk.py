@@ -126,6 +126,10 @@ class Desk:
             "admin_token_failures_total": self.guard.failures,
         }
 
+    def cluster(self) -> dict[str, Number]:
+        """Figures of the cluster."""
+        return self.ports.cluster.figures() if self.ports.cluster is not None else {}
+
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""
         return {"node": self.node.name, "version": self.node.version, "build": self.node.build}

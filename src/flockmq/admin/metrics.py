@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flockmq.session.stats import Stats
 
 Number = int | float
+MEMBER_STATES: Final = ("alive", "suspect", "dead", "left")
 Sample = tuple[tuple[str, ...], Number]
 
 
@@ -38,6 +39,9 @@ class Source(Protocol):
 
     def gauges(self) -> dict[str, Number]:
         """What is there now, by name."""
+
+    def cluster(self) -> dict[str, Number]:
+        """Figures of the cluster, by name; empty when the node talks to no others."""
 
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""
@@ -68,6 +72,21 @@ def _counters(name: str, text: str, labels: tuple[str, ...], read: Callable[[Sta
 def _gauge(name: str, text: str) -> Metric:
     key = name.removeprefix("flockmq_")
     return Metric(name, "gauge", text, (), lambda source: [((), source.gauges()[key])])
+
+
+def _cluster(name: str, kind: Literal["counter", "gauge"], text: str) -> Metric:
+    key = name.removeprefix("flockmq_cluster_").removesuffix("_total")
+
+    def read(source: Source) -> list[Sample]:
+        figures = source.cluster()
+        return [((), figures[key])] if figures else []
+
+    return Metric(name, kind, text, (), read)
+
+
+def _members(source: Source) -> list[Sample]:
+    figures = source.cluster()
+    return [((state,), figures[f"members_{state}"]) for state in MEMBER_STATES] if figures else []
 
 
 def _process_cpu(_source: Source) -> list[Sample]:
@@ -114,6 +133,23 @@ METRICS: Final = (
     _gauge("flockmq_delayed_messages", "Messages under $delayed that wait for their time"),
     _gauge("flockmq_delayed_bytes", "Size of the messages that wait for their time"),
     _gauge("flockmq_bans", "Bans, those that ran out and are not yet forgotten included"),
+    Metric("flockmq_cluster_members", "gauge", "Nodes as this one sees them, by state", ("state",), _members),
+    _cluster("flockmq_cluster_links", "gauge", "Nodes that this one has a link with"),
+    _cluster("flockmq_cluster_kept_bytes", "gauge", "Messages that other nodes have not acknowledged, in bytes"),
+    _cluster("flockmq_cluster_subacks_waiting", "gauge", "SUBACKs that wait until all nodes know the route"),
+    _cluster("flockmq_cluster_health", "gauge", "0: this node hears others well; higher: it is slow or overloaded"),
+    _cluster("flockmq_cluster_messages_out_total", "counter", "Messages sent to other nodes"),
+    _cluster("flockmq_cluster_messages_in_total", "counter", "Messages taken from other nodes"),
+    _cluster(
+        "flockmq_cluster_dropped_qos0_total", "counter", "QoS 0 messages for other nodes, dropped: no link or room"
+    ),
+    _cluster("flockmq_cluster_dropped_kept_total", "counter", "QoS 1 and 2 messages for other nodes, dropped: no room"),
+    _cluster("flockmq_cluster_given_up_total", "counter", "Runs of messages that were for a node which died"),
+    _cluster("flockmq_cluster_resent_total", "counter", "Batches sent again after a link broke"),
+    _cluster("flockmq_cluster_sessions_in_total", "counter", "Sessions that came from other nodes"),
+    _cluster("flockmq_cluster_sessions_out_total", "counter", "Sessions that went to other nodes"),
+    _cluster("flockmq_cluster_datagrams_in_total", "counter", "Datagrams of other nodes"),
+    _cluster("flockmq_cluster_datagrams_out_total", "counter", "Datagrams to other nodes"),
     _counter("flockmq_connections_opened_total", "Network connections opened", lambda stats: stats.connections_opened),
     _counter("flockmq_connections_closed_total", "Network connections closed", lambda stats: stats.connections_closed),
     _counters(

@@ -29,7 +29,7 @@ class McastSettings:
     groups: tuple[str, ...] = ("239.255.160.0", "ff12::f10c")
     """Multicast groups, IPv4 and IPv6. Families that this machine does not have are skipped. Clusters with different
     cookies can share a group: they don't hear each other."""
-    port: int = 16_001
+    port: int = 15_999
     """UDP port of the announcements. Not the port that nodes listen on for each other."""
     interfaces: tuple[str, ...] = ()
     """Names of the network interfaces to announce on, like ``eth0``. Empty: all of them. Name one where machines

@@ -199,6 +199,7 @@ class ClusterNode:
 
     def turn(self, now: int) -> list[tuple[int, list[bytes]]]:
         """End a loop turn: for each peer with news, the pieces of one frame."""
+        self._apply_changes()  # what is acknowledged in this turn must have been applied
         self.routes.flush(now)
         for component in self.components.values():
             component.flush(now)

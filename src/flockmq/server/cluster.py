@@ -167,9 +167,18 @@ class ClusterService:
             host=cluster.host or "*",
             port=self.port,
             advertised=str(self._me),
-            cookie=self._cookie.source,
+            secret_from=self._cookie.source,
             cluster_id=f"{node.cluster_id:016x}" if node.cluster_id else None,
         )
+
+    def traffic(self) -> dict[str, int]:
+        """What links and datagrams count."""
+        datagrams = self._datagrams
+        return {
+            "links": len(self._links.connected()) if self._links is not None else 0,
+            "datagrams_in": datagrams.received if datagrams is not None else 0,
+            "datagrams_out": datagrams.sent if datagrams is not None else 0,
+        }
 
     async def settle(self) -> None:
         """Wait, but not for long, until this node knows the others and their routes: what its clients publish before
@@ -235,7 +244,7 @@ class ClusterService:
                 await self._form()
                 await self._keep_peers()
             except DiscoveryError as error:
-                self.log.event("warning", "discovery_failed", message=str(error))
+                self._remind(str(error), "warning", "discovery_failed")
                 find_at = time.monotonic() + FIND_S
             except FlockError as error:
                 self.log.event("warning", "cluster_trouble", message=str(error))
@@ -304,11 +313,12 @@ class ClusterService:
         self.runner.runner.flush_soon()
         self.log.event("info", "cluster_joined", cluster_id=f"{cluster_id:016x}")
 
-    def _remind(self, reason: str) -> None:
+    def _remind(self, reason: str, level: str = "info", event: str = "cluster_waiting") -> None:
+        """Tell what is in the way: at once when it is something new, else now and then."""
         said, at = self._reminded
         if reason != said or time.monotonic() - at > REMIND_S:
             self._reminded = (reason, time.monotonic())
-            self.log.event("info", "cluster_waiting", message=reason)
+            self.log.event(level, event, message=reason)
 
     async def _keep_peers(self) -> None:
         """Write down where the others are, so that a restart finds them without its first contact point."""

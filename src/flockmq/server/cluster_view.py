@@ -14,6 +14,7 @@ from flockmq.peering.explain import Recipients, decode_recipients, encode_recipi
 from flockmq.peering.node import CLIENTS
 
 if TYPE_CHECKING:
+    from flockmq.admin.metrics import Number
     from flockmq.admin.paging import Entries
     from flockmq.gossip.member import Member
     from flockmq.server.cluster import ClusterService
@@ -45,6 +46,21 @@ class ClusterView:
             reason=formation.decision.reason if waiting else "",
             members=[self._member(one) for one in members],
         )
+
+    def figures(self) -> dict[str, Number]:
+        """Numbers for the metrics, by name."""
+        service = self._service
+        node = service.node
+        states = [_STATES[member.state] for member in node.swim.members.values()]
+        return {
+            **{f"members_{state}": states.count(state) for state in _STATES},
+            **node.forwarding.totals(),
+            **service.traffic(),
+            "subacks_waiting": node.routes.waiting(),
+            "health": node.swim.health,
+            "sessions_in": node.ownership.taker.sessions_in,
+            "sessions_out": node.ownership.giver.sessions_out,
+        }
 
     def _member(self, member: Member) -> model.Member:
         service = self._service
