@@ -58,7 +58,7 @@ class Member:
 
     def send(self, peer: int, channel: int, body: bytes) -> None:
         assert channel == RETAINED
-        assert len(body) <= 300_100  # one message alone may be larger than a chunk
+        assert len(body) <= 300_300  # one message alone may be larger than a chunk
         self.cluster.send(self.node_id, peer, body)
 
     def save(self) -> None:

@@ -135,23 +135,25 @@ def test_a_node_that_was_away_gets_all_and_gives_all() -> None:
     assert b"t/2500" not in content
 
 
-def test_one_crowded_bucket_is_repaired_in_pieces() -> None:
+@pytest.mark.parametrize("payload", [b"1", b"y" * 300])
+def test_one_crowded_bucket_is_repaired_in_pieces(payload: bytes) -> None:
     """More names than fit a list, more messages than fit an answer, and payloads larger than any chunk."""
     cluster = RetainedCluster(3, [0, 0])
     one, two = cluster.nodes
     cluster.cut(one, two)
-    names = [b"%d" % number for number in range(400_000) if bucket_of(b"%d" % number) == 7]
-    long = b"x" * 300
-    for name in names:
-        one.put(name, long)
-        two.put(name + b"!", b"1")
-    for number in range(3):
-        one.put(names[number], bytes(300_000))
+    names = [name for name in (b"%0200d" % number for number in range(800_000)) if bucket_of(name) == 7]
+    for name in names[::2]:
+        one.put(name, b"x" * 300)
+    for name in names[1::2]:
+        two.put(name, payload)
+    for name in names[:6:2]:
+        one.put(name, bytes(300_000))
     cluster.run(100)
     cluster.heal()
     cluster.run(30_000)
     cluster.check_same()
-    assert len(one.content()) == 2 * len(names)
+    assert sorted(one.content()) == names
+    assert one.sync.repairs + two.sync.repairs == 1
 
 
 def test_fifty_peers_do_not_fill_a_new_node_with_the_same_messages() -> None:
