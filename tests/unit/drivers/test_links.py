@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.drivers.links import HelloError, LinkIdentity, Links, LinkSettings
+from flockmq.drivers.links import HelloError, LinkIdentity, Links, LinkSettings, PeerInfo
 from flockmq.errors import ConfigError, FlockError
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings
 from flockmq.wire import hello
@@ -507,6 +507,24 @@ def test_who_stops_calling_leaves_nothing(run: Run) -> None:
                     called.settimeout(30)
                     while await asyncio.to_thread(called.recv, 5_000):
                         pass
+
+    run(scenario())
+
+
+def test_who_stops_calling_when_the_link_is_up_leaves_it(run: Run) -> None:
+    async def scenario() -> None:
+        async with ends(1, 2) as (one, two):
+            told = one.links.on_up
+
+            def on_up(peer: int, info: PeerInfo) -> None:
+                told(peer, info)
+                task.cancel()
+
+            one.links.on_up = on_up
+            task = asyncio.create_task(one.links.call("127.0.0.1", two.port))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await agreed(one, two)
 
     run(scenario())
 
