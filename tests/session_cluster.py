@@ -120,6 +120,8 @@ class SessionCluster:
         self.links: set[tuple[int, int]] = set()
         self.later: list[tuple[int, int, str, int, int]] = []
         """What nodes learn at a time of their own: when, order, what, node, about whom."""
+        self.deaf: set[tuple[int, int]] = set()
+        """Who holds whom dead though there is a link, and does not listen to it."""
         self.order = 0
         self.tick_at = 0
         self.published = 0
@@ -169,6 +171,8 @@ class SessionCluster:
     def heal(self) -> None:
         """All links come back, one after the other."""
         self.later = [item for item in self.later if item[2] != "dead" or not self.nodes[item[4]].alive]
+        for one, other in sorted(self.deaf):
+            self.tell_later(10, 1_000, "hear", one, other)
         alive = [node.node_id for node in self.nodes.values() if node.alive]
         for index, one in enumerate(alive):
             for other in alive[index + 1 :]:
@@ -226,7 +230,7 @@ class SessionCluster:
             while queue and queue[0][0] <= self.now:
                 _, channel, body = queue.popleft()
                 receiver = self.nodes[pair[1]]
-                if receiver.alive and pair in self.links:
+                if receiver.alive and pair in self.links and (pair[1], pair[0]) not in self.deaf:
                     self.deliver(receiver, pair[0], channel, body)
         ticks = self.now >= self.tick_at
         if ticks:
@@ -250,6 +254,7 @@ class SessionCluster:
                 return
             self.links.add((node_id, about))
             self.links.add((about, node_id))
+            self.deaf -= {(node_id, about), (about, node_id)}
             for one, two in ((node, about), (other, node_id)):
                 one.wills.peer_up(two, self.now)
                 one.ownership.peer_up(two, self.now)
@@ -262,9 +267,23 @@ class SessionCluster:
                 node.wills.peer_down(about, self.now)
                 node.ownership.peer_down(about, self.now)
         elif what == "dead" and (node_id, about) not in self.links:
-            node.routes.others.pop(about, None)
-            node.wills.peer_dead(about, self.now)
-            node.ownership.peer_dead(about, self.now)
+            self.believe_dead(node, about)
+        elif what == "deaf" and (node_id, about) in self.links:
+            self.deaf.add((node_id, about))
+            node.wills.peer_down(about, self.now)
+            node.ownership.peer_down(about, self.now)
+            self.believe_dead(node, about)
+        elif what == "hear" and (node_id, about) in self.deaf:
+            self.deaf.discard((node_id, about))
+            if (node_id, about) in self.links:
+                node.wills.peer_up(about, self.now)
+                node.ownership.peer_up(about, self.now)
+                other.routes.tell(node_id)
+
+    def believe_dead(self, node: SimNode, about: int) -> None:
+        node.routes.others.pop(about, None)
+        node.wills.peer_dead(about, self.now)
+        node.ownership.peer_dead(about, self.now)
 
     def deliver(self, node: SimNode, sender: int, channel: int, body: bytes) -> None:
         if channel == SESSIONS:

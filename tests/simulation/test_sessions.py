@@ -82,6 +82,10 @@ def test_one_owner_after_everything(seed: int) -> None:
             one, other = rng.sample([node.node_id for node in living], 2)
             cluster.cut(one, other)
             cluster.tell_later(100, 4_000, "up", one, other)
+        elif dice < 0.87 and len(living) > 1:
+            one, other = rng.sample([node.node_id for node in living], 2)
+            cluster.tell_later(0, 10, "deaf", one, other)
+            cluster.tell_later(1_000, 4_000, "hear", one, other)
         elif dice < 0.89 and len(living) > 2:
             cluster.kill(node.node_id)
         elif dice < 0.91:

@@ -2,7 +2,7 @@
 
 ```
  decided alone, came, stayed --> REGISTER          ended --> RELEASE                 with the frame of the turn
- a link, other members --> SYNC, REGISTER ..., SYNCED    all sessions whose registrar is new; some in each tick
+ a link, WANT, other members --> SYNC, REGISTER ..., SYNCED    all sessions whose registrar is new; some in each tick
 ```
 Only when a node has said SYNCED for the members that a registrar sees, does the registrar know all it has.
 """
@@ -37,12 +37,19 @@ class Census:
         self.sweep_wanted = False
         self.sweeping = False
 
+    def tell_all(self, peer: int) -> None:
+        """Have a registrar hear of everything."""
+        self.sweep_full.add(peer)
+        self.sweep_wanted = True
+
     def report(self) -> None:
         """Register and release what this turn has changed."""
         if self.scene.releases:
             batches: dict[int, list[bytes]] = {}
             for client_id, epoch in self.scene.releases.items():
-                if client_id not in self.claimant.claims:
+                if client_id in self.scene.node.sessions:
+                    self.scene.registers[client_id] = True  # it has come back meanwhile
+                elif client_id not in self.claimant.claims:
                     first = self.scene.ranking.first(client_id)
                     batches.setdefault(first, []).append(encode_entry(client_id, epoch, 0))
             self.scene.releases = {}
@@ -94,7 +101,9 @@ class Census:
             if session is not None:
                 batches.setdefault(first, []).append(entry_of(session))
             elif client_id in self.claimant.claims:
-                batches.setdefault(first, []).append(encode_entry(client_id, 0, 0))
+                claim = self.claimant.claims[client_id]
+                epoch = claim.epoch if claim.granted else 0
+                batches.setdefault(first, []).append(encode_entry(client_id, epoch, claim.user))
         self.say_entries(REGISTER, batches)
         if not self.sweep_list:
             self.sweeping = False

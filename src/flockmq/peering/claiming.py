@@ -234,7 +234,7 @@ class Claimant:
             self.claims_alone += 1
         connection = claim.connection
         if connection is not None and connection.phase == AUTHENTICATING:
-            if alone:
+            if alone or now - claim.began_at >= CLAIM_RETRY_MS:  # much may have happened since the grant
                 self.scene.registers[client_id] = True
             if self.inline is claim:
                 claim.done = True

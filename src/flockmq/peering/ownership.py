@@ -44,6 +44,7 @@ from flockmq.peering.session_messages import (
     REVOKE,
     SYNC,
     SYNCED,
+    WANT,
     Message,
     decode_messages,
 )
@@ -134,8 +135,8 @@ class Ownership:
         scene = self.scene
         scene.linked.add(peer)
         self.registrar.link(peer)
-        self.census.sweep_full.add(peer)
-        self.census.sweep_wanted = True
+        self.census.tell_all(peer)
+        scene.post.say(peer, Message(WANT))
         if peer not in self.registrar.alive:
             self.set_members([*scene.ranking.members, peer], now)
         for departure in self.giver.departures.values():
@@ -237,6 +238,8 @@ class Ownership:
             self.registrar.on_sync(peer, message.nonce)
         elif kind == SYNCED:
             self.registrar.on_synced(peer, message.value)
+        elif kind == WANT:
+            self.census.tell_all(peer)
         elif kind == ASK:
             self.giver.on_ask(peer, message)
         elif kind == ANSWER:

@@ -248,10 +248,10 @@ class Registrar:
     def on_synced(self, peer: int, digest: int) -> None:
         """A node has listed all it has: what it did not name it does not have."""
         self.told[peer] = digest
+        self.sweep_wanted = True
         began = self.sync_began.pop(peer, -1)
         if began >= 0:
             self.sweep_limits[peer] = began
-            self.sweep_wanted = True
 
     # --- members and time ---
 
@@ -302,8 +302,18 @@ class Registrar:
             record = self.records.get(client_id)
             if record is None:
                 continue
-            limit = self.sweep_limits.get(record.owner, -1)
-            if record.owner not in self.alive or record.stamp <= limit or self.ranking.first(client_id) != self.me:
+            if self.is_outdated(client_id, record):
                 del self.records[client_id]
         if not self.sweep_list and not self.sweep_wanted:
             self.sweep_limits = {}
+
+    def is_outdated(self, client_id: str, record: Record) -> bool:
+        """Whether a record is of a dead node, not named by its owner, or of a client id that others decide about.
+
+        The last only if the owner sees the same members, and so has told them: else this node may be who decides soon.
+        """
+        owner = record.owner
+        if owner not in self.alive or record.stamp <= self.sweep_limits.get(owner, -1):
+            return True
+        agrees = owner == self.me or self.told.get(owner) == self.ranking.digest
+        return agrees and self.ranking.first(client_id) != self.me

@@ -55,6 +55,8 @@ INSTALLED: Final = 15
 ABORT: Final = 16
 """The session can't be used here: forget it."""
 
+WANT: Final = 19
+"""Begin with SYNC: list all you have that is mine to decide; what you told me before may not have been heard."""
 FENCE: Final = 17
 """Answer this: what you sent me before has arrived then. ``flags``, ``nonce`` and ``node`` come back."""
 FENCED: Final = 18

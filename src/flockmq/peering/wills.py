@@ -56,6 +56,8 @@ PUBLISH_BUDGET: Final = 1_000
 """Wills published in one tick: a node with a hundred thousand clients may die."""
 PLACE_BUDGET: Final = 2_000
 """Wills whose holders are looked at again in one tick after nodes came or went."""
+HELLO_MS: Final = 5_000
+"""A greeting that comes later than this after the link did is news."""
 ORPHANS_MS: Final = 1_000
 """How often copies of dead nodes' wills are sent to whoever is to take them on, until it says that it has."""
 TAKEN_MAX: Final = 100_000
@@ -102,6 +104,8 @@ class WillCopies:
         self.taken: dict[tuple[int, int, str], bool] = {}
         """Copies taken on, by owner, boot and client id: when another holder sends one, it is known."""
         self.boots: dict[int, int] = {}
+        self.up_at: dict[int, int] = {}
+        """When links came up."""
         self.waiting: dict[int, list[bytes]] = {}
         self.place_list: list[str] = []
         self.orphans_at = 0
@@ -187,6 +191,11 @@ class WillCopies:
         self.say(peer, HEAD.pack(HELLO, 0, self.me, self.boot) + sized(b""))
         if peer not in self.ranking.members:
             self.set_members([*self.ranking.members, peer], now)
+        self.up_at[peer] = now
+        self.place_again(peer)
+
+    def place_again(self, peer: int) -> None:
+        """Send a holder all it should have."""
         for client_id, holders in self.placed.items():
             if peer in holders:
                 self.dirty[client_id] = True
@@ -195,6 +204,7 @@ class WillCopies:
         """The link to this peer is lost."""
         self.linked.discard(peer)
         self.waiting.pop(peer, None)
+        self.up_at.pop(peer, None)
 
     def peer_dead(self, peer: int, now: int) -> None:
         """This peer is dead. If it has left in good order, call ``peer_left`` first."""
@@ -352,6 +362,8 @@ class WillCopies:
     def on_hello(self, peer: int, boot: int, now: int) -> None:
         """A node is there (again): wills of an earlier boot of it are due, nobody else will say so."""
         self.boots[peer] = boot
+        if now - self.up_at.get(peer, 0) >= HELLO_MS:  # only the peer thought that there was no way to it
+            self.place_again(peer)
         copies = self.held.get(peer)
         if copies is None:
             return
