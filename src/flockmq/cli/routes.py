@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.mqtt_options import TopicArgument
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing
+from flockmq.peering.drawing import draw_routes
 from flockmq.server.escape import printable
 
 _COLUMNS = {
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def list_routes(
     *,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the tree of wildcard filters, too.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the tree of wildcard filters above the table.")] = False,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,32 +47,13 @@ def list_routes(
     if not found:
         print("Nobody has subscribed to anything.")
         return
+    rows = [(f"$share/{one.share_group}/{one.filter}" if one.share_group else one.filter, one.nodes) for one in found]
     if tree:
-        filters = [one.filter for one in found if "+" in one.filter or "#" in one.filter]
-        print("\n".join([*draw_tree(filters), ""]))
-    shown = [f"$share/{one.share_group}/{one.filter}" if one.share_group else one.filter for one in found]
-    width = max(len(name) for name in shown)
-    for name, one in zip(shown, found, strict=True):
-        print(printable(f"{name:<{width}} -> {', '.join(one.nodes)}"))
-
-
-def draw_tree(filters: list[str]) -> list[str]:
-    """Lines that draw filters as a tree, a level a step to the right."""
-    root: dict[str, Any] = {}
-    for topic_filter in filters:
-        branch = root
-        for level in topic_filter.split("/"):
-            branch = branch.setdefault(level, {})
-    return [printable(line) for line in _branches(root, "")]
-
-
-def _branches(branch: dict[str, Any], indent: str) -> list[str]:
-    lines: list[str] = []
-    last = len(branch) - 1
-    for number, (level, below) in enumerate(sorted(branch.items())):
-        lines.append(f"{indent}{'└─ ' if number == last else '├─ '}{level}")
-        lines += _branches(below, indent + ("   " if number == last else "│  "))
-    return lines
+        print("\n".join(printable(line) for line in draw_routes(rows)))
+        return
+    width = max(len(name) for name, _ in rows)
+    for name, nodes in rows:
+        print(printable(f"{name:<{width}} -> {', '.join(nodes)}"))
 
 
 def show_route(
