@@ -117,7 +117,12 @@ async def test_sessions_and_routes(broker: BrokerProcess, command: Commands) -> 
         assert {one["filter"] for one in shown["subscriptions"]} == {"routes/+/x", "$share/g/routes/#"}
         assert "routes/+/x" in await asyncio.to_thread(command.text, "session", "show", "route-client")
         routes = {one["filter"]: one for one in await asyncio.to_thread(command.json, "route", "list")}
-        assert routes["routes/+/x"] == {"filter": "routes/+/x", "node": "flockmq-0@127.0.0.1", "subscribers": 1}
+        node = "flockmq-0@127.0.0.1"
+        assert routes["routes/+/x"] == {"filter": "routes/+/x", "share_group": None, "nodes": [node]}
+        assert routes["routes/#"] == {"filter": "routes/#", "share_group": "g", "nodes": [node]}
+        trace = await asyncio.to_thread(command.text, "explain", "routes/a/x", "--from", "me")
+        assert trace.splitlines()[0] == f"me->{node}: Publish[routes/a/x]"
+        assert f"{node}-->route-client: Deliver[routes/+/x]" in trace
         reached = await asyncio.to_thread(command.json, "route", "show", "routes/a/x")
         assert {one["filter"] for one in reached} == {"routes/+/x", "$share/g/routes/#"}
         nobody = await asyncio.to_thread(command.text, "route", "show", "elsewhere")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.admin import cluster_model as model
+from flockmq.admin.cluster_views import explain_alone, routes
 from flockmq.admin.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.handlers import page
 from flockmq.errors import FlockError, RemoteProtocolError
@@ -45,8 +46,7 @@ async def leave(desk: Desk, _call: Call[NoQuery, None]) -> None:
 
 def list_routes(desk: Desk, call: Call[PageQuery, None]) -> Page[model.Route]:
     """A page of the route table."""
-    cluster = _cluster(desk)
-    return page(desk, "routes", call, lambda: iter(cluster.routes()))
+    return page(desk, "routes", call, lambda: routes(desk.broker, desk.node.name))
 
 
 async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Explanation:
@@ -56,7 +56,10 @@ async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Exp
         check_topic_name(topic)
     except RemoteProtocolError as error:
         raise ApiError(INVALID_PARAMETER, f"That is not a topic name: {error}") from None
-    return await _cluster(desk).explain(topic, call.query.publisher)
+    cluster = desk.ports.cluster
+    if cluster is None:
+        return explain_alone(desk.broker, desk.node.name, topic, call.query.publisher)
+    return await cluster.explain(topic, call.query.publisher)
 
 
 def _cluster(desk: Desk) -> ClusterPort:

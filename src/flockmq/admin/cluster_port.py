@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from flockmq.admin.cluster_model import Cluster, Explanation, JoinResult, Route
+    from flockmq.admin.cluster_model import Cluster, Explanation, JoinResult
     from flockmq.admin.metrics import Number
-    from flockmq.admin.paging import Entries
 
 
 class ClusterPort(Protocol):
@@ -18,9 +17,6 @@ class ClusterPort(Protocol):
 
     def figures(self) -> dict[str, Number]:
         """Numbers for the metrics, by name: ``members_<state>`` and what ``metrics`` names."""
-
-    def routes(self) -> Entries[Route]:
-        """All filters with the nodes that they lead to, in order."""
 
     async def explain(self, topic: bytes, publisher: str) -> Explanation:
         """Who would get a message to this topic; other nodes are asked about their clients."""

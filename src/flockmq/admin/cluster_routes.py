@@ -55,7 +55,7 @@ CLUSTER_OPERATIONS: Final = (
         query=PageQuery,
         answer=Page[model.Route],
         answer_text="A page of the route table",
-        errors=(CURSOR_EXPIRED, UNAVAILABLE),
+        errors=(CURSOR_EXPIRED,),
     ),
     Operation(
         method="GET",
@@ -67,6 +67,6 @@ CLUSTER_OPERATIONS: Final = (
         query=model.ExplainQuery,
         answer=model.Explanation,
         answer_text="The way of the message",
-        errors=(INVALID_PARAMETER, UNAVAILABLE),
+        errors=(INVALID_PARAMETER,),
     ),
 )

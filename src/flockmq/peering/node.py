@@ -105,9 +105,9 @@ class ClusterNode:
         self.components: dict[int, Component] = {
             RETAINED: self.retained,
             MAPS: self.maps,
+            RUNS: self.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
             SESSIONS: self.ownership,
             WILLS: self.wills,
-            RUNS: self.forwarding,
         }
 
     @property

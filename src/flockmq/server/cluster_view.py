@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import cluster_model as model
+from flockmq.admin.cluster_views import deliveries, share_step, step
 from flockmq.drivers.clock import now_ms
 from flockmq.errors import FlockError
 from flockmq.gossip.member import EDGE
@@ -15,7 +16,6 @@ from flockmq.peering.node import CLIENTS
 
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
-    from flockmq.admin.paging import Entries
     from flockmq.gossip.member import Member
     from flockmq.server.cluster import ClusterService
 
@@ -93,44 +93,25 @@ class ClusterView:
         stream = node.forwarding.streams.get(node_id)
         return len(stream.peer.routes) + len(stream.peer.shares) if stream is not None else 0
 
-    def routes(self) -> Entries[model.Route]:
-        """All filters with the nodes that they lead to."""
-        node = self._service.node
-        table = node.broker.node.table
-        name = node.swim.me.name
-        for topic_filter in sorted(table.filters()):
-            entry = table.entry(topic_filter)
-            if entry is None:
-                yield None
-                continue
-            nodes = [name] if entry.has_own() else []
-            nodes += [peer.name for peer in entry.peers or ()]
-            if nodes:
-                yield model.Route(filter=topic_filter.decode(), share_group=None, nodes=sorted(nodes))
-            for group in list(entry.groups.values()) if entry.groups is not None else ():
-                nodes = [name] if group.members else []
-                nodes += [peer.name for peer in group.remote or ()]
-                yield model.Route(filter=topic_filter.decode(), share_group=group.name.decode(), nodes=sorted(nodes))
-
     async def explain(self, topic: bytes, publisher: str) -> model.Explanation:
         """Who would get a message to this topic; other nodes are asked about their clients."""
         node = self._service.node
         me = node.swim.me.name
         found = explain(node.broker.node, node.routes, me, topic)
         answers = await asyncio.gather(*(self._ask(hop.node_id, topic) for hop in found.hops))
-        steps = [_step(publisher, me, "Publish", found.topic)]
+        steps = [step(publisher, me, "Publish", found.topic)]
         misses = []
         for hop in found.hops:
-            steps += [_step(me, hop.name, "Route", one) for one in hop.filters]
-            steps += [_share_step(me, hop.name, one) for one in hop.groups]
+            steps += [step(me, hop.name, "Route", one) for one in hop.filters]
+            steps += [share_step(me, hop.name, one) for one in hop.groups]
             if hop.problem:
                 misses.append(model.Miss(node=hop.name, reason=hop.problem))
-        steps += _deliveries(me, found.here)
+        steps += deliveries(me, found.here)
         for hop, answer in zip(found.hops, answers, strict=True):
             if answer is None:
                 misses.append(model.Miss(node=hop.name, reason="It did not answer which of its clients would get it."))
             else:
-                steps += _deliveries(hop.name, answer)
+                steps += deliveries(hop.name, answer)
         return model.Explanation(topic=found.topic, node=me, steps=steps, misses=misses, notes=found.why_not)
 
     async def _ask(self, peer: int, topic: bytes) -> Recipients | None:
@@ -152,41 +133,3 @@ class ClusterView:
     async def leave(self) -> None:
         """Take leave of the others."""
         await self._service.leave()
-
-
-def _step(source: str, target: str, kind: model.StepKind, topic: str) -> model.Step:
-    return model.Step(source=source, target=target, kind=kind, topic=topic, share_group=None, qos=None, note="")
-
-
-def _share_step(source: str, target: str, full: str) -> model.Step:
-    group, _, topic_filter = full.removeprefix("$share/").partition("/")
-    note = "one of the group's members gets it, there or elsewhere"
-    return model.Step(
-        source=source, target=target, kind="Route", topic=topic_filter, share_group=group, qos=None, note=note
-    )
-
-
-def _deliveries(node: str, found: Recipients) -> list[model.Step]:
-    steps = []
-    for one in found.clients:
-        note = "" if one.connected else "away: waits for it at QoS 1 and 2, is lost at QoS 0"
-        if one.group:
-            note = "; ".join(filter(None, ["one member of the group gets it", note]))
-        steps.append(
-            model.Step(
-                source=node,
-                target=one.client_id,
-                kind="Deliver",
-                topic=one.topic_filter,
-                share_group=one.group or None,
-                qos=one.qos,
-                note=note,
-            )
-        )
-    if found.more:
-        steps.append(
-            model.Step(
-                source=node, target=f"{found.more} more", kind="Deliver", topic="", share_group=None, qos=None, note=""
-            )
-        )
-    return steps
