@@ -160,7 +160,8 @@ class Claimant:
         if claim is None or claim.nonce != message.nonce:
             self.on_late_grant(message)
             return
-        if claim.granted:
+        if claim.granted:  # asked again, of the same registrar or of the next one: that one's epoch is the newer
+            claim.epoch = max(claim.epoch, message.epoch)
             return
         claim.granted = True
         claim.epoch = max(claim.epoch, message.epoch)
