@@ -101,6 +101,12 @@ async def few_groups(effort: Effort) -> Figures:
 
 
 async def many_groups(effort: Effort) -> Figures:
+    """As busy as the few: each group has its share of messages in flight."""
+    return await throughput(GROUPS_MANY, WRITERS, IN_FLIGHT * GROUPS_MANY // WRITERS, effort)
+
+
+async def thin_groups(effort: Effort) -> Figures:
+    """The load of the few, spread over many: three messages a group, so that every entry is nearly empty."""
     return await throughput(GROUPS_MANY, WRITERS, IN_FLIGHT, effort)
 
 
@@ -189,11 +195,19 @@ CASES = (
     ),
     Case(
         "many",
-        f"{GROUPS_MANY} groups, {WRITERS} writers, {IN_FLIGHT} in flight each",
+        f"{GROUPS_MANY} groups, {WRITERS} writers, {IN_FLIGHT} in flight a group",
         many_groups,
         "rate",
         f">= half of {GROUPS_FEW} groups",
         _half_as_fast,
+    ),
+    Case(
+        "thin",
+        f"{GROUPS_MANY} groups, {WRITERS} writers, {IN_FLIGHT} in flight a writer",
+        thin_groups,
+        "rate",
+        "-",
+        _not_judged,
     ),
     Case(
         "idle",
