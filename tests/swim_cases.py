@@ -41,6 +41,7 @@ def say(
     now: int = 0,
     digest: bytes = b"",
     cluster_id: int = CLUSTER,
+    differs: bool = False,
 ) -> list[Datagram]:
     """Let a node say something; what comes back at once."""
     head = HEAD.pack(
@@ -52,7 +53,7 @@ def say(
         sender.incarnation,
         sequence,
         about,
-        to.view,
+        to.view ^ int(differs),
         len(digest),
     )
     body = head + digest + b"".join(encode_claim(claim, sender.node_id) for claim in claims or [])

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from flockmq.errors import FlockError
+from flockmq.gossip.lists import ASK, SAME
 from flockmq.gossip.member import CHANGED, HAS_LEFT, LEFT, Member
 from flockmq.gossip.messages import ACK, GOSSIP, HELLO, PING, decode
 from flockmq.gossip.settings import LAN
@@ -88,3 +89,55 @@ def test_a_digest_that_can_not_be_read_costs_no_answer() -> None:
 def test_names_that_can_not_be_told_are_refused_at_start() -> None:
     with pytest.raises(FlockError):
         Swim(LAN, Member(1, 1, "", "h", 1), random.Random(1), 0)
+
+
+class Outbox:
+    """Keeps what goes over links."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        self.sent.append((peer, body[0]))
+
+
+def test_a_list_that_stays_different_is_compared_over_the_link() -> None:
+    outbox = Outbox()
+    one = Swim(LAN, member(1), random.Random(1), 0, outbox)
+    say(one, GOSSIP, sender=member(2), claims=[member(2)])
+    one.peer_up(2, 0)
+    one.receive(2, bytes([SAME]), 0)
+    assert outbox.sent == [(2, ASK)]
+    one.roster.news.take(10_000, 1)
+    now = 2 * LAN.repair_interval_ms
+    for turn, expected in ((0, 1), (1, 1), (2, 2)):
+        say(one, PING, sender=member(2), about=1, differs=True, now=now + turn)
+        one.tick(now + turn)
+        assert len(outbox.sent) == expected, "only when several in a row differ"
+
+
+def test_equal_lists_are_not_compared() -> None:
+    outbox = Outbox()
+    one = Swim(LAN, member(1), random.Random(1), 0, outbox)
+    say(one, GOSSIP, sender=member(2), claims=[member(2)])
+    one.peer_up(2, 0)
+    one.receive(2, bytes([SAME]), 0)
+    one.roster.news.take(10_000, 1)
+    for now in range(2_000, 4_000, 10):
+        say(one, PING, sender=member(2), about=1, differs=now % 30 == 0, now=now)
+        one.tick(now)
+        for _, body in one.take_datagrams():
+            if decode(body).kind == PING:
+                say(one, ACK, sender=member(2), sequence=decode(body).sequence, about=2, now=now)
+    assert len(outbox.sent) == 1
+
+
+def test_a_different_list_without_a_link_is_asked_for_by_greeting() -> None:
+    one = swim(member(2))
+    one.roster.news.take(10_000, 1)
+    greetings = 0
+    for now in range(0, 40, 10):
+        say(one, PING, sender=member(2), about=1, differs=True, now=now)
+        one.tick(now)
+        greetings += sum(decode(body).kind == HELLO for _, body in one.take_datagrams())
+    assert greetings == 1
