@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.clients import Clients, next_message
+from flockmq.client.admin import AdminError
 from flockmq.client.mqtt import MqttError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import SubscribeEntry, Will
@@ -77,3 +78,18 @@ async def test_a_will_is_published_once_when_its_node_dies(tmp_path: Path, clien
         late = await clients.connect(three, "late")
         await late.subscribe(SubscribeEntry(b"will/#", 1))
         assert (await next_message(late)).payload == b"gone"
+
+
+async def test_an_operator_reaches_a_client_through_any_node(tmp_path: Path, clients: Clients) -> None:
+    with NodeCluster(tmp_path, 2) as cluster:
+        one, two = cluster.nodes
+        device = await clients.connect(one, "device", properties=lasting())
+        two.admin().kick("device")
+        with pytest.raises(MqttError) as ended:
+            await next_message(device)
+        assert ended.value.reason_code == reasons.ADMINISTRATIVE_ACTION
+        assert [session.client_id for session in one.admin().sessions()] == ["device"]
+        two.admin().delete_session("device")
+        assert [session.client_id for session in one.admin().sessions()] == []
+        with pytest.raises(AdminError, match="There is no session of client"):
+            two.admin().delete_session("device")

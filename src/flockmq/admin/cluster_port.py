@@ -21,6 +21,12 @@ class ClusterPort(Protocol):
     async def explain(self, topic: bytes, publisher: str) -> Explanation:
         """Who would get a message to this topic; other nodes are asked about their clients."""
 
+    async def kick(self, client_id: str) -> bool:
+        """Disconnect a client of another node; False when no node that answers has it."""
+
+    async def end_session(self, client_id: str) -> bool:
+        """Forget a session of another node; False when no node that answers has it."""
+
     async def join(self, address: str, discard_data: bool) -> JoinResult:
         """Become a member of another cluster; FlockError says why not."""
 

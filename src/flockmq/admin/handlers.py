@@ -89,11 +89,15 @@ def get_connection(desk: Desk, call: Plain) -> model.Connection:
     return views.connection(session.connection, session, desk.moments)
 
 
-def kick(desk: Desk, call: Plain) -> None:
-    """Disconnect a client."""
-    if not desk.broker.kick(call.path["client_id"], desk.clock()):
-        raise _not_connected(call.path["client_id"])
-    desk.ports.flush()
+async def kick(desk: Desk, call: Plain) -> None:
+    """Disconnect a client, whichever node it is connected to."""
+    client_id = call.path["client_id"]
+    if desk.broker.kick(client_id, desk.clock()):
+        desk.ports.flush()
+        return
+    cluster = desk.ports.cluster
+    if cluster is None or not await cluster.kick(client_id):
+        raise _not_connected(client_id)
 
 
 def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.Page[model.Session]:
@@ -109,11 +113,15 @@ def get_session(desk: Desk, call: Plain) -> model.Session:
     return views.session(session, desk.moments)
 
 
-def delete_session(desk: Desk, call: Plain) -> None:
-    """Disconnect a client and forget its session."""
-    if not desk.broker.end_session(call.path["client_id"], desk.clock()):
-        raise _no_session(call.path["client_id"])
-    desk.ports.flush()
+async def delete_session(desk: Desk, call: Plain) -> None:
+    """Disconnect a client and forget its session, whichever node it lives on."""
+    client_id = call.path["client_id"]
+    if desk.broker.end_session(client_id, desk.clock()):
+        desk.ports.flush()
+        return
+    cluster = desk.ports.cluster
+    if cluster is None or not await cluster.end_session(client_id):
+        raise _no_session(client_id)
 
 
 def list_session_subscriptions(desk: Desk, call: Call[model.PageQuery, None]) -> model.Page[model.Subscription]:

@@ -26,6 +26,11 @@ PING: Final = 1
 EXPLAIN: Final = 2
 """Which clients of yours would get this topic?"""
 
+KICK: Final = 3
+"""Disconnect this client, if you have it. Answer: one byte, 1 when it was there."""
+END_SESSION: Final = 4
+"""Forget this client's session, if you have it. Answer: as for KICK."""
+
 QUESTION: Final = 1
 ANSWER: Final = 2
 REFUSAL: Final = 3

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import deliveries, share_step, step
 from flockmq.drivers.clock import now_ms
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.gossip.member import EDGE
-from flockmq.peering.calls import EXPLAIN
+from flockmq.mqtt import reasons
+from flockmq.peering.calls import END_SESSION, EXPLAIN, KICK
 from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
 from flockmq.peering.node import CLIENTS
 
@@ -31,7 +32,10 @@ class ClusterView:
         self._service = service
         node = service.node
         broker_node = node.broker.node
+        broker = node.broker
         node.calls.serve(EXPLAIN, lambda body: encode_recipients(explain_here(broker_node, body)))
+        node.calls.serve(KICK, lambda body: bytes((broker.kick(_client_id(body), now_ms()),)))
+        node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_client_id(body), now_ms()),)))
 
     def status(self) -> model.Cluster:
         """The members and how they do."""
@@ -114,11 +118,28 @@ class ClusterView:
                 steps += deliveries(hop.name, answer)
         return model.Explanation(topic=found.topic, node=me, steps=steps, misses=misses, notes=found.why_not)
 
-    async def _ask(self, peer: int, topic: bytes) -> Recipients | None:
+    async def kick(self, client_id: str) -> bool:
+        """Disconnect a client of another node."""
+        return await self._ask_all(KICK, client_id)
+
+    async def end_session(self, client_id: str) -> bool:
+        """Forget a session of another node."""
+        return await self._ask_all(END_SESSION, client_id)
+
+    async def _ask_all(self, kind: int, client_id: str) -> bool:
+        """Ask all nodes to do something to a client; whether one of them did. Where it is may change meanwhile."""
+        peers = self._service.links.connected()
+        answers = await asyncio.gather(*(self._call(peer, kind, client_id.encode()) for peer in peers))
+        return b"\x01" in answers
+
+    async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
         answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._service.node.calls.ask(peer, EXPLAIN, topic, answered.set_result, now_ms())
+        self._service.node.calls.ask(peer, kind, body, answered.set_result, now_ms())
         self._service.runner.runner.flush_soon()
-        body = await answered
+        return await answered
+
+    async def _ask(self, peer: int, topic: bytes) -> Recipients | None:
+        body = await self._call(peer, EXPLAIN, topic)
         if body is None:
             return None
         try:
@@ -133,3 +154,10 @@ class ClusterView:
     async def leave(self) -> None:
         """Take leave of the others."""
         await self._service.leave()
+
+
+def _client_id(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A client id is not UTF-8") from None
