@@ -38,7 +38,7 @@ MAGIC: Final = 0x464B
 VERSION: Final = 1
 FRAME_BYTES_MAX: Final = 134_217_728
 """No frame is larger; a link that announces more is closed."""
-HEAD: Final = struct.Struct("<HBBIQQQQII")
+HEAD: Final = struct.Struct("<HBBIQQQQQII")
 LENGTH_BYTES: Final = 8
 """So much of a frame tells its length."""
 
@@ -75,16 +75,22 @@ class FrameError(FlockError):
 class Frame:
     """What a node said in one turn."""
 
-    def __init__(self, sender: int, boot: int, receiver: int, number: int, messages: list[Message]) -> None:
+    def __init__(
+        self, sender: int, boot: int, receiver: int, receiver_boot: int, number: int, messages: list[Message]
+    ) -> None:
         self.sender = sender
         self.boot = boot
         self.receiver = receiver
+        self.receiver_boot = receiver_boot
+        """Which life of the receiver the sender had heard from; 0: none."""
         self.number = number
         """Rises with each frame of a boot to a receiver."""
         self.messages = messages
 
 
-def encode_frame(sender: int, boot: int, receiver: int, number: int, messages: list[Message]) -> bytes:
+def encode_frame(
+    sender: int, boot: int, receiver: int, receiver_boot: int, number: int, messages: list[Message]
+) -> bytes:
     """One frame with all these messages."""
     parts: list[bytes] = [b""]
     for message in messages:
@@ -92,7 +98,7 @@ def encode_frame(sender: int, boot: int, receiver: int, number: int, messages: l
     length = HEAD.size + sum([len(part) for part in parts])
     if length > FRAME_BYTES_MAX:
         raise ValueError(f"A frame may have {FRAME_BYTES_MAX:,} bytes, this one would have {length:,}")
-    parts[0] = HEAD.pack(MAGIC, VERSION, 0, length, sender, boot, receiver, number, len(messages), 0)
+    parts[0] = HEAD.pack(MAGIC, VERSION, 0, length, sender, boot, receiver, receiver_boot, number, len(messages), 0)
     return b"".join(parts)
 
 
@@ -127,7 +133,7 @@ def decode_frame(data: bytes) -> Frame:
     """Read one whole frame."""
     if len(data) < HEAD.size or frame_length(data) != len(data):
         raise FrameError(f"A frame of {len(data):,} bytes announces another length.")
-    _, _, _, _, sender, boot, receiver, number, count, _ = HEAD.unpack_from(data)
+    _, _, _, _, sender, boot, receiver, receiver_boot, number, count, _ = HEAD.unpack_from(data)
     reader = _Reader(data, HEAD.size, sender, receiver)
     try:
         messages = [reader.message() for _ in range(count)]
@@ -137,7 +143,7 @@ def decode_frame(data: bytes) -> Frame:
         raise FrameError(f"A message in a frame can't be read: {error}") from error
     if reader.position != len(data):
         raise FrameError("A frame has bytes behind its last message.")
-    return Frame(sender, boot, receiver, number, messages)
+    return Frame(sender, boot, receiver, receiver_boot, number, messages)
 
 
 def _encode(parts: list[bytes], message: Message) -> None:

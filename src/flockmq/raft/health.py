@@ -8,7 +8,8 @@ Such a replica takes in entries and acknowledges them, but neither votes nor cam
 replica once acknowledged must not win with its help (Raft paper, 5.4: votes and acknowledgements meet in one node).
 
 *Refilled* means: all that the leader had in its log when they first met in its term. Its commit index would not do, an
-acknowledgement of the former life may still be on its way to the leader and count then.
+acknowledgement of the former life may still be on its way to the leader and count then. Nor would what the leader said
+before it heard from this life: frames come late, and entries may have been acknowledged after that one was sent.
 
 A vote that was forgotten can't be won back: a candidate may hold it, in a term that nobody else has heard of. Only a
 change of members makes that candidate harmless, because the entry that takes the vote away is committed by a majority
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def met_leader(state: RaftState, last_index: int) -> None:
     """The leader of this term was heard, its log ends there."""
-    if state.health != SOUND and state.refill_term != state.term:
+    if state.health != SOUND and state.is_answer and state.refill_term != state.term:
         state.refill_term = state.term
         state.refill_to = last_index
 

@@ -114,6 +114,8 @@ class RaftHost:
         """Forwarders to look at in the next turn."""
         self._unfinished: dict[int, None] = {}
         """Forwarders with runs that have no outcome."""
+        self._is_answer = True
+        """Whether what is being delivered was said to this life of the node, not to one before its last start."""
         self._flights: list[_Flight] = []
         self._number = 0
         self._beat_at = 0
@@ -245,6 +247,7 @@ class RaftHost:
             peer.reachable = True
             self.unreachable.discard(peer.node)
             self._node_is_back(peer.node)
+        self._is_answer = frame.receiver_boot == self.boot
         for message in frame.messages:
             # A run is taken in at most once per attempt: what arrives twice, or late, must not be appended after all.
             if is_first or not isinstance(message, Forward):
@@ -273,6 +276,7 @@ class RaftHost:
             if isinstance(message, Forward):
                 self._accept(group, message)
             else:
+                node.state.is_answer = self._is_answer
                 node.step(message)
                 self._follow_role(group)
         except (DamageError, SafetyError) as error:
@@ -471,10 +475,13 @@ class RaftHost:
         for peer in self.peers.values():
             if peer.has_something():
                 messages, number = peer.take()
-                turn.frames.append((peer.node, encode_frame(self.node, self.boot, peer.node, number, messages)))
+                turn.frames.append((peer.node, self._encode(peer, number, messages)))
             if peer.is_full:
                 peer.is_full = False
                 self.resume(peer.node)
+
+    def _encode(self, peer: Peer, number: int, messages: list[Message]) -> bytes:
+        return encode_frame(self.node, self.boot, peer.node, peer.boot, number, messages)
 
     def _forward_runs(self) -> None:
         """Send runs to leaders; those for this very node take the same way without a frame."""

@@ -155,6 +155,8 @@ class RaftState:
         self.lease_round_seen = 0
         self.acknowledge = -1
         """Tell the leader that all up to here is durable, once it is; -1 when there is nothing to tell."""
+        self.is_answer = True
+        """Whether the message at hand was said after its sender had heard from this life of the node."""
         self.refill_term = 0
         self.refill_to = 0
         """An impaired replica is whole again when it has what the leader of this term had when they met."""

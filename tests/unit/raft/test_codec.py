@@ -65,7 +65,7 @@ def plain(value: object) -> object:
 
 
 def frame(*messages: Message) -> bytes:
-    return encode_frame(1, 33, 2, 44, list(messages))
+    return encode_frame(1, 33, 2, 55, 44, list(messages))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -79,6 +79,7 @@ def test_a_message_comes_back_as_it_was(message: Message) -> None:
 def test_messages_keep_their_order() -> None:
     decoded = decode_frame(frame(*MESSAGES))
     assert (decoded.sender, decoded.boot, decoded.receiver, decoded.number) == (1, 33, 2, 44)
+    assert decoded.receiver_boot == 55
     assert [plain(message) for message in decoded.messages] == [plain(message) for message in MESSAGES]
 
 

@@ -15,7 +15,7 @@ from flockmq.raft.forwarder import Forwarder
 from flockmq.raft.messages import Append, Heartbeat, Message
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
 from flockmq.raft.senders import COMMITTED
-from flockmq.raft.state import FORGOTTEN, LEADER, SOUND
+from flockmq.raft.state import DAMAGED, FORGOTTEN, LEADER, SOUND, HardState
 from raft_cluster import SETTINGS, batch
 from raft_hosts import Hosts
 
@@ -154,11 +154,11 @@ def test_frames_of_an_earlier_start_are_not_heard() -> None:
     host = hosts[2].host
     term = hosts[2].group(1).state.term
     messages: list[Message] = [Heartbeat(1, 3, 2, term + 9, 0, 0, 0, False)]
-    host.receive(encode_frame(3, 0, 2, 1, messages))
+    host.receive(encode_frame(3, 0, 2, 0, 1, messages))
     assert hosts[2].group(1).state.term == term
-    host.receive(encode_frame(3, 1, 9, 1_000, messages))
+    host.receive(encode_frame(3, 1, 9, 0, 1_000, messages))
     assert hosts[2].group(1).state.term == term, "for somebody else"
-    host.receive(encode_frame(3, 1, 2, 1_000, messages))
+    host.receive(encode_frame(3, 1, 2, 0, 1_000, messages))
     assert hosts[2].group(1).state.term == term + 9
 
 
@@ -264,7 +264,7 @@ def test_a_run_in_a_frame_that_comes_late_is_not_appended() -> None:
     turn = sender.host.take_turn()
     late = next(data for receiver, data in turn.frames if receiver == leader.id)
     before = leader.group(1).state.log.last_index
-    leader.host.receive(encode_frame(sender.id, sender.boot, leader.id, 9_999, []))
+    leader.host.receive(encode_frame(sender.id, sender.boot, leader.id, leader.boot, 9_999, []))
     leader.host.receive(late)
     assert leader.group(1).state.log.last_index == before
 
@@ -333,7 +333,7 @@ def test_a_broken_promise_stops_one_group() -> None:
     state = leader.group(1).state
     other = 1 if leader.id != 1 else 2
     forged: list[Message] = [Append(1, other, leader.id, state.term, 0, 0, [], 0, 0, 0)]
-    leader.host.receive(encode_frame(other, 1, leader.id, 9_999, forged))
+    leader.host.receive(encode_frame(other, 1, leader.id, leader.boot, 9_999, forged))
     assert isinstance(leader.host.broken[1], SafetyError)
     assert 2 not in leader.host.broken
 
@@ -372,3 +372,32 @@ def test_only_talk_while_the_disk_has_no_room() -> None:
     assert len(turn.frames) == 2
     assert leader.host.has_work()
     assert leader.host.take_turn().number > 0
+
+
+def test_what_was_said_to_a_former_life_does_not_make_a_damaged_replica_sound() -> None:
+    """An old frame ends where the leader's log ended then; what was acknowledged after it and lost would be missed."""
+    hosts = cluster()
+    leader = hosts.leader(1)
+    victim = hosts[leader.id % 3 + 1]
+    hosts.propose(1, b"first")
+    late = []
+    while hosts[leader.id].take():
+        late += [data for _, receiver, data in hosts.flying if receiver == victim.id]
+    hosts.run(100)
+    hosts.propose(1, b"acknowledged")
+    hosts.run(100)
+    hosts.stop(victim.id)
+    for other in hosts.nodes:
+        hosts.cuts.add((other, victim.id))
+    del victim.disks[1].log.items[-1]
+    victim.disks[1].hard = HardState(victim.disks[1].hard.term, victim.disks[1].hard.vote, DAMAGED)
+    hosts.start(victim.id)
+    assert late
+    for data in late:
+        victim.host.receive(data)
+        hosts.run(100)
+    assert victim.group(1).state.health == DAMAGED
+    hosts.cuts.clear()
+    hosts.run(1_000)
+    assert victim.group(1).state.health == SOUND
+    assert victim.payloads(1) == [b"first", b"acknowledged"]
