@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from flockmq.testing.cluster_harness import ClusterHarness
+from flockmq.testing.harness import BrokerHarness, HarnessClient
 
 SPLIT_MS = int(os.environ.get("FLOCKMQ_SIMULATED_SPLIT_MS", "600_000"))
 
@@ -70,3 +71,27 @@ def test_the_same_seed_is_the_same_story() -> None:
         return [(first, cluster.now), (second, third)]
 
     assert story() == story()
+
+
+def test_clients_that_were_there_before_the_cluster_are_part_of_it() -> None:
+    early: list[HarnessClient] = []
+
+    def connect(number: int, harness: BrokerHarness) -> None:
+        if number == 0:
+            early.append(harness.client("device", session_expiry_s=60))
+            early[0].subscribe(b"early/#", qos=1)
+
+    cluster = ClusterHarness(3, 5, before=connect)
+    cluster.until(cluster.is_one)
+    cluster.until(partial(have_routes, cluster, {b"early/#": [cluster.nodes[0].name]}))
+    cluster.advance(3_000)
+    publisher = cluster.client(2, "publisher")
+    publisher.publish(b"early/1", b"x", qos=0)
+    cluster.advance(300)
+    assert [message.payload for message in early[0].messages()] == [b"x"]
+    device = cluster.client(1, "device", clean_start=False, session_expiry_s=60)
+    assert device.connack is not None
+    assert device.connack.session_present
+    cluster.advance(3_000)
+    assert early[0].closed
+    assert [[*node.harness.broker.sessions] for node in cluster.nodes] == [[], ["device"], ["publisher"]]

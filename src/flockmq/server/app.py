@@ -29,7 +29,7 @@ from flockmq.node.ports import OpenGate
 from flockmq.security.tls import ServerTls
 from flockmq.server.build import build_kind
 from flockmq.server.check import advice
-from flockmq.server.data_dir import DataDir, open_data_dir
+from flockmq.server.data_dir import PEERS_FILE, DataDir, open_data_dir
 from flockmq.server.events import log_events
 
 if TYPE_CHECKING:
@@ -101,17 +101,20 @@ class Server:
         await self._open_retained(self._data_dir, self._broker)
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
         self._runner.start()
-        if config.cluster.enabled:
+        # Among others a node serves clients once it knows the others' routes. A node alone has nothing to wait for.
+        is_one_of_many = config.cluster.enabled and knows_others(config, self._data_dir.path)
+        if is_one_of_many:
             await self._start_cluster(self._data_dir, self._broker, self._runner)
         for plan in config.listeners:
             await self._listen(plan)
+        if config.cluster.enabled and not is_one_of_many:
+            await self._start_cluster(self._data_dir, self._broker, self._runner)
         if config.admin is not None:
             await self._start_admin(config.admin)
 
     async def _start_cluster(self, data_dir: DataDir, broker: Broker, runner: Runner) -> None:
-        from flockmq.server.cluster import ClusterService  # brings cryptography along, which a lone broker can spare
-
-        service = ClusterService(self.config, data_dir, broker, runner, self.log)
+        cluster = await asyncio.to_thread(_load_cluster)
+        service: ClusterService = cluster.ClusterService(self.config, data_dir, broker, runner, self.log)
         try:
             await service.start()
         except FlockError as error:
@@ -318,6 +321,18 @@ class Server:
 def _has_files(config: Config) -> bool:
     security = config.security
     return bool(security.password_file or security.acl_file or security.has_jwt)
+
+
+def knows_others(config: Config, data_dir: Path) -> bool:
+    """Whether this node was told of other nodes: by people, by a plugin, or by its own memory."""
+    cluster = config.cluster
+    return bool(cluster.contact_points) or cluster.discovery != "manual" or (data_dir / PEERS_FILE).exists()
+
+
+def _load_cluster() -> ModuleType:
+    import flockmq.server.cluster
+
+    return flockmq.server.cluster
 
 
 def _load_admin_api() -> ModuleType:

@@ -87,7 +87,7 @@ class ClusterService:
         self._discovery = self._make_discovery(config, data_dir.node_id)
         self._me = Contact(self._host, self.port)
         known = [peer.contact for peer in self._known.load()]
-        self.has_others = bool(known or self._points or self._discovery.lists_peers)
+        self.has_others = bool(known or self._points or config.cluster.discovery != "manual")
         """Whether this node was told of others, by people, by its own memory or by a plugin that lists them."""
         if self._known.trouble:
             log.event("warning", "peers_forgotten", message=self._known.trouble)

@@ -14,12 +14,16 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
     from typing import Any
+
+
+PEERS_FILE: Final = "peers.json"
+"""Where the other members were last seen; a node that has it has been one of many."""
 
 
 class DataDir:

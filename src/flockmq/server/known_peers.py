@@ -19,6 +19,7 @@ import msgspec
 from flockmq.errors import FlockError
 from flockmq.peering.contact import Contact, make_contact
 from flockmq.peering.formation import Ballot
+from flockmq.server.data_dir import PEERS_FILE
 
 PEERS_MAX: Final = 1_000
 """Most peers kept; those seen last stay."""
@@ -63,7 +64,7 @@ class KnownPeers:
     """The peers of one data folder; ``trouble`` says why a file was put aside, if one was."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._path = data_dir / "peers.json"
+        self._path = data_dir / PEERS_FILE
         self._written: list[KnownPeer] = []
         self.trouble = ""
 

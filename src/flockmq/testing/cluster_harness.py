@@ -55,6 +55,8 @@ class SimulatedNode:
         """Nodes that this one wants to be linked with."""
         self.harness = BrokerHarness(cluster.rng.getrandbits(32), cluster.settings)
         self.harness.now = cluster.now
+        if cluster.before is not None:
+            cluster.before(number, self.harness)
         rng = random.Random(cluster.rng.getrandbits(64))  # noqa: S311  (to be repeated)
         me = Member(self.node_id, boot, self.name, f"10.0.0.{number + 1}", 16_000, cluster_id=CLUSTER_ID)
         rules = Rules(lists_peers=False, contact_points=1)
@@ -103,14 +105,16 @@ class ClusterHarness:
         gossip: GossipSettings | None = None,
         delay_ms: tuple[int, int] = (1, 20),
         loss: float = 0.0,
+        before: Callable[[int, BrokerHarness], None] | None = None,
     ) -> None:
-        """``loss`` is that of datagrams; links lose nothing until they break."""
+        """``loss`` is that of datagrams; links lose nothing until they break. ``before`` meets each broker alone."""
         self.count = count
         self.rng = random.Random(seed)  # noqa: S311  (to be repeated)
         self.settings = settings or BrokerSettings(sys_interval_ms=0)
         self.gossip = gossip or profile("lan")
         self.delay_ms = delay_ms
         self.loss = loss
+        self.before = before
         self.now = START_MS
         self.parts: list[set[int]] = [set(range(count))]
         self._boots = 0
