@@ -72,7 +72,7 @@ def test_configurations_come_back_from_their_bytes(configuration: Configuration)
 
 @given(st.lists(st.sampled_from(MESSAGES), max_size=6))
 def test_frames_come_back_from_their_bytes(messages: list[Message]) -> None:
-    decoded = decode_frame(encode_frame(1, 2, 3, 4, messages))
+    decoded = decode_frame(encode_frame(1, 2, 3, 5, 4, messages))
     for before, after in zip(messages, decoded.messages, strict=True):
         after.sender, after.receiver = before.sender, before.receiver
         assert plain(after) == plain(before)
@@ -82,7 +82,7 @@ def test_frames_come_back_from_their_bytes(messages: list[Message]) -> None:
 def test_a_frame_with_other_bytes_in_it_is_read_or_refused(
     messages: list[Message], changes: list[tuple[int, int]]
 ) -> None:
-    data = bytearray(encode_frame(1, 2, 3, 4, messages))
+    data = bytearray(encode_frame(1, 2, 3, 5, 4, messages))
     for position, value in changes:
         data[position % len(data)] = value
     try:
