@@ -33,7 +33,7 @@ def runner(loop: str) -> Run:
         with asyncio.Runner(loop_factory=LOOPS[loop]) as one:
             one.get_loop().set_exception_handler(lambda _, context: complaints.append(context))
             one.run(asyncio.wait_for(scenario, SCENARIO_S_MAX))
-        assert not complaints
+        assert not complaints, complaints
 
     return run_one
 

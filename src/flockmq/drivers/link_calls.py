@@ -65,7 +65,7 @@ async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
             making.cancel()
             making.add_done_callback(partial(_end, accepted))
             connection.abort()
-        if settled.done() and not settled.cancelled():
+        if not settled.cancel() and not settled.cancelled():  # what comes from now on nobody waits for
             settled.exception()  # it was told, if not by this then by what came before
     return connection
 
