@@ -34,6 +34,9 @@ HOST: Final = "127.0.0.1"
 WAIT_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 15.0
 LOG_LINES: Final = 15
+PREFIX: Final = "FLOCKMQ_"
+PURE: Final = "FLOCKMQ_PURE"
+"""Settings of whoever runs a test are not the nodes'; which build it runs is."""
 
 
 class NodeProcess:
@@ -55,7 +58,11 @@ class NodeProcess:
         self.options = list(options)
         self.log_file = folder / "node.log"
         self.process: subprocess.Popen[bytes] | None = None
-        self._environment = {**os.environ, **environment, "FLOCKMQ_CREDENTIALS": str(folder / "credentials.toml")}
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(PREFIX) or name == PURE},
+            **environment,
+            "FLOCKMQ_CREDENTIALS": str(folder / "credentials.toml"),
+        }
         self._prefix = list(prefix)
         folder.mkdir(parents=True, exist_ok=True)
 
