@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from flockmq.client.local_cluster import (
+    PORT_TAKEN,
     start_cluster,
     start_node,
     stop_cluster,
@@ -17,6 +19,7 @@ from flockmq.client.local_cluster import (
     wait_ready,
     write_cluster,
 )
+from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,20 +36,35 @@ class DemoCluster:
     def __init__(self, count: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="flockmq-")
         self._path = Path(self._folder.name)
-        self._ports = usable_ports(count)
         # Tokens and a cookie of no use to anybody tomorrow stay out of the user's own files.
         self._environment = {
             "FLOCKMQ_CREDENTIALS": str(self._path / "credentials.toml"),
             "FLOCKMQ_COOKIE": secrets.token_hex(32),
         }
-        self._nodes = start_cluster(self._path, count, self._ports, OPTIONS, self._environment)
         self._state = RUNNING
+        self._ports = usable_ports(count)
         try:
-            for _ in wait_ready(self._nodes):
-                pass
+            while not self._has_started(count):
+                self._ports = usable_ports(count, tried=self._ports)
         except BaseException:
             self.close()
             raise
+
+    def _has_started(self, count: int) -> bool:
+        """Whether all nodes serve; False when somebody took one of the ports since we looked."""
+        self._nodes = start_cluster(self._path, count, self._ports, OPTIONS, self._environment)
+        try:
+            for _ in wait_ready(self._nodes):
+                pass
+        except FlockError:
+            if not any(PORT_TAKEN in node.log_tail() for node in self._nodes):
+                raise
+            for _ in stop_cluster(self._path):
+                pass
+            for node in self._nodes:
+                shutil.rmtree(node.folder)
+            return False
+        return True
 
     def __enter__(self) -> Self:
         return self

@@ -87,10 +87,16 @@ class Ports:
     node: int = 16000
 
 
-def usable_ports(count: int) -> Ports:
-    """The usual ports, or others near them when somebody has one of those."""
+PORT_TAKEN: Final = "another program uses it"
+"""What a node says that came too late for its port."""
+SHIFT: Final = 100
+
+
+def usable_ports(count: int, tried: Ports | None = None) -> Ports:
+    """The usual ports, or others near them when somebody has one of those; beyond the ``tried`` ones if given."""
     usual = Ports()
-    for shift in range(0, 10_000, 100):
+    first = 0 if tried is None else tried.mqtt - usual.mqtt + SHIFT
+    for shift in range(first, 100 * SHIFT, SHIFT):
         ports = Ports(mqtt=usual.mqtt + shift, ws=usual.ws + shift, api=usual.api + shift, node=usual.node + shift)
         steps = range(count)
         wanted = [base + step for base in (ports.mqtt, ports.api, ports.node) for step in steps]
@@ -208,6 +214,14 @@ def wait_ready(nodes: Sequence[LocalNode]) -> Iterator[LocalNode]:
         time.sleep(0.05)
 
 
+def _is_our_child(pid: int) -> bool:
+    """Whether it is a process that we started and that still runs: its number can't be anybody else's."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False
+
+
 def _has_ended(pid: int) -> bool:
     """Whether a process is no more; a child of ours that ended is taken note of."""
     with contextlib.suppress(ChildProcessError):
@@ -223,16 +237,16 @@ def _has_ended(pid: int) -> bool:
 
 def stop_cluster(data_dir: Path) -> Iterator[tuple[LocalNode, bool]]:
     """Stop all nodes in order; each with whether it ended by itself. The data stays."""
-    nodes = [node for node in read_cluster(data_dir) if node.is_running()]
+    # A node that only just starts does not hold its folder yet: whoever started it may stop it all the same.
+    nodes = [node for node in read_cluster(data_dir) if node.is_running() or _is_our_child(node.pid)]
     for node in nodes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(node.pid, signal.SIGTERM)
     until = time.monotonic() + STOP_S_MAX
     for node in nodes:
-        while node.is_running() and time.monotonic() < until:
-            _has_ended(node.pid)
+        while (node.is_running() or _is_our_child(node.pid)) and time.monotonic() < until:
             time.sleep(0.05)
-        orderly = not node.is_running()
+        orderly = not node.is_running() and not _is_our_child(node.pid)
         if not orderly:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(node.pid, signal.SIGKILL)
