@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import RemoteProtocolError
@@ -43,6 +44,7 @@ _HEAD: Final = struct.Struct("<BQH")
 
 Reply = Callable[[bytes | None], None]
 Serve = Callable[[bytes], bytes]
+ServeLater = Callable[[int, bytes, Reply], None]
 
 
 class _Open:
@@ -62,11 +64,17 @@ class Calls:
         self._number = 0
         self._open: dict[int, _Open] = {}
         self._served: dict[int, Serve] = {}
+        self._served_later: dict[int, ServeLater] = {}
         self._linked: set[int] = set()
 
     def serve(self, kind: int, answer: Serve) -> None:
         """Answer questions of a kind; ``answer`` must be quick, and raise RemoteProtocolError for nonsense."""
         self._served[kind] = answer
+
+    def serve_later(self, kind: int, answer: ServeLater) -> None:
+        """Answer questions of a kind when there is something to say: ``answer(peer, body, reply)``, and in time
+        ``reply(body)``, or ``reply(None)`` to refuse. Whoever asked gives up by itself."""
+        self._served_later[kind] = answer
 
     def ask(self, peer: int, kind: int, body: bytes, reply: Reply, now: int, timeout_ms: int = TIMEOUT_MS) -> None:
         """Ask a peer; ``reply`` gets the answer, or None, exactly once and maybe before this returns."""
@@ -106,17 +114,24 @@ class Calls:
             waiting.reply(rest if what == ANSWER else None)
 
     def _answer(self, peer: int, number: int, kind: int, body: bytes) -> None:
+        later = self._served_later.get(kind)
         served = self._served.get(kind)
-        what, found = REFUSAL, b""
-        if served is not None:
-            try:
+        found: bytes | None = None
+        try:
+            if later is not None:
+                later(peer, body, partial(self._reply, peer, number, kind))
+                return
+            if served is not None:
                 found = served(body)
-                what = ANSWER
-            except RemoteProtocolError:
-                found = b""
-        if len(found) > BODY_BYTES_MAX - _HEAD.size:
-            what, found = REFUSAL, b""
-        self._outbox.send(peer, CALLS, _HEAD.pack(what, number, kind) + found)
+        except RemoteProtocolError:
+            found = None
+        self._reply(peer, number, kind, found)
+
+    def _reply(self, peer: int, number: int, kind: int, found: bytes | None) -> None:
+        if found is None or len(found) > BODY_BYTES_MAX - _HEAD.size:
+            self._outbox.send(peer, CALLS, _HEAD.pack(REFUSAL, number, kind))
+        else:
+            self._outbox.send(peer, CALLS, _HEAD.pack(ANSWER, number, kind) + found)
 
     def tick(self, now: int) -> None:
         """Give up on what took too long."""

@@ -1,0 +1,1 @@
+"""Durable topics: consensus joined with the clustered broker. Pure."""
