@@ -14,17 +14,17 @@ from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.disk import FileDisk
 from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
-from flockmq.drivers.raft_appends import COMMITTED, REFUSED, UNKNOWN, OpenBatch, Outcome
 from flockmq.drivers.raft_driver import RaftDriver
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchView
 from flockmq.log.errors import DamageError
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
+from flockmq.raft.appends import COMMITTED, REFUSED, UNKNOWN, OpenBatch, Outcome
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.host import RaftHost
 from flockmq.raft.ready import Ready
-from flockmq.raft.replicas import bootstrap, open_replica
+from flockmq.raft.replicas import bootstrap
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER
 from integration.support.node import Run, until
@@ -66,8 +66,7 @@ class Node:
         )
         self.payloads: dict[int, list[bytes]] = {group: [] for group in GROUPS}
         for group in GROUPS:
-            replica = open_replica(self.host, store.groups[group], preferred=1)
-            self.driver.replicas[group] = replica
+            replica = self.driver.engine.open(group, preferred=1)
             self.payloads[group] = [one for one in replica.state.split(b"\n") if one]
         self.applied_again = 0
         self.reasons: list[str] = []
@@ -117,7 +116,7 @@ class Node:
     async def append(self, group: int, *payloads: bytes) -> Outcome:
         """Records in one batch; what became of it."""
         waiter = Waiter()
-        batch = self.driver.appends.open_batch(group)
+        batch = self.driver.engine.appends.open_batch(group)
         for payload in payloads:
             batch.builder.add(b"topic", b"client", 0, 0, payload)
         batch.waiting[waiter] = len(payloads)
@@ -125,7 +124,7 @@ class Node:
 
     async def read(self, group: int) -> bool:
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.driver.read(group, answer.set_result)
+        self.driver.engine.read(group, answer.set_result, now_ms())
         return await answer
 
 
@@ -201,7 +200,7 @@ def test_a_failed_disk_stops_the_node_and_only_that(run: Run, tmp_path: Path) ->
             assert lost.kind == UNKNOWN, "the others may have it"
             assert "The disk failed" in first.reasons[0]
             with pytest.raises(FlockError, match="no more"):
-                first.driver.appends.open_batch(0)
+                first.driver.engine.appends.open_batch(0)
             assert not await first.read(0)
             await until(lambda: second.leads(0) or third.leads(0))
             assert (await second.append(0, b"after")).kind == COMMITTED
@@ -218,8 +217,8 @@ def test_a_group_that_can_not_go_on_leaves_the_others_alone(run: Run, tmp_path: 
             await until(lambda: nodes[1].leads(0) or nodes[2].leads(0))
             assert (await nodes[0].append(0, b"forwarded")).kind == COMMITTED
             assert (await nodes[0].append(1, b"unharmed")).kind == COMMITTED
-            (event,) = nodes[0].driver.events.take()
-            assert (event.kind, event.fields) == ("group_stopped", {"group": 0, "reason": "Entry 7 can't be read."})
+            expected = ("group_stopped", {"group": 0, "reason": "Entry 7 can't be read."})
+            assert nodes[0].driver.engine.events == [expected]
             assert nodes[0].reasons == []
 
     run(scenario())
@@ -231,7 +230,7 @@ def test_a_restart_begins_with_the_checkpoint(run: Run, tmp_path: Path) -> None:
             for number in range(100):
                 assert (await nodes[0].append(0, b"%d" % number)).kind == COMMITTED
             await until(lambda: all(len(node.payloads[0]) == 100 for node in nodes))
-            await until(lambda: nodes[2].driver.replay_bytes <= 20_000)
+            await until(lambda: nodes[2].driver.engine.replay_bytes <= 20_000)
             port = nodes[2].port
             await nodes[2].close()
             again = nodes[2] = Node(3, tmp_path / "3", 20_000)

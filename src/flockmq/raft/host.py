@@ -101,6 +101,8 @@ class RaftHost:
         self.forwarders: dict[int, Forwarder] = {}
         self.preferred: dict[int, int] = {}
         """Group -> the node that should lead it."""
+        self.elsewhere: dict[int, tuple[int, ...]] = {}
+        """Groups without a replica here -> nodes that are said to have one, for runs of this node."""
         self.peers: dict[int, Peer] = {}
         self.unreachable: set[int] = set()
         self.congested: set[int] = set()
@@ -495,6 +497,8 @@ class RaftHost:
                     forwarder.set_leader(self._another_member(node))
             elif node is not None and node.state.leader:
                 forwarder.set_leader(node.state.leader)
+            elif node is None and (not forwarder.leader or forwarder.leader in self.unreachable):
+                forwarder.set_leader(self._somebody(group))
             for forward in forwarder.take_messages():
                 self._send(forward)
             if forwarder.runs:
@@ -560,6 +564,11 @@ class RaftHost:
             if node != self.node:
                 self.peers[node] = peer
         return peer
+
+    def _somebody(self, group: int) -> int:
+        """A node that has a replica of a group which has none here: it knows who leads, or who else may know."""
+        others = [node for node in self.elsewhere.get(group, ()) if node not in self.unreachable and node != self.node]
+        return self.rng.choice(others) if others else 0
 
     def _another_member(self, node: RaftNode) -> int:
         """Somebody who may know who leads a group, when our own replica does not."""

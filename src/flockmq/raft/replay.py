@@ -55,6 +55,11 @@ class ReplayBound:
         """It counts now."""
         self._drop(group, self._saving.pop(group, 0))
 
+    def forget(self, group: int) -> None:
+        """The group is no more."""
+        self._saving.pop(group, None)
+        self.bytes -= self._applied.pop(group, 0)
+
     def installed(self, group: int) -> None:
         """A checkpoint of another node took the place of everything."""
         self._saving.pop(group, None)

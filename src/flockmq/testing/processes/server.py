@@ -30,13 +30,13 @@ from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import open_disk
 from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
-from flockmq.drivers.raft_appends import COMMITTED, REFUSED, OpenBatch, Outcome
-from flockmq.drivers.raft_driver import REPLAY_BYTES_MAX, RaftDriver
-from flockmq.log.errors import DamageError
+from flockmq.drivers.raft_driver import RaftDriver
 from flockmq.log.settings import StoreSettings
+from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
 from flockmq.raft.configuration import Configuration
+from flockmq.raft.engine import REPLAY_BYTES_MAX
 from flockmq.raft.host import RaftHost
-from flockmq.raft.replicas import bootstrap, open_replica
+from flockmq.raft.replicas import bootstrap
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import HEALTH_NAMES, ROLE_NAMES
 from flockmq.server.run import GC_THRESHOLDS
@@ -88,8 +88,8 @@ class Client(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._driver = server.driver
-        self._appends = server.driver.appends
+        self._engine = server.driver.engine
+        self._appends = server.driver.engine.appends
         self._reader = FrameReader(FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._name = b""
@@ -121,7 +121,7 @@ class Client(asyncio.Protocol):
                     runs[head].append(body[APPEND_BYTES:])
                 else:
                     runs[head] = [body[APPEND_BYTES:]]
-            elif kind == RECORD and not self._driver.stopped:
+            elif kind == RECORD and not self._engine.stopped:
                 group, number, payload = read_record(body)
                 batch = self._appends.open_batch(group)
                 self._numbered.setdefault(batch, []).append((batch.builder.count, number))
@@ -129,12 +129,12 @@ class Client(asyncio.Protocol):
                 batch.waiting[self] = 0
             elif kind == READ:
                 group, number, _ = read_record(body)
-                self._driver.read(group, partial(self._answer_read, group, number))
+                self._engine.read(group, partial(self._answer_read, group, number), now_ms())
             elif kind == STATUS and self._transport is not None:
                 self._transport.write(status_frame(self._server.status()))
             elif self._transport is not None:
                 self._transport.abort()
-        if runs and not self._driver.stopped:
+        if runs and not self._engine.stopped:
             self._append(runs, now)
 
     def _append(self, runs: dict[bytes, list[bytes]], now: int) -> None:
@@ -161,7 +161,7 @@ class Client(asyncio.Protocol):
     def _write_soon(self) -> None:
         if not self._will_write:
             self._will_write = True
-            self._driver.after_turn.append(self._write)
+            self._engine.after_turn.append(self._write)
 
     def _write(self) -> None:
         self._will_write = False
@@ -205,7 +205,7 @@ class Server:
             SMALL_REPLAY_BYTES if options.small else REPLAY_BYTES_MAX,
         )
         for group in range(options.groups):
-            self._open(store, group)
+            self._open(group)
 
     def _bootstrap(self, store: Store, disk: FileDisk, groups: int) -> None:
         """Begin all groups, durably, before anybody hears of this node."""
@@ -216,19 +216,9 @@ class Server:
         commit.perform(disk)
         store.committed(commit)
 
-    def _open(self, store: Store, group: int) -> None:
+    def _open(self, group: int) -> None:
         """Run a group. One that is not there though others are was lost with a part of the journal."""
-        preferred = self._voters[group % len(self._voters)]
-        log = store.groups.get(group)
-        is_lost = log is None
-        if log is None:
-            log = store.create(group)
-        try:
-            replica = open_replica(self.host, log, preferred, is_new=is_lost)
-        except DamageError:
-            log.reset(0, 0, 0)
-            replica = open_replica(self.host, log, preferred, is_new=True)
-        self.driver.replicas[group] = replica
+        self.driver.engine.open(group, preferred=self._voters[group % len(self._voters)])
         self._restore(group)
 
     async def run(self, ending: asyncio.Event) -> None:
@@ -253,14 +243,14 @@ class Server:
         return {
             "node": self.node,
             "boot": self.host.boot,
-            "stopped": driver.stopped,
+            "stopped": driver.engine.stopped,
             "broken": {str(group): str(error) for group, error in self.host.broken.items()},
-            "notes": driver.store.notes,
+            "notes": driver.engine.store.notes,
             "cpu_s": time.process_time(),
-            "turns": driver.turns,
+            "turns": driver.engine.turns,
             "commits": driver.journal.commits,
             "dropped": self.links.dropped,
-            "replay_bytes": driver.replay_bytes,
+            "replay_bytes": driver.engine.replay_bytes,
             "groups": [self._group_status(group) for group in sorted(self.host.groups)],
         }
 
@@ -300,14 +290,14 @@ class Server:
         return STATE.pack(self.ends.get(group, 0))
 
     def _restore(self, group: int) -> None:
-        content = self.driver.replicas[group].checkpoints.content()
+        content = self.driver.engine.replicas[group].checkpoints.content()
         if content is not None:
             self.ends[group] = STATE.unpack(content.state)[0]
 
     def _stopped(self, reason: str) -> None:
         say(reason)
-        for event in self.driver.events.take():
-            say(f"{event.kind} {event.fields}")
+        for kind, fields in self.driver.engine.events:
+            say(f"{kind} {fields}")
 
 
 def say(text: str) -> None:

@@ -1,0 +1,348 @@
+"""All Raft groups of a node on its one store, as a pure object: frames, time and finished writes in, frames out.
+
+```
+ receive(frame)   tick(now)   appends.open_batch(group)      committed(commit)
+       |              |                |                            |
+       v              v                v                            v
+ turn():  records --> one run per group (``appends``)
+          host.take_turn() --> frames: one per peer, to ``send``
+                           --> writes: staged in the store --> kick(): the driver writes them --> committed()
+                           --> committed entries: on_applied, then outcomes to whoever waits
+```
+``kick`` and ``wake`` are the driver's: there may be something to write, there is something to do. The real driver has a
+journal thread and an event loop, the simulator a queue of events. When the disk fails, or something happens that can't,
+the node takes part no more: it says nothing that it could not keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from flockmq.log.batch import control_batch
+from flockmq.log.errors import DamageError, StoreDown
+from flockmq.raft.appends import Appends
+from flockmq.raft.configuration import Configuration
+from flockmq.raft.ready import Proposal, Refusal
+from flockmq.raft.replay import ReplayBound
+from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
+from flockmq.raft.state import LEADER
+
+if TYPE_CHECKING:
+    from flockmq.log.store import Store
+    from flockmq.log.work import Commit
+    from flockmq.raft.host import GroupReady, RaftHost
+    from flockmq.raft.ready import Ready
+
+UNWRITTEN_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Frames that are taken in while the disk has no room; then peers have to wait."""
+REPLAY_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Entries that a restart applies again, of all groups together; beyond that checkpoints are made."""
+CHECKPOINTS_MAX: Final = 16
+"""That are being saved at once."""
+
+Answer = Callable[[bool], None]
+Send = Callable[[int, bytes], object]
+"""(node, frame)"""
+
+
+def _nothing() -> None:
+    """What a driver has yet to fill in."""
+
+
+class RaftEngine:
+    """See the module."""
+
+    def __init__(
+        self,
+        host: RaftHost,
+        store: Store,
+        on_applied: Callable[[int, Ready], None],
+        state_of: Callable[[int], bytes],
+        on_stopped: Callable[[str], None],
+        replay_bytes_max: int = REPLAY_BYTES_MAX,
+    ) -> None:
+        """Make an engine whose groups are yet to be opened.
+
+        ``on_applied``: a group has something to apply: ``install`` (the checkpoint of its replica has the state), then
+        ``committed``. ``state_of``: the state after all of that, for a checkpoint. ``on_stopped``: why.
+        """
+        self.host = host
+        self.store = store
+        self.replicas: dict[int, Replica] = {}
+        """All groups of the host."""
+        self.stopped = ""
+        """Why this node takes part no more; empty while it does."""
+        self.turns = 0
+        self.kick: Callable[[], None] = _nothing
+        self.wake: Callable[[], None] = _nothing
+        self.appends = Appends(host, self._wake)
+        self.after_turn: list[Callable[[], None]] = []
+        """Called once, at the end of a turn when all its outcomes are known: write your answers then."""
+        self.events: list[tuple[str, dict[str, object]]] = []
+        """What happened, for the log; whoever drives this takes them."""
+        self._on_applied = on_applied
+        self._state_of = state_of
+        self._on_stopped = on_stopped
+        self._replay = ReplayBound(replay_bytes_max)
+        self._writing: list[tuple[int, int]] = []
+        """(number of the journal record, number of the turn) of turns that are not durable."""
+        self._unwritten_bytes = 0
+        self._broken: set[int] = set()
+        self._reads: dict[int, tuple[int, Answer]] = {}
+        self._reads_due: dict[int, list[tuple[int, Answer]]] = {}
+        self._read_number = 0
+
+    # Groups.
+
+    def open(self, group: int, founders: tuple[int, ...] | None = None, preferred: int = 0) -> Replica:
+        """Run a replica of a group, from its log if there is one.
+
+        Without a log: ``founders`` are the voters that a new group begins with, this node among them; all of them must
+        be given the same. None: the group is older than this replica, which waits until its leader has filled it.
+        """
+        log = self.store.groups.get(group)
+        is_new = False
+        if log is None:
+            log = self.store.create(group)
+            if founders is None:
+                is_new = True
+            else:
+                bootstrap(log, Configuration(founders))
+        try:
+            replica = open_replica(self.host, log, preferred, is_new)
+        except DamageError:
+            log.reset(0, 0, 0)
+            replica = open_replica(self.host, log, preferred, True)
+        self.replicas[group] = replica
+        self._broken.discard(group)
+        self._wake()
+        self.kick()
+        return replica
+
+    def close_group(self, group: int) -> None:
+        """Stop a replica and forget its log, without a word to the others."""
+        self.host.remove_group(group)
+        self.host.broken.pop(group, None)
+        self.replicas.pop(group, None)
+        self._broken.discard(group)
+        self._replay.forget(group)
+        for _, answer in self._reads_due.pop(group, []):
+            answer(False)
+        for number in [number for number, (asked, _) in self._reads.items() if asked == group]:
+            self._reads.pop(number)[1](False)
+        if group in self.store.groups and not self.store.down:
+            self.store.remove(group)
+            self.kick()
+
+    def take_unknown(self) -> dict[int, int]:
+        """Groups that other nodes believe to be here: group -> who spoke of it."""
+        return self.host.take_unknown()
+
+    def is_leader(self, group: int) -> bool:
+        """Whether this node leads a group, as far as it knows."""
+        node = self.host.groups.get(group)
+        return node is not None and node.state.role == LEADER and group not in self.host.broken
+
+    def leader_of(self, group: int) -> int:
+        """Who leads a group; 0 when that is not known here."""
+        node = self.host.groups.get(group)
+        if node is not None:
+            return node.state.leader
+        forwarder = self.host.forwarders.get(group)
+        return forwarder.leader if forwarder is not None else 0
+
+    def committed_offset(self, group: int) -> int:
+        """Offset behind the last record that is committed and applied here; -1 without a replica."""
+        node = self.host.groups.get(group)
+        if node is None:
+            return -1
+        return node.state.log.offset_at(node.state.applied + 1)
+
+    def propose_control(self, group: int, kind: int, body: bytes, timestamp_ms: int = 0) -> Proposal | Refusal:
+        """Put a control batch into a group's log, if its leader is here."""
+        proposal = self.host.propose(group, control_batch(kind, body, timestamp_ms))
+        self._wake()
+        return proposal
+
+    def read(self, group: int, answer: Answer, now: int) -> None:
+        """Call back when all that was committed before now is applied here; False: not here, ask the leader.
+
+        ``now`` must be the present moment, not that of the last tick: a lease is judged by it.
+        """
+        self._read_number += 1
+        self._reads[self._read_number] = (group, answer)
+        if self.stopped or not self.host.read(group, self._read_number, now):
+            del self._reads[self._read_number]
+            answer(False)
+            return
+        self._wake()
+
+    @property
+    def replay_bytes(self) -> int:
+        """What a restart would apply again."""
+        return self._replay.bytes
+
+    # What comes in.
+
+    def receive(self, frame: bytes) -> None:
+        """A frame of a peer has come; FlockError when it can't be read."""
+        if self.stopped:
+            return
+        if not self.store.has_room():
+            self._unwritten_bytes += len(frame)
+        self.host.receive(frame)
+        self._wake()
+
+    def is_overwhelmed(self) -> bool:
+        """Whether peers should wait: the disk does not keep up."""
+        return self._unwritten_bytes > UNWRITTEN_BYTES_MAX
+
+    def writable(self, peer: int, is_writable: bool) -> None:
+        """The link to a peer has room for entries, or not."""
+        if is_writable:
+            self.host.resume(peer)
+            self._wake()
+        else:
+            self.host.pause(peer)
+
+    def tick(self, now: int) -> None:
+        """Time passes; call it every ``tick_ms``."""
+        if self.stopped:
+            return
+        self.host.tick(now)
+        try:
+            self._checkpoint()
+        except StoreDown as error:
+            self.stop(str(error))
+            return
+        if self.host.has_work():
+            self._wake()
+
+    def _checkpoint(self) -> None:
+        """Let checkpoints count that are saved, and begin others when a restart would have too much to do."""
+        replay = self._replay
+        for group in replay.saving:
+            if self.replicas[group].checkpoints.use_saved():
+                replay.saved(group)
+        for group in replay.due(CHECKPOINTS_MAX):
+            replica = self.replicas[group]
+            if replica.checkpoints.save(replica.node, self.host.desks[group].table, self._state_of(group)):
+                replay.begun(group)
+        self.kick()
+
+    # Turns.
+
+    def has_work(self) -> bool:
+        """Whether a turn may bring something."""
+        return not self.stopped and self.store.has_room() and self.host.has_work()
+
+    def turn(self, send: Send) -> None:
+        """Do all there is to do. Frames leave first: while others write, this node does."""
+        if self.stopped:
+            return
+        self.turns += 1
+        try:
+            self._take_turn(send)
+        except StoreDown as error:
+            self.stop(str(error))
+
+    def _take_turn(self, send: Send) -> None:
+        self.appends.submit()
+        turn = self.host.take_turn(self.store.has_room())
+        for peer, frame in turn.frames:
+            send(peer, frame)
+        if turn.number:
+            self._stage(turn.writes)
+            # Whatever is staged now goes with the next record that is taken, whenever that is.
+            self._writing.append((self.store.sequence, turn.number))
+            self.kick()
+        for one in turn.applies:
+            self._apply(one)
+        self.appends.settle()
+        after = self.after_turn
+        self.after_turn = []
+        for action in after:
+            action()
+        if self.host.broken:
+            self._note_broken()
+        if self.has_work():
+            self._wake()
+
+    def _stage(self, writes: list[GroupReady]) -> None:
+        for write in writes:
+            try:
+                stage(self.replicas[write.group], write.ready)
+            except DamageError as error:
+                # What it was to forget can't be found. Nothing of this group becomes durable any more.
+                self.host.break_group(write.group, error)
+
+    def _apply(self, one: GroupReady) -> None:
+        ready = one.ready
+        if ready.install is not None:
+            self._replay.installed(one.group)
+        if ready.install is not None or ready.committed:
+            self._on_applied(one.group, ready)
+            self._replay.applied(one.group, sum([len(entry.data) for entry in ready.committed]))
+        due = self._reads_due.pop(one.group, [])
+        for read in ready.reads:
+            _, answer = self._reads.pop(read.number)
+            if read.index < 0:
+                answer(False)
+            else:
+                due.append((read.index, answer))
+        if due:
+            self._answer_reads(one.group, due)
+
+    def _answer_reads(self, group: int, due: list[tuple[int, Answer]]) -> None:
+        applied = self.host.groups[group].state.applied
+        waiting = [(index, answer) for index, answer in due if index > applied]
+        if waiting:
+            self._reads_due[group] = waiting
+        for index, answer in due:
+            if index <= applied:
+                answer(True)
+
+    def committed(self, commit: Commit) -> None:
+        """The driver has written a record of the store."""
+        if self.stopped:
+            return
+        number = 0
+        while self._writing and self._writing[0][0] <= commit.sequence:
+            number = self._writing.pop(0)[1]
+        self.host.persisted(number)
+        self._unwritten_bytes = 0
+        self._wake()
+
+    # Ends.
+
+    def stop(self, reason: str) -> None:
+        """Take part no more. Whoever waits for an outcome or a read is told."""
+        if self.stopped:
+            return
+        self.stopped = reason
+        self.appends.stop()
+        for _, answer in [*self._reads.values(), *(one for due in self._reads_due.values() for one in due)]:
+            answer(False)
+        self._reads = {}
+        self._reads_due = {}
+        after = self.after_turn
+        self.after_turn = []
+        for action in after:
+            action()
+        self._on_stopped(reason)
+
+    def fail(self, error: Exception, trace: str) -> None:
+        """A bug: after it nobody knows what is true."""
+        self.events.append(("internal_error", {"doing": "consensus", "error": repr(error), "traceback": trace}))
+        self.stop(f"Consensus met an error that it should not ({error!r}); report it with the log, restart the node.")
+
+    def _note_broken(self) -> None:
+        for group, error in self.host.broken.items():
+            if group not in self._broken:
+                self._broken.add(group)
+                self.events.append(("group_stopped", {"group": group, "reason": str(error)}))
+
+    def _wake(self) -> None:
+        if not self.stopped:
+            self.wake()
