@@ -1,0 +1,1 @@
+"""Durable topics on three real nodes, side by side with NATS JetStream (three replicas) in one run."""
