@@ -1,0 +1,230 @@
+"""What the REST API says about durable topics: topics, partitions, records, positions. As in ``model``: names carry
+units, what does not apply is null."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from flockmq.admin.cluster_model import NodeId
+from flockmq.admin.model import Base64Text, FilterText, MessageProperties, Moment, Qos, Request, Response, UserProperty
+
+RECORDS_PER_PUBLISH_MAX = 10_000
+"""Most records in one bulk publish; the body's own limit is reached sooner when they are long."""
+READ_BYTES_MAX = 4 * 1024 * 1024
+READ_BYTES_DEFAULT = 1024 * 1024
+RETENTION_MS_DEFAULT = 7 * 86_400_000
+WAIT_MS_MAX = 20_000
+"""Longest long poll; below the time that a whole request may take."""
+
+Ack = Literal["quorum", "leader", "memory"]
+Exchange = Literal["fanout", "direct", "topic", "headers"]
+ReplicaRole = Literal["leader", "follower", "learner", "unknown"]
+NamespaceText = Annotated[str, Meta(min_length=1, max_length=128, description="Namespace; `default` without it")]
+NameText = Annotated[str, Meta(min_length=1, max_length=128)]
+Shards = Annotated[int, Meta(ge=1, le=1_024)]
+Copies = Annotated[int, Meta(ge=1, le=7)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class InNamespace(Request, frozen=True):
+    """Which namespace."""
+
+    namespace: NamespaceText = "default"
+
+
+class DataTopic(Response, frozen=True):
+    """A durable topic: what is published to a topic name that its filters match is kept in its partitions' logs."""
+
+    namespace: str
+    name: str
+    filters: list[str]
+    shards: Annotated[int, Meta(description="How many partitions it has")]
+    replication_factor: Annotated[int, Meta(description="Copies wanted; there are fewer while there are fewer nodes")]
+    retention_ms: Annotated[int | None, Meta(description="Records older than this may be removed; null: no limit")]
+    retention_bytes: Annotated[int | None, Meta(description="Most bytes that a partition keeps; null: no limit")]
+    ack: Annotated[Ack, Meta(description="When publishers get their acknowledgement")]
+    key: Annotated[
+        str, Meta(description="What decides the shard: `topic`, `client`, or the name of an MQTT 5 user property")
+    ]
+    exchange: Annotated[Exchange, Meta(description="Default exchange type of consumer groups")]
+    created_at: Moment
+    changed_index: Annotated[int, Meta(description="Index of cluster state at its last change")]
+    groups: Annotated[list[int], Meta(description="Raft group of each shard, in their order")]
+
+
+class TopicRequest(Request, frozen=True):
+    """A durable topic to create."""
+
+    name: Annotated[NameText, Meta(description="Its name", examples=["plant"])]
+    namespace: NamespaceText = "default"
+    filters: Annotated[
+        list[FilterText],
+        Meta(max_length=64, description="Topic filters whose messages it keeps; `NAME/#` without any"),
+    ] = field(default_factory=list)
+    shards: Shards = 1
+    replication_factor: Copies = 3
+    retention_ms: Annotated[Count | None, Meta(description="null: no limit by age")] = RETENTION_MS_DEFAULT
+    retention_bytes: Annotated[Count | None, Meta(description="Of each partition; null: no limit by size")] = None
+    ack: Ack = "quorum"
+    key: Annotated[NameText, Meta(description="`topic`, `client`, or the name of an MQTT 5 user property")] = "topic"
+    exchange: Exchange = "fanout"
+
+
+class TopicChange(Request, frozen=True):
+    """What to change about a durable topic; what is not given stays as it is."""
+
+    filters: list[FilterText] | UnsetType = UNSET
+    shards: Annotated[Shards | UnsetType, Meta(description="More than before: shards are added, never taken away")] = (
+        UNSET
+    )
+    replication_factor: Copies | UnsetType = UNSET
+    retention_ms: Count | UnsetType | None = UNSET
+    retention_bytes: Count | UnsetType | None = UNSET
+    ack: Ack | UnsetType = UNSET
+    key: Annotated[NameText | UnsetType, Meta(description="Records of one key may be in two shards afterwards")] = UNSET
+    exchange: Exchange | UnsetType = UNSET
+
+
+class Replica(Response, frozen=True):
+    """One copy of a partition."""
+
+    node: Annotated[str, Meta(description="Name of the node that holds it")]
+    id: NodeId
+    api: Annotated[str | None, Meta(description="Where that node's API answers; records can be read there directly")]
+    role: Annotated[ReplicaRole, Meta(description="`unknown`: the node does not answer")]
+    end_offset: Annotated[int | None, Meta(description="End of what is committed there")]
+    lag: Annotated[int | None, Meta(description="Records that it is behind the copy that is furthest")]
+
+
+class Partition(Response, frozen=True):
+    """One shard of a topic: one Raft group, one log."""
+
+    group: int
+    namespace: str
+    topic: str
+    shard: int
+    leader: Annotated[str | None, Meta(description="Node that takes appends; null while there is none")]
+    preferred: Annotated[str | None, Meta(description="Node that should lead when all are well")]
+    term: int | None
+    first_offset: Annotated[int | None, Meta(description="Offset of the oldest record that is still there")]
+    end_offset: Annotated[int | None, Meta(description="Offset that the next committed record gets")]
+    bytes: Annotated[int | None, Meta(description="Size of the log on the leader's disk")]
+    replicas: list[Replica]
+    target: Annotated[list[str], Meta(description="Nodes that should hold it in the end; empty when nothing moves")]
+    healthy: bool
+    problem: Annotated[str, Meta(description="Why it is not healthy; empty when it is")]
+
+
+class Head(Response, frozen=True):
+    """How far a partition reaches."""
+
+    shard: int
+    group: int
+    first_offset: int
+    end_offset: Annotated[int, Meta(description="Offset that the next committed record gets")]
+
+
+class Heads(Response, frozen=True):
+    """How far the partitions of a topic reach."""
+
+    heads: list[Head]
+    after: Annotated[str, Meta(description="Give this as `after` to wait for more than this")]
+
+
+class HeadsQuery(InNamespace, frozen=True):
+    """What to wait for."""
+
+    after: Annotated[
+        Annotated[str, Meta(max_length=24_000, extra_json_schema={"pattern": "^[0-9]+(,[0-9]+)*$"})] | None,
+        Meta(description="End offsets by shard, with commas: answer once one of them is passed"),
+    ] = None
+    wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for that")] = 0
+
+
+class OffsetsQuery(InNamespace, frozen=True):
+    """Where to start."""
+
+    time: Annotated[
+        str,
+        Meta(max_length=64, description="RFC 3339 with zone, or milliseconds since 1970", examples=["1772366400000"]),
+    ] = "0"
+
+
+class Offsets(Response, frozen=True):
+    """For each shard the first offset whose record came at that time or later."""
+
+    offsets: list[int]
+
+
+class ReadQuery(InNamespace, frozen=True):
+    """Which records. Without `offset` and `time`: from the oldest on."""
+
+    offset: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="First offset wanted")] = None
+    time: Annotated[
+        str | None, Meta(max_length=64, description="Instead of an offset: RFC 3339 with zone, or ms since 1970")
+    ] = None
+    max_bytes: Annotated[
+        int, Meta(ge=1, le=READ_BYTES_MAX, description="Most bytes of batches; one batch comes in any case")
+    ] = READ_BYTES_DEFAULT
+    wait_ms: Annotated[
+        int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait when there is nothing at that offset yet")
+    ] = 0
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="Most records, where the answer is JSON")] = 1_000
+
+
+class LogRecord(Response, frozen=True):
+    """One record. ``payload`` is null when it is not UTF-8, ``payload_base64`` when it is."""
+
+    offset: int
+    timestamp_at: Moment
+    topic: str
+    client: str
+    qos: Qos
+    retain: bool
+    key: str | None
+    payload: str | None
+    payload_base64: Base64Text | None
+    user_properties: list[UserProperty]
+
+
+class Records(Response, frozen=True):
+    """A part of a partition's log."""
+
+    first_offset: Annotated[int, Meta(description="Offset of the oldest record that is still there")]
+    end_offset: Annotated[int, Meta(description="End of what was committed when this was read")]
+    next_offset: Annotated[int, Meta(description="Where to read on")]
+    records: list[LogRecord]
+
+
+class RecordToPublish(Request, frozen=True):
+    """A message for a durable topic. Give the payload as text or as base64, not both."""
+
+    topic: Annotated[str, Meta(min_length=1, description="Topic name, one that the durable topic's filters match")]
+    payload: str | None = None
+    payload_base64: Base64Text | None = None
+    retain: bool = False
+    properties: MessageProperties | None = None
+
+
+class PublishRecords(Request, frozen=True):
+    """Messages for one durable topic, in order."""
+
+    records: Annotated[list[RecordToPublish], Meta(min_length=1, max_length=RECORDS_PER_PUBLISH_MAX)]
+    client: Annotated[str, Meta(max_length=256, description="Client id that the records are stored with")] = ""
+
+
+class Placed(Response, frozen=True):
+    """Where a record is."""
+
+    shard: int
+    offset: int
+
+
+class Publication(Response, frozen=True):
+    """Where the records are, in the order of the request; null for one that is certainly not in the log."""
+
+    placed: list[Placed | None]
+    refused: Annotated[int, Meta(description="How many are certainly not in the log")]
+    reason: Annotated[str, Meta(description="Why; empty when none was refused")]

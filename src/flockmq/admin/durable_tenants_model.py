@@ -1,0 +1,203 @@
+"""What the REST API says about cursors, namespaces and the clients registered in them, and about moving partitions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from flockmq.admin.durable_model import NamespaceText, NameText
+from flockmq.admin.model import FilterText, Moment, PageQuery, Request, Response
+
+Start = Annotated[
+    str,
+    Meta(
+        max_length=96,
+        description="`earliest`, `latest`, `offset:N`, or `time:` with RFC 3339 or ms since 1970",
+        examples=["earliest", "time:2026-03-01T12:00:00Z"],
+    ),
+]
+Limits = Annotated[
+    dict[str, int | None], Meta(description="Limits by name; null takes one away", examples=[{"clients_max": 100}])
+]
+Filters = Annotated[list[FilterText], Meta(max_length=1_024)]
+
+
+class NamespacedPage(PageQuery, frozen=True):
+    """A listing, of one namespace or of all."""
+
+    namespace: Annotated[NamespaceText | None, Meta(description="Only what is in this namespace")] = None
+
+
+class PartitionPage(NamespacedPage, frozen=True):
+    """Which partitions."""
+
+    topic: Annotated[NameText | None, Meta(description="Only those of this topic")] = None
+    unhealthy: Annotated[bool, Meta(description="Only those that are not healthy")] = False
+
+
+# --- cursors --------------------------------------------------------------------------------------------------------
+
+
+class CursorPosition(Response, frozen=True):
+    """Where a cursor stands in one partition."""
+
+    shard: int
+    offset: Annotated[int | None, Meta(description="Next offset to read; null while nothing is known of it")]
+    end_offset: Annotated[int | None, Meta(description="End of what is committed; null when nobody answers")]
+    lag: Annotated[int | None, Meta(description="Records between the two")]
+
+
+class ReadCursor(Response, frozen=True):
+    """A named, replicated position over the partitions of a topic."""
+
+    namespace: str
+    name: str
+    topic: str
+    hold: Annotated[bool, Meta(description="Whether retention waits for it")]
+    created_at: Moment
+    lag: Annotated[int | None, Meta(description="Of all partitions together; null when one of them is not known")]
+    positions: list[CursorPosition]
+
+
+class CursorRequest(Request, frozen=True):
+    """A cursor to create."""
+
+    name: NameText
+    topic: NameText
+    namespace: NamespaceText = "default"
+    hold: Annotated[bool, Meta(description="Let retention wait for it")] = False
+    start: Start = "earliest"
+
+
+class CursorChange(Request, frozen=True):
+    """Where to put a cursor."""
+
+    to: Start
+    shard: Annotated[int | None, Meta(description="Only in this partition; null: in all")] = None
+
+
+class CommitPosition(Request, frozen=True):
+    """How far a reader has come in one partition."""
+
+    shard: Annotated[int, Meta(ge=0)]
+    offset: Annotated[int, Meta(ge=0, description="Next offset to read")]
+
+
+class CursorCommit(Request, frozen=True):
+    """How far a reader has come."""
+
+    positions: Annotated[list[CommitPosition], Meta(min_length=1, max_length=1_024)]
+
+
+# --- namespaces and clients -----------------------------------------------------------------------------------------
+
+
+class NamespaceInfo(Response, frozen=True):
+    """A tenant: a topic space, clients and sessions of its own."""
+
+    name: str
+    limits: dict[str, int]
+    topics: Annotated[int, Meta(description="Durable topics in it")]
+    clients: Annotated[int, Meta(description="Clients registered in it")]
+
+
+class NamespaceRequest(Request, frozen=True):
+    """A namespace to create."""
+
+    name: NameText
+    limits: Limits = field(default_factory=dict)
+
+
+class NamespaceChange(Request, frozen=True):
+    """Limits to change; those not named stay as they are."""
+
+    limits: Limits
+
+
+class RegisteredClient(Response, frozen=True):
+    """An identity that may connect to a namespace. Its secret is never shown."""
+
+    namespace: str
+    name: Annotated[str, Meta(description="User name; clients of other namespaces than `default` say `namespace/name`")]
+    has_password: bool
+    publish: Annotated[list[str], Meta(description="Topic filters that it may publish to")]
+    subscribe: Annotated[list[str], Meta(description="Topic filters that it may subscribe to")]
+    publish_deny: Annotated[list[str], Meta(description="Exceptions: topic filters that it may not publish to")]
+    subscribe_deny: Annotated[list[str], Meta(description="Exceptions: topic filters that it may not subscribe to")]
+    superuser: Annotated[bool, Meta(description="May publish and subscribe to everything in its namespace")]
+
+
+class ClientRequest(Request, frozen=True):
+    """A client to register."""
+
+    name: NameText
+    password: Annotated[str | None, Meta(max_length=1_024, description="Kept as a hash only; null: none")] = None
+    publish: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
+    subscribe: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
+    publish_deny: Filters = field(default_factory=list)
+    subscribe_deny: Filters = field(default_factory=list)
+    superuser: bool = False
+
+
+class ClientChange(Request, frozen=True):
+    """What to change about a registered client; what is not given stays as it is."""
+
+    password: str | UnsetType | None = UNSET
+    publish: Filters | UnsetType = UNSET
+    subscribe: Filters | UnsetType = UNSET
+    publish_deny: Filters | UnsetType = UNSET
+    subscribe_deny: Filters | UnsetType = UNSET
+    superuser: bool | UnsetType = UNSET
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
+
+
+class Move(Response, frozen=True):
+    """A partition on its way."""
+
+    group: int
+    namespace: str
+    topic: str
+    shard: int
+    replicas: Annotated[list[str], Meta(description="Nodes that hold it now")]
+    target: Annotated[list[str], Meta(description="Nodes that shall hold it")]
+
+
+class RebalanceQuery(Request, frozen=True):
+    """How much at once."""
+
+    moves_max: Annotated[int, Meta(ge=1, le=1_000, description="Most moves to begin with this request")] = 10
+
+
+class Rebalance(Response, frozen=True):
+    """How far partitions and leaders are from where they should be."""
+
+    begun: Annotated[int, Meta(description="Moves that this request began")]
+    remaining: Annotated[int | None, Meta(description="Moves that are needed and not begun; null where not counted")]
+    moving: Annotated[list[Move], Meta(description="Partitions whose replicas change nodes; at most 100 are listed")]
+    moves_left: int
+    leaders_left: Annotated[int, Meta(description="Partitions that another node than the preferred one leads")]
+    unknown: Annotated[int, Meta(description="Partitions of which no replica answers")]
+    settled: Annotated[bool, Meta(description="Whether everything that was begun is done")]
+
+
+class Segment(Response, frozen=True):
+    """A replica's log, as its node told."""
+
+    group: int
+    namespace: str
+    topic: str
+    shard: int
+    node: NameText
+    first_offset: int | None
+    end_offset: int | None
+    bytes: int | None
+
+
+class Dump(Response, frozen=True):
+    """Cluster state, the same on any node at the same index, and the segments that replicas hold; secrets left out."""
+
+    state: dict[str, Any]
+    segments: list[Segment]
