@@ -1,0 +1,279 @@
+"""Commands about durable topics, their partitions and their cursors.
+
+```
+ CreateTopic --choose nodes--> partitions: replicas = target = founders = first
+ SetTarget    target          <-- plans (placement.py), Rebalance, ReplaceNode
+ ReplicasAre  replicas        <-- the partition's leader, when its voters have changed; who left is no founder any more
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from flockmq.cluster.checks import (
+    CURSORS_MAX,
+    REPLICAS_MAX,
+    SHARDS_MAX,
+    TOPICS_MAX,
+    check_durable_filters,
+    check_name,
+    check_number,
+    check_text,
+)
+from flockmq.cluster.commands import CONFLICT, EXISTS, INVALID, LIMIT, RefusedError
+from flockmq.cluster.filters import internal_filter, user_filter
+from flockmq.cluster.loads import choose, choose_leader
+from flockmq.cluster.model import (
+    ACK_NAMES,
+    BY_PROPERTY,
+    CORE,
+    EXCHANGES,
+    CursorRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from flockmq.cluster.tables import key_of
+
+if TYPE_CHECKING:
+    from flockmq.cluster.commands import (
+        AlterTopic,
+        CreateCursor,
+        CreateTopic,
+        DeleteCursor,
+        DeleteTopic,
+        ReplicasAre,
+        SetTarget,
+    )
+    from flockmq.cluster.tables import Tables
+
+
+def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRecord:
+    """A new topic, its partitions spread over the core nodes that are alive."""
+    check_name("topic", command.name)
+    namespace = tables.namespace(command.namespace)
+    if key_of(command.namespace, command.name) in tables.topics:
+        raise RefusedError(EXISTS, f"The topic {command.name} exists; choose another name, or alter it.")
+    if len(tables.topics) >= TOPICS_MAX:
+        raise RefusedError(LIMIT, f"There are {TOPICS_MAX} topics, which is the most; delete one first.")
+    most = namespace.limits.topics_max
+    if most and sum(1 for topic in tables.topics.values() if topic.namespace == namespace.name) >= most:
+        raise RefusedError(
+            LIMIT, f"The namespace {namespace.name} may have {most} topics; delete one or raise the limit."
+        )
+    filters = command.filters or (f"{command.name}/#",)
+    topic = TopicRecord(
+        command.namespace,
+        command.name,
+        _checked_filters(tables, command.namespace, command.name, filters),
+        command.shards,
+        command.replication_factor,
+        command.retention_ms,
+        command.retention_bytes,
+        command.ack,
+        command.key,
+        command.key_property,
+        command.exchange,
+        wall_ms,
+        tables.index,
+        (),
+    )
+    _check_numbers(topic)
+    return _keep(tables, _with_shards(tables, topic))
+
+
+def alter_topic(tables: Tables, command: AlterTopic) -> TopicRecord:
+    """Another shape for a topic. Another replication factor is reached later, by plans (placement.py)."""
+    known = tables.topic(command.namespace, command.name)
+    topic = replace(
+        known,
+        filters=known.filters
+        if command.filters is None
+        else _checked_filters(tables, command.namespace, command.name, command.filters),
+        shards=known.shards if command.shards is None else command.shards,
+        replication_factor=_or(command.replication_factor, known.replication_factor),
+        retention_ms=_or(command.retention_ms, known.retention_ms),
+        retention_bytes=_or(command.retention_bytes, known.retention_bytes),
+        ack=_or(command.ack, known.ack),
+        key=_or(command.key, known.key),
+        key_property=known.key_property if command.key_property is None else command.key_property,
+        exchange=known.exchange if command.exchange is None else command.exchange,
+    )
+    _check_numbers(topic)
+    if topic.shards < known.shards:
+        raise RefusedError(
+            INVALID, f"The topic {topic.name} has {known.shards} shards; shards can be added, not taken away."
+        )
+    if topic == known:
+        return known
+    if (topic.filters, topic.shards, topic.ack, topic.key, topic.key_property) != (
+        known.filters,
+        known.shards,
+        known.ack,
+        known.key,
+        known.key_property,
+    ):
+        topic = replace(topic, changed_index=tables.index)
+    return _keep(tables, _with_shards(tables, topic))
+
+
+def delete_topic(tables: Tables, command: DeleteTopic) -> TopicRecord:
+    """The topic and its cursors; its groups are never used again."""
+    known = tables.topic(command.namespace, command.name)
+    tables.drop_derived(known)
+    del tables.topics[key_of(command.namespace, command.name)]
+    readers = [
+        key
+        for key, cursor in tables.cursors.items()
+        if cursor.namespace == command.namespace and cursor.topic == command.name
+    ]
+    for key in readers:
+        del tables.cursors[key]
+    cursors = tables.index if readers else tables.versions.cursors
+    tables.versions = replace(tables.versions, topics=tables.index, cursors=cursors)
+    return known
+
+
+def create_cursor(tables: Tables, command: CreateCursor, wall_ms: int) -> CursorRecord:
+    """A named reader of a topic."""
+    check_name("cursor", command.name)
+    tables.namespace(command.namespace)
+    tables.topic(command.namespace, command.topic)
+    key = key_of(command.namespace, command.name)
+    known = tables.cursors.get(key)
+    if known is not None and known.topic != command.topic:
+        raise RefusedError(
+            EXISTS, f"The cursor {command.name} reads the topic {known.topic}; choose another name, or delete it."
+        )
+    if known is None and len(tables.cursors) >= CURSORS_MAX:
+        raise RefusedError(LIMIT, f"There are {CURSORS_MAX} cursors, which is the most; delete one first.")
+    created_ms = wall_ms if known is None else known.created_ms
+    record = CursorRecord(command.namespace, command.name, command.topic, command.hold, created_ms)
+    if record != known:
+        tables.cursors[key] = record
+        tables.versions = replace(tables.versions, cursors=tables.index)
+    return record
+
+
+def delete_cursor(tables: Tables, command: DeleteCursor) -> CursorRecord:
+    """The reader will not come back."""
+    known = tables.cursor(command.namespace, command.name)
+    del tables.cursors[key_of(command.namespace, command.name)]
+    tables.versions = replace(tables.versions, cursors=tables.index)
+    return known
+
+
+def set_target(tables: Tables, command: SetTarget) -> PartitionRecord:
+    """Where a partition should live."""
+    known = tables.partition(command.group)
+    _check_replicas(command.target)
+    for node in command.target:
+        if tables.node(node).role != CORE:
+            raise RefusedError(
+                INVALID, f"The node {tables.node(node).name} is an edge node; only core nodes store partitions."
+            )
+    preferred = command.preferred
+    if not preferred:
+        preferred = known.preferred if known.preferred in command.target else command.target[0]
+    if preferred not in command.target:
+        raise RefusedError(INVALID, "The preferred leader must be one of the target's nodes.")
+    return _keep_partition(tables, known, replace(known, target=command.target, preferred=preferred))
+
+
+def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
+    """A leader tells who its voters are."""
+    known = tables.partition(command.group)
+    _check_replicas(command.replicas)
+    check_number("Raft index", command.as_of, 0)
+    if command.as_of < known.as_of:
+        raise RefusedError(
+            CONFLICT, f"The voters of group {command.group} have changed since; nothing needs to be done."
+        )
+    founders = tuple([node for node in known.founders if node in command.replicas])
+    record = replace(known, replicas=command.replicas, founders=founders, as_of=command.as_of)
+    return _keep_partition(tables, known, record)
+
+
+def _keep_partition(tables: Tables, known: PartitionRecord, record: PartitionRecord) -> PartitionRecord:
+    if record != known:
+        tables.keep_partition(record)
+        tables.versions = replace(tables.versions, topics=tables.index)
+    return record
+
+
+def _keep(tables: Tables, topic: TopicRecord) -> TopicRecord:
+    tables.keep_topic(topic)
+    tables.next_group += sum(1 for partition in topic.partitions if partition.group >= tables.next_group)
+    tables.versions = replace(tables.versions, topics=tables.index)
+    return topic
+
+
+def _or(said: int | None, known: int) -> int:
+    return known if said is None else said
+
+
+def _checked_filters(tables: Tables, namespace: str, name: str, filters: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Internal form of filters that no other topic overlaps."""
+    check_durable_filters(filters)
+    key = key_of(namespace, name)
+    internal = tuple([internal_filter(namespace, topic_filter) for topic_filter in filters])
+    for topic_filter in internal:
+        owner = tables.filters.owner_of_overlap(topic_filter, key)
+        if owner:
+            other = tables.topics[owner]
+            theirs = ", ".join([user_filter(namespace, each) for each in other.filters])[:200]
+            raise RefusedError(
+                CONFLICT,
+                f"The filter {user_filter(namespace, topic_filter)[:80]} could match a name that belongs to the topic "
+                f"{other.name} ({theirs}); choose filters that no name can share.",
+            )
+    return internal
+
+
+def _check_numbers(topic: TopicRecord) -> None:
+    check_number("number of shards", topic.shards, 1, SHARDS_MAX)
+    check_number("replication factor", topic.replication_factor, 1, REPLICAS_MAX)
+    check_number("retention in milliseconds", topic.retention_ms, 0)
+    check_number("retention in bytes", topic.retention_bytes, 0)
+    check_number("ack level", topic.ack, 0, len(ACK_NAMES) - 1)
+    check_number("key", topic.key, 0, BY_PROPERTY)
+    check_text("name of the key's property", topic.key_property)
+    if (topic.key == BY_PROPERTY) != bool(topic.key_property):
+        raise RefusedError(
+            INVALID, "Name the user property that is the key; and name none when the key is something else."
+        )
+    if topic.exchange not in EXCHANGES:
+        raise RefusedError(INVALID, f"The exchange must be one of {', '.join(EXCHANGES)}, not {topic.exchange[:40]!r}.")
+
+
+def _check_replicas(nodes: tuple[int, ...]) -> None:
+    check_number("number of replicas", len(nodes), 1, REPLICAS_MAX)
+    if len(set(nodes)) != len(nodes):
+        raise RefusedError(INVALID, "A node can hold only one replica of a partition; name each node once.")
+
+
+def _with_shards(tables: Tables, topic: TopicRecord) -> TopicRecord:
+    """The topic with partitions for all its shards; those it has stay where they are."""
+    wanted = topic.shards - len(topic.partitions)
+    if not wanted:
+        return topic
+    if tables.loads.partitions + wanted > tables.partitions_max():
+        raise RefusedError(
+            LIMIT,
+            f"The cluster may have {tables.partitions_max()} partitions and has {tables.loads.partitions}; delete "
+            "topics, use fewer shards, or raise the setting partitions_max.",
+        )
+    candidates = tables.alive_cores()
+    if not candidates:
+        raise RefusedError(CONFLICT, "No core node is alive to store the topic; start one.")
+    loads = tables.loads.copy()
+    partitions = list(topic.partitions)
+    for number in range(wanted):
+        nodes = choose(candidates, loads, topic.replication_factor, (), {})
+        leader = choose_leader(nodes, loads)
+        partition = PartitionRecord(tables.next_group + number, len(partitions), nodes, nodes, nodes, leader, nodes)
+        loads.add(partition)
+        partitions.append(partition)
+    return replace(topic, partitions=tuple(partitions))

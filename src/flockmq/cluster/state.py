@@ -1,0 +1,137 @@
+"""The cluster state: what group 0 agrees on, as a machine that commands are applied to.
+
+```
+ log of group 0 --apply(bytes)--> tables, index + 1 --> Result (for whoever asked)
+                                   `-> versions: which section changed, for those who follow
+```
+The same commands make the same state on every node: no clock, no chance, no order that depends on hashing. A command
+that can't be done is refused and changes nothing but the index. That holds for one that is unknown, too: nodes that run
+an older version than the cluster's leader refuse what the others do, so upgrade all nodes before using what is new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.cluster import changes_nodes, changes_tenants, changes_topics
+from flockmq.cluster.codec import decode_tables, encode_tables
+from flockmq.cluster.commands import (
+    COMMAND_BYTES_MAX,
+    INVALID,
+    AlterNamespace,
+    AlterTopic,
+    CreateCursor,
+    CreateNamespace,
+    CreateTopic,
+    DeleteAcl,
+    DeleteClient,
+    DeleteCursor,
+    DeleteNamespace,
+    DeleteSetting,
+    DeleteTopic,
+    ForgetNode,
+    NodeSeen,
+    NodeStateChanged,
+    PutAcl,
+    PutClient,
+    Rebalance,
+    RefusedError,
+    ReplaceNode,
+    ReplicasAre,
+    Result,
+    SetClusterId,
+    SetSetting,
+    SetTarget,
+    decode_command,
+    decode_envelope,
+)
+from flockmq.cluster.tables import Tables
+
+if TYPE_CHECKING:
+    from flockmq.cluster.commands import Command, Value
+
+
+class ClusterState(Tables):
+    """Tables that follow commands."""
+
+    def apply(self, envelope: bytes) -> Result:
+        """Do what stands in the log, or refuse it; the index moves on either way."""
+        self.index += 1
+        try:
+            if len(envelope) > COMMAND_BYTES_MAX:
+                raise RefusedError(INVALID, f"A command has at most {COMMAND_BYTES_MAX} bytes; ask for less at once.")
+            opened = decode_envelope(envelope)
+            return Result(True, "", self._do(decode_command(opened.command), opened.wall_ms))
+        except RefusedError as refusal:
+            return Result(False, str(refusal), None, refusal.code)
+
+    def encode(self) -> bytes:
+        """The whole state."""
+        return encode_tables(self)
+
+    def _do(self, command: Command, wall_ms: int) -> Value | None:
+        match command:
+            case NodeSeen():
+                return changes_nodes.node_seen(self, command, wall_ms)
+            case NodeStateChanged():
+                return changes_nodes.node_state_changed(self, command, wall_ms)
+            case ForgetNode():
+                return changes_nodes.forget_node(self, command)
+            case ReplaceNode():
+                return changes_nodes.replace_node(self, command)
+            case SetClusterId():
+                changes_nodes.set_cluster_id(self, command)
+            case SetSetting():
+                changes_nodes.set_setting(self, command)
+            case DeleteSetting():
+                changes_nodes.delete_setting(self, command)
+            case Rebalance():
+                raise RefusedError(INVALID, "Not yet.")
+            case _:
+                return self._do_tenants(command, wall_ms)
+        return None
+
+    def _do_tenants(self, command: Command, wall_ms: int) -> Value:
+        match command:
+            case CreateNamespace():
+                return changes_tenants.create_namespace(self, command, wall_ms)
+            case AlterNamespace():
+                return changes_tenants.alter_namespace(self, command)
+            case DeleteNamespace():
+                return changes_tenants.delete_namespace(self, command)
+            case PutClient():
+                return changes_tenants.put_client(self, command, wall_ms)
+            case DeleteClient():
+                return changes_tenants.delete_client(self, command)
+            case PutAcl():
+                return changes_tenants.put_acl(self, command)
+            case DeleteAcl():
+                return changes_tenants.delete_acl(self, command)
+            case _:
+                return self._do_topics(command, wall_ms)
+
+    def _do_topics(self, command: Command, wall_ms: int) -> Value:
+        match command:
+            case CreateTopic():
+                return changes_topics.create_topic(self, command, wall_ms)
+            case AlterTopic():
+                return changes_topics.alter_topic(self, command)
+            case DeleteTopic():
+                return changes_topics.delete_topic(self, command)
+            case CreateCursor():
+                return changes_topics.create_cursor(self, command, wall_ms)
+            case DeleteCursor():
+                return changes_topics.delete_cursor(self, command)
+            case SetTarget():
+                return changes_topics.set_target(self, command)
+            case ReplicasAre():
+                return changes_topics.replicas_are(self, command)
+            case _:
+                raise RefusedError(INVALID, "This node's version does not know this command; upgrade all nodes.")
+
+
+def decode_state(data: bytes) -> ClusterState:
+    """The state that was encoded; FlockError when it can't be read."""
+    state = ClusterState()
+    decode_tables(data, state)
+    return state
