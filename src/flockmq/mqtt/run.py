@@ -11,6 +11,9 @@
 ```
 Nothing here costs per message and subscriber what can be done per run. ``wire`` is always normal: DUP clear, no topic
 alias, no expiry (kept as ``expires_at``), no subscription identifiers, so that every packet in it can be forwarded.
+
+A run of a namespace has its topic with the prefix ``$ns/NAME/``, in ``wire`` too. Clients never see that: their forms
+are built with the name as they know it, and such a run is never sent as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from flockmq.mqtt.varint import encode_varint
+from flockmq.errors import RemoteProtocolError
+from flockmq.mqtt.namespaces import INSIDE, outside_topic
+from flockmq.mqtt.reasons import PACKET_TOO_LARGE
+from flockmq.mqtt.varint import VARINT_MAX, encode_varint
 
 NO_POSITIONS: Final[list[int]] = []
 FORMS_MAX: Final = 8
@@ -110,7 +116,8 @@ class Run:
 
     def ready_form(self, version: int, qos: int, retain: bool, properties: bytes) -> Form | None:
         """The form if it is the run itself, or was made before."""
-        if not properties and version == self.version and qos == self.qos and retain == self.retain:
+        is_same = not properties and version == self.version and qos == self.qos and retain == self.retain
+        if is_same and not self.topic.startswith(INSIDE):
             if not self.ends:
                 self.ends = packet_ends(self.wire)
             return Form(self.wire, self.pid_at, self.ends)
@@ -242,7 +249,7 @@ def build_form(run: Run, version: int, qos: int, retain: bool, properties: bytes
     """Encode every message of a run again, for another version, QoS, retain flag or with more properties."""
     if not run.ends:
         run.ends = packet_ends(run.wire)
-    topic = run.topic
+    topic = outside_topic(run.topic)
     topic_length = len(topic)
     topic_field = bytes((topic_length >> 8, topic_length & 0xFF)) + topic
     first = _FIRST[qos << 1 | int(retain)]
@@ -299,3 +306,111 @@ def make_run(
         pid_at = [1 + len(length) + len(body) - 2]
     wire = _FIRST[qos << 1 | int(retain)] + length + body + block + payload
     return Run(version, qos, retain, topic, wire, 1, pid_at, [len(wire)], expires_at)
+
+
+def with_topic(run: Run, topic: bytes) -> Run:
+    """The same messages under another topic name, with the packet ids that they have."""
+    if not run.ends:
+        run.ends = packet_ends(run.wire)
+    wire = run.wire
+    qos = run.qos
+    first = wire[:1]
+    old_length = 2 + len(run.topic)
+    topic_length = len(topic)
+    topic_field = bytes((topic_length >> 8, topic_length & 0xFF)) + topic
+    grown = topic_length + 2 - old_length
+    parts: list[bytes] = []
+    pid_at: list[int] = [] if qos else NO_POSITIONS
+    ends: list[int] = []
+    head = b""
+    head_of = -1
+    out = 0
+    pos = 0
+    for end in run.ends:
+        at = pos + 1
+        while wire[at] & 0x80:
+            at += 1
+        length = end - at - 1 + grown
+        if length != head_of:
+            if length > VARINT_MAX:
+                raise RemoteProtocolError(PACKET_TOO_LARGE, "The packet is too large for its topic name")
+            head = first + encode_varint(length) + topic_field
+            head_of = length
+        parts.append(head)
+        out += len(head)
+        if qos:
+            pid_at.append(out)
+        body = at + 1 + old_length
+        parts.append(wire[body:end])
+        out += end - body
+        ends.append(out)
+        pos = end
+    return Run(run.version, qos, run.retain, topic, b"".join(parts), run.count, pid_at, ends, run.expires_at)
+
+
+def payloads_run(
+    version: int,
+    qos: int,
+    retain: bool,
+    topic: bytes,
+    payloads: list[bytes],
+    properties: bytes = b"",
+    expires_at: int = 0,
+) -> Run:
+    """A run of messages that differ in nothing but their payloads, packet ids 0. ``properties`` as in ``make_run``.
+
+    Payloads of one length, as sensors send them, are put together without a step per message.
+    """
+    topic_length = len(topic)
+    tail = bytes((topic_length >> 8, topic_length & 0xFF)) + topic
+    pid_before = len(tail)
+    if qos:
+        tail += b"\0\0"
+    if version == 5:
+        tail += encode_varint(len(properties)) + properties
+    first = _FIRST[qos << 1 | int(retain)]
+    count = len(payloads)
+    lengths = [len(payload) for payload in payloads]
+    size = lengths[0]
+    if min(lengths) == max(lengths):
+        lead = first + encode_varint(len(tail) + size)
+        head = lead + tail
+        wire = head + head.join(payloads)
+        step = len(head) + size
+        ends = list(range(step, step * count + 1, step))
+        pid_at = list(range(len(lead) + pid_before, step * count, step)) if qos else NO_POSITIONS
+        return Run(version, qos, retain, topic, wire, count, pid_at, ends, expires_at)
+    return _uneven_run(version, qos, retain, topic, payloads, tail, pid_before, expires_at)
+
+
+def _uneven_run(
+    version: int,
+    qos: int,
+    retain: bool,
+    topic: bytes,
+    payloads: list[bytes],
+    tail: bytes,
+    pid_before: int,
+    expires_at: int,
+) -> Run:
+    first = _FIRST[qos << 1 | int(retain)]
+    heads: dict[int, bytes] = {}
+    parts: list[bytes] = []
+    pid_at: list[int] = [] if qos else NO_POSITIONS
+    ends: list[int] = []
+    out = 0
+    pid_after = len(tail) - pid_before
+    for payload in payloads:
+        size = len(payload)
+        head = heads.get(size)
+        if head is None:
+            head = first + encode_varint(len(tail) + size) + tail
+            heads[size] = head
+        parts.append(head)
+        parts.append(payload)
+        out += len(head)
+        if qos:
+            pid_at.append(out - pid_after)
+        out += size
+        ends.append(out)
+    return Run(version, qos, retain, topic, b"".join(parts), len(payloads), pid_at, ends, expires_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from flockmq.mqtt.decode import decode_packet
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Publish
 from flockmq.mqtt.properties import Properties
-from flockmq.mqtt.run import FORMS_MAX, NO_POSITIONS, Run, build_form, make_run, packet_ends
+from flockmq.mqtt.run import FORMS_MAX, NO_POSITIONS, Run, build_form, make_run, packet_ends, payloads_run
 from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.varint import frame_length
 
@@ -165,3 +166,16 @@ def test_pieces_are_the_same_whether_their_form_is_kept_or_not() -> None:
         assert run.stamped(5, 1, False, properties, 0, 20, 1) == whole.stamped(0, 20, 1)
     assert run.forms is not None
     assert len(run.forms) == FORMS_MAX
+
+
+@pytest.mark.parametrize("payloads", [[b"one"], [b"aa", b"bb"], [b"", b"long" * 50, b"x"]], ids=repr)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_run_of_payloads_is_one_message_after_the_other(version: int, qos: int, payloads: list[bytes]) -> None:
+    properties = b"\x01\x01" if version == 5 else b""
+    run = payloads_run(version, qos, True, b"t/a", payloads, properties, 9)
+    ones = [make_run(version, qos, True, b"t/a", payload, properties, 9) for payload in payloads]
+    assert run.wire == b"".join(one.wire for one in ones)
+    assert [run.part(i, i + 1).pid_at for i in range(run.count)] == [one.pid_at for one in ones]
+    assert run.ends == packet_ends(run.wire)
+    assert run.expires_at == 9
