@@ -3,41 +3,65 @@
 ```
  open_batch(group) --> OpenBatch: records, and who added how many
         submit()   --> the group's Forwarder (exactly once, to whoever leads) --> RaftHost ...
-        settle()   <-- outcomes --> Waiter.settled(batch, count, outcome)
+        settle()   <-- outcomes --> Waiter.settled(batch, count, outcome)        once, the outcome
+                                `-> Follower.heard(batch, outcome)               everything: what comes early, and late
 ```
 A group that takes no more for now (``has_room``) keeps its records here, in batches of bounded size; whoever feeds it
-asks first and lets its own clients wait.
+asks first and lets its own clients wait, until ``on_room`` says that it may be worth asking again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchBuilder
 from flockmq.raft.forwarder import Forwarder
-from flockmq.raft.senders import COMMITTED, REFUSED, UNKNOWN
+from flockmq.raft.senders import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flockmq.raft.host import RaftHost
 
-__all__ = ["COMMITTED", "REFUSED", "UNKNOWN", "Appends", "OpenBatch", "Outcome", "Waiter"]
+__all__ = [
+    "COMMITTED",
+    "REFUSED",
+    "REPLAN",
+    "STORED",
+    "TAKEN",
+    "UNKNOWN",
+    "Appends",
+    "Follower",
+    "OpenBatch",
+    "Outcome",
+    "Waiter",
+]
 
 BATCH_BYTES: Final = 512 * 1024
 """A batch that reached this size is followed by another one."""
 OPEN_BATCHES_MAX: Final = 4
 """Batches of a group that may wait here before ``has_room`` says no."""
+GIVE_UP_MS: Final = 10_000
+"""How long somebody waits for an outcome. Longer rides out longer failures, and lets publishers wait in the dark."""
+_NOTHING: Final = BatchBuilder()
+"""In the place of what is built."""
 
 
 class Outcome:
-    """What became of a batch: COMMITTED, REFUSED (certainly not in the log), or UNKNOWN (maybe in the log)."""
+    """What became of a batch: COMMITTED, REFUSED (certainly not in the log), or UNKNOWN (maybe in the log).
 
-    def __init__(self, kind: int, base_offset: int = -1) -> None:
+    A follower also hears TAKEN and STORED before that, REPLAN (certainly not in the log, and where its records belong
+    must be decided anew), and after UNKNOWN, where that turns out, what became of it after all.
+    """
+
+    def __init__(self, kind: int, base_offset: int = -1, final: bool = True, batch: bytes = b"") -> None:
         self.kind = kind
         self.base_offset = base_offset
-        """Offset of its first record, when it is committed."""
+        """Offset of its first record, when it is committed; with REPLAN the index that a plan must have."""
+        self.final = final
+        """Nothing more will be heard of it."""
+        self.batch = batch
+        """With REPLAN: the batch as it was built."""
 
 
 class Waiter(Protocol):
@@ -48,42 +72,73 @@ class Waiter(Protocol):
         ...
 
 
+class Follower(Protocol):
+    """Somebody who adds records and wants to hear everything about them."""
+
+    def heard(self, batch: OpenBatch, outcome: Outcome) -> None:
+        """This is known of the batch now."""
+        ...
+
+
 class OpenBatch:
     """Add a record to ``builder`` and count it in ``waiting``, in the same turn that you were given this in."""
 
     def __init__(self, group: int) -> None:
         self.group = group
         self.builder = BatchBuilder()
+        self.plan = 0
+        """Cluster-state index of the oldest plan by which records came in here; 0: they go by none."""
         self.waiting: dict[Waiter, int] = {}
+        self.follower: Follower | None = None
+        self.settled = False
+        """Those in ``waiting`` were told."""
+
+
+def _nobody() -> None:
+    """Nobody waits for room."""
 
 
 class Appends:
     """All records that this node appends. ``schedule`` asks for a turn."""
 
-    def __init__(self, host: RaftHost, schedule: Callable[[], None]) -> None:
+    def __init__(self, host: RaftHost, schedule: Callable[[], None], give_up_ms: int = GIVE_UP_MS) -> None:
+        self.give_up_ms = give_up_ms
+        self.on_room: Callable[[], None] = _nobody
+        """Called when a group that had no room may have some again."""
         self._host = host
         self._schedule = schedule
         self._open: dict[int, list[OpenBatch]] = {}
         self._submitted: dict[int, dict[int, OpenBatch]] = {}
         """By group and token; groups without any are not here."""
         self._token = 0
+        self._was_full = False
         self._stopped = False
 
-    def open_batch(self, group: int) -> OpenBatch:
-        """Where a record for a group goes."""
+    def open_batch(self, group: int, size: int = 0) -> OpenBatch:
+        """Where a record for a group, or ``size`` bytes of them, goes."""
         if self._stopped:
             raise FlockError("This node takes part in consensus no more; ask another one.")
         batches = self._open.get(group)
         if batches is None:
             batches = self._open[group] = [OpenBatch(group)]
             self._schedule()
-        elif batches[-1].builder.size >= BATCH_BYTES:
-            batches.append(OpenBatch(group))
+        else:
+            builder = batches[-1].builder
+            if builder.size >= BATCH_BYTES or (builder.count and builder.size + size > BATCH_BYTES):
+                batches.append(OpenBatch(group))
         return batches[-1]
+
+    def is_stopped(self) -> bool:
+        """Whether nothing can be appended from here any more."""
+        return self._stopped
 
     def has_room(self, group: int) -> bool:
         """Whether more records for a group should be read."""
-        return len(self._open.get(group, ())) < OPEN_BATCHES_MAX
+        batches = self._open.get(group)
+        if batches is None or len(batches) < OPEN_BATCHES_MAX:
+            return True
+        self._was_full = True
+        return False
 
     def submit(self) -> None:
         """Send off what this turn brought."""
@@ -95,12 +150,16 @@ class Appends:
             kept = self._submit_group(group, batches)
             if kept:
                 self._open[group] = kept
+        if self._was_full:
+            self._was_full = False
+            self.on_room()
 
     def _submit_group(self, group: int, batches: list[OpenBatch]) -> list[OpenBatch]:
         forwarder = self._host.forwarders.get(group)
         if forwarder is None:
-            forwarder = Forwarder(group, self._host.node, self._host.boot)
+            forwarder = Forwarder(group, self._host.node, self._host.boot, give_up_ms=self.give_up_ms)
             self._host.add_forwarder(forwarder)
+        forwarder.set_time(self._host.clock.elapsed)
         submitted = self._submitted.setdefault(group, {})
         for position, batch in enumerate(batches):
             if not forwarder.has_room():
@@ -108,7 +167,8 @@ class Appends:
             if not batch.builder.count:
                 continue
             self._token += 1
-            forwarder.submit(batch.builder.build(note=forwarder.note()), self._token)
+            forwarder.submit(batch.builder.build(note=forwarder.note(batch.plan)), self._token)
+            batch.builder = _NOTHING
             submitted[self._token] = batch
             self._host.submitted(group)
         return []
@@ -116,29 +176,39 @@ class Appends:
     def settle(self) -> None:
         """Tell everybody what is known now."""
         done: list[int] = []
-        for group, submitted in self._submitted.items():
+        for group, submitted in list(self._submitted.items()):
             for outcome in self._host.forwarders[group].take_outcomes():
-                batch = submitted.pop(outcome.token)
-                self._tell(batch, Outcome(outcome.kind, outcome.offset))
+                batch = submitted.pop(outcome.token) if outcome.final else submitted[outcome.token]
+                self._tell(batch, Outcome(outcome.kind, outcome.offset, outcome.final, outcome.batch))
             if not submitted:
                 done.append(group)
         for group in done:
             del self._submitted[group]
-        if self._open and any(self._host.forwarders[group].has_room() for group in self._open):
-            self._schedule()
+        for group in self._open:
+            forwarder = self._host.forwarders.get(group)
+            if forwarder is None or forwarder.has_room():
+                self._schedule()
+                return
 
     def stop(self) -> None:
         """No more outcomes will come."""
         self._stopped = True
-        for submitted in self._submitted.values():
-            for batch in submitted.values():
-                self._tell(batch, Outcome(UNKNOWN))
-        for batches in self._open.values():
-            for batch in batches:
-                self._tell(batch, Outcome(REFUSED))
+        submitted = self._submitted
+        opened = self._open
         self._submitted = {}
         self._open = {}
+        for by_token in submitted.values():
+            for batch in by_token.values():
+                self._tell(batch, Outcome(UNKNOWN))
+        for batches in opened.values():
+            for batch in batches:
+                self._tell(batch, Outcome(REFUSED))
 
     def _tell(self, batch: OpenBatch, outcome: Outcome) -> None:
-        for waiter, count in batch.waiting.items():
-            waiter.settled(batch, count, outcome)
+        if outcome.kind not in (TAKEN, STORED) and not batch.settled:
+            batch.settled = True
+            kind = REFUSED if outcome.kind == REPLAN else outcome.kind
+            for waiter, count in batch.waiting.items():
+                waiter.settled(batch, count, Outcome(kind, outcome.base_offset))
+        if batch.follower is not None:
+            batch.follower.heard(batch, outcome)

@@ -8,10 +8,16 @@
                                      |
                                      v
                take_outcomes(): COMMITTED offset | REFUSED, certainly not in the log | UNKNOWN, nobody can say
+                                | REPLAN, certainly not in the log: its records belong elsewhere
+                                | TAKEN, STORED: an outcome is still to come
 ```
 A run counts as refused for certain when a leader said so, no other attempt for it is unanswered (a frame's runs are
 taken in at most once, see ``host.py``), and that leader is of a later term than any that lost the run out of sight. A
-run whose outcome was reported as unknown is still seen through: later runs must not overtake it.
+run whose outcome was reported as unknown is still seen through: later runs must not overtake it. What becomes of it is
+reported in the end, as well as it is known.
+
+A run whose plan is out of date takes all later ones with it. None of them can be in a log without it, and none may get
+there before its records have found their new place.
 """
 
 from __future__ import annotations
@@ -19,22 +25,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.raft.messages import Forward
-from flockmq.raft.senders import BEHIND, COMMITTED, ELSEWHERE, REFUSED, RUNS_KEPT, UNKNOWN, run_note
+from flockmq.raft.senders import (
+    BEHIND,
+    COMMITTED,
+    ELSEWHERE,
+    LATER,
+    PLAN_AHEAD,
+    REFUSED,
+    REPLAN,
+    RUNS_KEPT,
+    STORED,
+    TAKEN,
+    UNKNOWN,
+    run_note,
+)
 
 if TYPE_CHECKING:
     from flockmq.raft.messages import ForwardReply
 
 FORWARD_BYTES_MAX: Final = 16_777_216
 """Most bytes of runs without an outcome; then ``has_room`` says no."""
+PLAN_RETRY_MS: Final = 100
+"""When to ask a leader again that has not heard of a plan yet."""
 
 
 class Outcome:
-    """What became of a run. ``offset`` is that of its first record when it is committed."""
+    """What became of a run. ``offset`` is that of its first record when it is committed, with REPLAN the index wanted.
 
-    def __init__(self, token: int, kind: int, offset: int) -> None:
+    Not ``final``: something more will be reported of the same run (TAKEN, STORED, and UNKNOWN the first time).
+    """
+
+    def __init__(self, token: int, kind: int, offset: int, final: bool, batch: bytes = b"") -> None:
         self.token = token
         self.kind = kind
         self.offset = offset
+        self.final = final
+        self.batch = batch
+        """With REPLAN: the run itself."""
 
 
 class _Run:
@@ -49,7 +76,9 @@ class _Run:
         self.unknown_term = 0
         """Latest term of a leader that lost sight of it."""
         self.told = False
-        """Its outcome was reported."""
+        """Its outcome was reported, as UNKNOWN at least."""
+        self.early = False
+        """That a leader has it was reported."""
         self.done = False
         """It is in the log for good."""
 
@@ -57,7 +86,7 @@ class _Run:
 class Forwarder:
     """Runs of this node for one group."""
 
-    def __init__(self, group: int, node: int, boot: int, retry_ms: int = 1_000, give_up_ms: int = 30_000) -> None:
+    def __init__(self, group: int, node: int, boot: int, retry_ms: int = 1_000, give_up_ms: int = 10_000) -> None:
         self.group = group
         self.node = node
         self.boot = boot
@@ -85,9 +114,9 @@ class Forwarder:
         """Whether another run may be submitted."""
         return len(self.runs) < RUNS_KEPT and self.bytes < FORWARD_BYTES_MAX
 
-    def note(self) -> bytes:
-        """What the next batch must carry as its note."""
-        return run_note(self.node, self.boot, self._next)
+    def note(self, plan: int = 0) -> bytes:
+        """What the next batch must carry as its note; ``plan`` as in ``run_note``."""
+        return run_note(self.node, self.boot, self._next, plan)
 
     def submit(self, batch: bytes, token: int) -> None:
         """Forward a batch that was built with ``note()``. Its outcome will carry ``token``."""
@@ -104,6 +133,10 @@ class Forwarder:
             self.leader = leader
             self._start_pass()
 
+    def set_time(self, elapsed: int) -> None:
+        """How late it is: nobody ticks a forwarder that has nothing under way."""
+        self._elapsed = elapsed
+
     def tick(self, elapsed: int) -> None:
         """Time passes: try again what got no answer, give up what is too old."""
         self._elapsed = elapsed
@@ -111,7 +144,8 @@ class Forwarder:
             if run.told or elapsed < run.deadline:
                 continue
             if run.was_sent:
-                self._report(run, UNKNOWN, 0)
+                run.told = True
+                self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
             else:
                 self._report(run, REFUSED, 0)
                 self._drop(run)
@@ -148,10 +182,15 @@ class Forwarder:
             return
         is_current = reply.attempt >= self._first_attempt
         run = self._by_sequence.get(reply.sequence)
+        if reply.outcome in (TAKEN, STORED):  # the attempt itself is still to be answered
+            if run is not None and not (run.told or run.done or run.early):
+                run.early = True
+                self._outcomes.append(Outcome(run.token, reply.outcome, 0, False))
+            return
         if run is not None:
             run.open.discard(reply.attempt)
         if reply.outcome == COMMITTED:
-            if run is not None:
+            if run is not None and not run.done:
                 self._report(run, COMMITTED, reply.value)
                 run.done = True
                 self._committed = max(self._committed, run.sequence)
@@ -171,13 +210,40 @@ class Forwarder:
         elif reply.outcome == ELSEWHERE and is_current and reply.sender == self.leader:
             self.leader = reply.value if reply.value != reply.sender else 0
             self._start_pass()
+        elif reply.outcome == REPLAN:
+            if run is not None and not run.done:
+                if self._is_certain(run, reply.term):
+                    self._replan(run, reply.value)
+                elif run.told:
+                    self._on_refused(run, reply.term)
+        elif reply.outcome == LATER and reply.value == PLAN_AHEAD:
+            self._retry_at = min(self._retry_at, self._elapsed + PLAN_RETRY_MS)
+
+    def _is_certain(self, run: _Run, term: int) -> bool:
+        """Whether a leader's word that it did not take a run means that the run is in no log."""
+        return not run.open and term > run.unknown_term
 
     def _on_refused(self, run: _Run, term: int) -> None:
-        if run.told:
-            self._drop(run)  # whoever waited has its answer, so it may be left out, or turn up late
-        elif not run.open and term > run.unknown_term:
+        if self._is_certain(run, term):
             self._report(run, REFUSED, 0)
             self._drop(run)
+        elif run.told:
+            self._report(run, UNKNOWN, 0)  # whoever waited has its answer, so it may be left out, or turn up late
+            self._drop(run)
+
+    def _replan(self, first: _Run, index: int) -> None:
+        """Give back a run and all after it."""
+        position = self.runs.index(first)
+        taken_back = self.runs[position:]
+        del self.runs[position:]
+        for run in taken_back:
+            del self._by_sequence[run.sequence]
+            self.bytes -= len(run.batch)
+            if run.told:  # its publisher has gone to resend it
+                self._report(run, REFUSED, 0)
+            else:
+                self._outcomes.append(Outcome(run.token, REPLAN, index, True, run.batch))
+        self._start_pass()
 
     def _start_pass(self) -> None:
         """Send all runs again, from the oldest on."""
@@ -185,9 +251,9 @@ class Forwarder:
         self._first_attempt = self._attempt + 1
 
     def _report(self, run: _Run, kind: int, offset: int) -> None:
-        if not run.told:
-            run.told = True
-            self._outcomes.append(Outcome(run.token, kind, offset))
+        """The last word about a run."""
+        run.told = True
+        self._outcomes.append(Outcome(run.token, kind, offset, True))
 
     def _drop(self, run: _Run) -> None:
         """Leave a run out: the next one follows on the one before."""

@@ -29,7 +29,7 @@ from flockmq.raft.messages import Append, Forward, ForwardReply, Heartbeat, Snap
 from flockmq.raft.node import RaftNode
 from flockmq.raft.peers import Peer
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
-from flockmq.raft.senders import SenderDesk, SenderTable
+from flockmq.raft.senders import DeskRules, SenderDesk, SenderTable
 from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class RaftHost:
         self.clock = TickClock(settings.tick_ms, now)
         self.groups: dict[int, RaftNode] = {}
         self.desks: dict[int, SenderDesk] = {}
+        self.rules = DeskRules()
+        """What their desks go by, beyond Raft."""
         self.forwarders: dict[int, Forwarder] = {}
         self.preferred: dict[int, int] = {}
         """Group -> the node that should lead it."""
@@ -156,7 +158,7 @@ class RaftHost:
         node.state.unreachable = self.unreachable
         node.state.congested = self.congested
         self.groups[group] = node
-        self.desks[group] = SenderDesk(node, table or SenderTable())
+        self.desks[group] = SenderDesk(node, table or SenderTable(), self.rules)
         self.preferred[group] = preferred
         self.broken.pop(group, None)
         self._unknown.pop(group, None)
@@ -530,6 +532,8 @@ class RaftHost:
                 if self.groups.get(group) is node:
                     self._touch(group)
                     self._follow_role(group)
+                    for message in self.desks[group].stored():
+                        self._send(message)
             done += 1
         del self._flights[:done]
 

@@ -11,9 +11,13 @@
 A run is a batch whose note says (sender, boot, sequence). The table of last runs is made of applied entries alone, so
 it is the same on all replicas and part of their checkpoints; a leader adds what its log holds beyond them.
 
+A run may carry the cluster-state index of the plan that put its records into this group. A leader that knows of a later
+change of that plan does not take it (REPLAN), one that has not heard of the plan yet lets it wait.
+
 What can be certain: COMMITTED always. REFUSED means that this attempt appended nothing, and that no entry of an earlier
 term with this run can come up any more: a leader says so only when an entry of its own term is committed. UNKNOWN is
-said when leadership ends while the run is in the log and not committed. ``forwarder.py`` is the other side.
+said when leadership ends while the run is in the log and not committed. TAKEN and STORED are no outcomes, but said
+earlier where a group's publishers want to know no more than that. ``forwarder.py`` is the other side.
 """
 
 from __future__ import annotations
@@ -42,28 +46,38 @@ BEHIND: Final = 4
 ELSEWHERE: Final = 5
 """Not taken: another node leads, the value says which, 0 when nobody knows."""
 LATER: Final = 6
-"""Not taken for now: too much is under way."""
+"""Not taken for now: too much is under way, or (value 1) its plan is not known here yet."""
+REPLAN: Final = 7
+"""Not taken, as certainly as REFUSED: its plan is out of date; the value is the index that a plan must have."""
+TAKEN: Final = 8
+"""In the leader's log, in memory. The outcome is still to come."""
+STORED: Final = 9
+"""In the leader's log, on its disk. The outcome is still to come."""
+
+PLAN_AHEAD: Final = 1
+"""Value of LATER: the leader's cluster state is older than the plan."""
 
 RUNS_KEPT: Final = 256
 """Outcomes remembered per sender, and the most runs a sender may have under way."""
-_NOTE: Final = struct.Struct("<8sQQQ")
-_TAG: Final = b"FLKRUN\0\1"
+_NOTE: Final = struct.Struct("<8sQQQQ")
+_TAG: Final = b"FLKRUN\0\2"
 _SENDER: Final = struct.Struct("<QQI")
 _OUTCOME: Final = struct.Struct("<QQ")
 
 
-def run_note(sender: int, boot: int, sequence: int) -> bytes:
-    """The note that makes a batch a run."""
-    return _NOTE.pack(_TAG, sender, boot, sequence)
+def run_note(sender: int, boot: int, sequence: int, plan: int = 0) -> bytes:
+    """The note that makes a batch a run. ``plan`` 0: there is no plan that could be out of date."""
+    return _NOTE.pack(_TAG, sender, boot, sequence, plan)
 
 
 class RunId:
     """Which run of whom."""
 
-    def __init__(self, sender: int, boot: int, sequence: int) -> None:
+    def __init__(self, sender: int, boot: int, sequence: int, plan: int = 0) -> None:
         self.sender = sender
         self.boot = boot
         self.sequence = sequence
+        self.plan = plan
 
 
 def run_of(batch: bytes) -> RunId | None:
@@ -74,7 +88,7 @@ def run_of(batch: bytes) -> RunId | None:
     if len(note) != _NOTE.size or note[:8] != _TAG:
         return None
     fields: tuple[int, ...] = _NOTE.unpack(note)[1:]
-    return RunId(fields[0], fields[1], fields[2])
+    return RunId(fields[0], fields[1], fields[2], fields[3])
 
 
 class Sender:
@@ -157,21 +171,35 @@ def decode_table(data: bytes) -> SenderTable:
     return table
 
 
+class DeskRules:
+    """What a node knows about the plans behind the groups that it may lead; one for all its desks."""
+
+    def __init__(self) -> None:
+        self.known = 0
+        """Index of the cluster state here: plans beyond it are not known yet."""
+        self.least: dict[int, int] = {}
+        """Group -> index of the last change of its plan."""
+        self.early: dict[int, int] = {}
+        """Group -> TAKEN or STORED, where its publishers wait for no more than that."""
+
+
 class _Waiter:
     """An attempt that is answered when its run is committed."""
 
-    def __init__(self, run: RunId, node: int, attempt: int) -> None:
+    def __init__(self, run: RunId, node: int, attempt: int, index: int) -> None:
         self.run = run
         self.node = node
         self.attempt = attempt
+        self.index = index
 
 
 class SenderDesk:
     """Where runs arrive at a replica."""
 
-    def __init__(self, node: RaftNode, table: SenderTable) -> None:
+    def __init__(self, node: RaftNode, table: SenderTable, rules: DeskRules | None = None) -> None:
         self.node = node
         self.table = table
+        self.rules = rules if rules is not None else DeskRules()
         self.term = 0
         """The term in which we lead; 0 when we do not."""
         self._ahead: dict[int, Sender] = {}
@@ -179,6 +207,8 @@ class SenderDesk:
         self._indexes: dict[tuple[int, int, int], int] = {}
         """(sender, boot, sequence) of these -> index."""
         self._waiters: dict[int, list[_Waiter]] = {}
+        self._unstored: list[_Waiter] = []
+        """Those that want to hear when the run is on the disk here, in order."""
 
     def is_up_to_date(self) -> bool:
         """Whether leadership is what it was when ``follow_role`` looked last."""
@@ -195,6 +225,7 @@ class SenderDesk:
         for index in sorted(self._waiters):
             answers += [self._tell(waiter, UNKNOWN, 0) for waiter in self._waiters[index]]
         self._waiters = {}
+        self._unstored = []
         self._ahead = {}
         self._indexes = {}
         self.term = term
@@ -243,21 +274,49 @@ class SenderDesk:
             return self._repeat(run, forward)
         if forward.previous != last:
             return self._answer(run, node, attempt, BEHIND, last, self.term)
+        # Before an entry of this term is committed a run of an earlier leader could still come up.
+        may_be_certain = self.node.state.commit >= self.node.state.term_start
+        if run.plan:
+            least = self.rules.least.get(self.node.state.group, 0)
+            if run.plan < least:
+                if may_be_certain:
+                    return self._answer(run, node, attempt, REPLAN, least, self.term)
+                return self._answer(run, node, attempt, LATER, 0, self.term)
+            if run.plan > self.rules.known:
+                return self._answer(run, node, attempt, LATER, PLAN_AHEAD, self.term)
         proposal = self.node.propose(forward.batch)
         if not isinstance(proposal, Proposal):
-            # Before an entry of this term is committed a run of an earlier leader could still come up.
-            is_certain = proposal.code == NOT_ALLOWED and self.node.state.commit >= self.node.state.term_start
+            is_certain = proposal.code == NOT_ALLOWED and may_be_certain
             return self._answer(run, node, attempt, REFUSED if is_certain else LATER, 0, self.term)
         self._note_ahead(run, proposal.index, proposal.base_offset)
-        self._waiters[proposal.index] = [_Waiter(run, node, attempt)]
+        return self._wait(_Waiter(run, node, attempt, proposal.index))
+
+    def _wait(self, waiter: _Waiter) -> Message | None:
+        """Answer when the run is committed; what may be said before that."""
+        self._waiters.setdefault(waiter.index, []).append(waiter)
+        early = self.rules.early.get(self.node.state.group, 0)
+        if early == TAKEN:
+            return self._tell(waiter, TAKEN, 0)
+        if early == STORED:
+            if waiter.index <= self.node.state.log.durable:
+                return self._tell(waiter, STORED, 0)
+            self._unstored.append(waiter)
         return None
+
+    def stored(self) -> list[Message]:
+        """More of the log is durable here: tell those who wait for no more than that."""
+        waiting = self._unstored
+        if not waiting:
+            return []
+        durable = self.node.state.log.durable
+        self._unstored = [waiter for waiter in waiting if waiter.index > durable]
+        return [self._tell(waiter, STORED, 0) for waiter in waiting if waiter.index <= durable]
 
     def _repeat(self, run: RunId, forward: Forward) -> Message | None:
         """A run that the log has, or that its sender left out for good."""
         index = self._indexes.get((run.sender, run.boot, run.sequence), 0)
         if index:
-            self._waiters.setdefault(index, []).append(_Waiter(run, forward.sender, forward.attempt))
-            return None
+            return self._wait(_Waiter(run, forward.sender, forward.attempt, index))
         known = self.table.senders.get(run.sender)
         offset = known.offset_of(run.sequence) if known is not None and known.boot == run.boot else -1
         if offset < 0:

@@ -5,9 +5,22 @@ from __future__ import annotations
 import pytest
 
 from flockmq.log.batch import BatchBuilder
-from flockmq.raft.forwarder import FORWARD_BYTES_MAX, Forwarder
+from flockmq.raft.forwarder import FORWARD_BYTES_MAX, PLAN_RETRY_MS, Forwarder
 from flockmq.raft.messages import Forward, ForwardReply
-from flockmq.raft.senders import BEHIND, COMMITTED, ELSEWHERE, LATER, REFUSED, RUNS_KEPT, UNKNOWN, run_of
+from flockmq.raft.senders import (
+    BEHIND,
+    COMMITTED,
+    ELSEWHERE,
+    LATER,
+    PLAN_AHEAD,
+    REFUSED,
+    REPLAN,
+    RUNS_KEPT,
+    STORED,
+    TAKEN,
+    UNKNOWN,
+    run_of,
+)
 
 GROUP = 5
 
@@ -166,7 +179,7 @@ def test_what_was_sent_becomes_unknown_but_is_seen_through() -> None:
     assert sending.sent() == [(1, 0), (2, 1)]
     for message in sending.last:
         sending.reply(message, COMMITTED, 0)
-    assert sending.outcomes() == []
+    assert sending.outcomes() == [(1, COMMITTED, 0), (2, COMMITTED, 0)], "late, and the last word"
     assert sending.forwarder.runs == []
 
 
@@ -181,6 +194,88 @@ def test_a_run_left_out_that_is_in_the_log_after_all_stops_nothing() -> None:
     assert sending.sent() == [(2, 0)]
     sending.reply(sending.last[0], BEHIND, 1)
     assert sending.sent() == [(2, 1)]
+
+
+@pytest.mark.parametrize("early", [TAKEN, STORED])
+def test_what_a_leader_says_early_is_reported_once_and_the_run_seen_through(early: int) -> None:
+    sending = Sending(1)
+    sending.sent()
+    first = sending.last[0]
+    sending.reply(first, early)
+    sending.reply(first, early)
+    outcomes = sending.forwarder.take_outcomes()
+    assert [(outcome.kind, outcome.final) for outcome in outcomes] == [(early, False)]
+    sending.forwarder.set_leader(3)
+    sending.sent()
+    sending.reply(sending.last[0], REFUSED, term=2)
+    assert sending.outcomes() == [], "the attempt that was taken may still be committed"
+    sending.reply(first, COMMITTED, 4)
+    assert sending.outcomes() == [(1, COMMITTED, 4)]
+    sending.reply(first, early)
+    assert sending.outcomes() == []
+
+
+def test_a_run_with_an_old_plan_takes_all_later_ones_with_it() -> None:
+    sending = Sending(4)
+    sending.sent()
+    first, second, third, fourth = sending.last
+    sending.reply(third, BEHIND, 1)
+    sending.reply(second, REPLAN, 30)
+    assert sending.outcomes() == [(2, REPLAN, 30), (3, REPLAN, 30), (4, REPLAN, 30)]
+    sending.reply(first, COMMITTED, 7)
+    sending.reply(fourth, REPLAN, 30)
+    assert sending.outcomes() == [(1, COMMITTED, 7)]
+    assert (sending.forwarder.runs, sending.forwarder.bytes) == ([], 0)
+    sending.submit()
+    assert sending.sent() == [(5, 1)]
+
+
+def test_that_a_plan_is_old_is_no_outcome_while_another_attempt_is_out() -> None:
+    sending = Sending(2)
+    sending.sent()
+    lost = sending.last
+    sending.forwarder.set_leader(3)
+    sending.sent()
+    sending.reply(sending.last[0], REPLAN, 30, term=2)
+    assert sending.outcomes() == []
+    sending.reply(lost[0], UNKNOWN, term=1)
+    sending.forwarder.tick(100)
+    sending.sent()
+    sending.reply(sending.last[0], REPLAN, 30, term=2)
+    assert sending.outcomes() == [(1, REPLAN, 30), (2, REPLAN, 30)]
+
+
+def test_a_publisher_that_was_told_that_nobody_knows_does_not_come_back_with_another_plan() -> None:
+    sending = Sending(2)
+    sending.sent()
+    sending.forwarder.tick(1_000)
+    sending.outcomes()
+    sending.reply(sending.last[0], REPLAN, 30)
+    assert sending.outcomes() == [(1, REFUSED, 0), (2, REFUSED, 0)]
+
+
+def test_a_plan_that_the_leader_has_not_heard_of_is_tried_again_soon() -> None:
+    sending = Sending()
+    sending.forwarder = Forwarder(GROUP, 1, 77, retry_ms=10_000, give_up_ms=60_000)
+    sending.forwarder.set_leader(2)
+    sending.submit()
+    sending.sent()
+    sending.reply(sending.last[0], LATER, PLAN_AHEAD)
+    sending.forwarder.tick(PLAN_RETRY_MS - 1)
+    assert sending.sent() == []
+    sending.forwarder.tick(PLAN_RETRY_MS)
+    assert sending.sent() == [(1, 0)]
+
+
+def test_time_that_passed_without_runs_counts_against_none() -> None:
+    sending = Sending()
+    sending.forwarder.set_time(50_000)
+    sending.submit()
+    sending.sent()
+    sending.forwarder.tick(50_999)
+    assert sending.outcomes() == []
+    sending.forwarder.tick(51_000)
+    assert sending.outcomes() == [(1, UNKNOWN, 0)]
 
 
 def test_later_is_no_outcome() -> None:

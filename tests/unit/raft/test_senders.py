@@ -14,8 +14,12 @@ from flockmq.raft.senders import (
     COMMITTED,
     ELSEWHERE,
     LATER,
+    PLAN_AHEAD,
     REFUSED,
+    REPLAN,
     RUNS_KEPT,
+    STORED,
+    TAKEN,
     UNKNOWN,
     RunId,
     Sender,
@@ -28,10 +32,10 @@ from flockmq.raft.senders import (
 from raft_cluster import GROUP, SETTINGS, Cluster, Replica, batch, entry
 
 
-def run(sequence: int, boot: int = 1, sender: int = 9, payload: bytes = b"x") -> bytes:
+def run(sequence: int, boot: int = 1, sender: int = 9, payload: bytes = b"x", plan: int = 0) -> bytes:
     builder = BatchBuilder()
     builder.add(b"t", b"c", 0, 0, payload)
-    return builder.build(note=run_note(sender, boot, sequence))
+    return builder.build(note=run_note(sender, boot, sequence, plan))
 
 
 class Desk:
@@ -45,9 +49,11 @@ class Desk:
         self.answers: list[Message] = self.desk.follow_role()
         self.done = len(self.replica.applied)
 
-    def forward(self, sequence: int, previous: int | None = None, boot: int = 1, attempt: int = 1) -> None:
+    def forward(
+        self, sequence: int, previous: int | None = None, boot: int = 1, attempt: int = 1, plan: int = 0
+    ) -> None:
         before = sequence - 1 if previous is None else previous
-        answer = self.desk.accept(Forward(GROUP, 9, 1, before, attempt, run(sequence, boot)))
+        answer = self.desk.accept(Forward(GROUP, 9, 1, before, attempt, run(sequence, boot, plan=plan)))
         if answer is not None:
             self.answers.append(answer)
 
@@ -122,6 +128,66 @@ def test_a_new_boot_starts_over_and_ends_the_one_before() -> None:
     desk.forward(2, boot=2)
     desk.settle()
     assert desk.said() == [(2, COMMITTED, 2)]
+
+
+def test_a_run_in_memory_is_told_early_and_again_when_committed() -> None:
+    desk = Desk()
+    desk.desk.rules.early[GROUP] = TAKEN
+    desk.forward(1)
+    assert desk.said() == [(1, TAKEN, 0)]
+    desk.forward(1, attempt=2)
+    assert desk.said() == [(1, TAKEN, 0)], "a repeat, as nobody knows whether the first answer arrived"
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0), (1, COMMITTED, 0)]
+
+
+def test_a_run_on_the_leaders_disk_is_told_early() -> None:
+    desk = Desk()
+    desk.desk.rules.early[GROUP] = STORED
+    desk.forward(1)
+    assert (desk.said(), desk.desk.stored()) == ([], [])
+    desk.cluster.settle()
+    desk.answers += desk.desk.stored()
+    assert desk.said() == [(1, STORED, 0)]
+    assert desk.desk.stored() == []
+    desk.forward(1, attempt=2)
+    assert desk.said() == [(1, STORED, 0)]
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0), (1, COMMITTED, 0)]
+
+
+def test_plans_older_than_a_topics_last_change_are_not_taken() -> None:
+    desk = Desk()
+    desk.desk.rules.known = 20
+    desk.desk.rules.least[GROUP] = 11
+    desk.forward(1, plan=10)
+    assert desk.said() == [(1, REPLAN, 11)]
+    desk.forward(1, plan=11)
+    desk.forward(2, plan=20)
+    desk.forward(3)
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0), (2, COMMITTED, 1), (3, COMMITTED, 2)]
+
+
+def test_plans_that_the_leader_has_not_heard_of_wait() -> None:
+    desk = Desk()
+    desk.desk.rules.known = 20
+    desk.forward(1, plan=21)
+    assert desk.said() == [(1, LATER, PLAN_AHEAD)]
+    desk.desk.rules.known = 21
+    desk.forward(1, plan=21)
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0)]
+
+
+def test_a_run_that_is_in_the_log_is_not_asked_for_its_plan_again() -> None:
+    desk = Desk()
+    desk.desk.rules.known = 20
+    desk.forward(1, plan=10)
+    desk.desk.rules.least[GROUP] = 20
+    desk.forward(1, plan=10, attempt=2)
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0), (1, COMMITTED, 0)]
 
 
 def test_a_follower_says_who_leads() -> None:

@@ -139,6 +139,7 @@ class Process:
             return False
         member.run_number += 1
         member.runs[member.run_number] = told
+        member.forwarder.set_time(self.host.clock.elapsed)
         member.forwarder.submit(builder.build(note=member.forwarder.note()), member.run_number)
         self.host.submitted(group)
         self.turn()
@@ -280,7 +281,9 @@ class Process:
 
     def _tell_outcomes(self, member: Member) -> None:
         for outcome in member.forwarder.take_outcomes():
-            member.runs.pop(outcome.token)(outcome.kind, outcome.offset)
+            told = member.runs.pop(outcome.token, None)  # what comes after "unknown" nobody waits for
+            if told is not None:
+                told(outcome.kind, outcome.offset)
 
     def _forget_entries(self, member: Member) -> None:
         checkpoint = member.replica.checkpoints.latest()
