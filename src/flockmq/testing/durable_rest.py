@@ -70,7 +70,7 @@ class TopicsApi:
         found: list[dict[str, Any]] = []
         offset = 0
         while True:
-            query = urlencode({"offset": offset, "max_bytes": READ_BYTES})
+            query = urlencode({"offset": offset, "max_bytes": READ_BYTES, "limit": 10_000})
             page = self.call("GET", f"/topics/{quote(topic, safe='')}/partitions/{shard}/records?{query}")
             came = [one for one in page["records"] if one["offset"] >= offset]
             if not came:
