@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.raft import reads, snapshots, transfer
 from flockmq.raft.commits import commit_by_count
-from flockmq.raft.messages import Append
+from flockmq.raft.messages import Append, Heartbeat
 from flockmq.raft.progress import PROBE, SNAPSHOT, Progress
 from flockmq.raft.state import LEADER
 
@@ -24,6 +24,16 @@ def replicate(state: RaftState) -> None:
             snapshots.send_chunk(state, node, progress)
         else:
             _send_appends(state, node, progress)
+            if state.settings.commit_news_at_once and progress.lacks_commit(state.commit):
+                _tell_commit(state, node, progress)
+
+
+def _tell_commit(state: RaftState, node: int, progress: Progress) -> None:
+    """Nothing is on its way that would tell a follower what is committed: its readers must not wait for a tick."""
+    state.send(
+        Heartbeat(state.group, state.node, node, state.term, state.commit, state.log.last_index, state.round, False)
+    )
+    progress.told_commit = state.commit
 
 
 def _send_appends(state: RaftState, node: int, progress: Progress) -> None:
@@ -120,6 +130,8 @@ def on_durable(state: RaftState, progress: Progress, index: int) -> None:
         transfer.hand_over(state)
     if progress.next <= state.log.last_index:
         state.dirty = True  # there may be room to send more
+    elif state.settings.commit_news_at_once and progress.lacks_commit(state.commit):
+        state.dirty = True
 
 
 def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> None:

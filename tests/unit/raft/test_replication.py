@@ -330,3 +330,13 @@ def test_a_member_that_is_sent_entries_needs_no_heartbeats() -> None:
     assert leader.state.role == LEADER
     cluster.run(300)
     assert beats
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_followers_hear_at_once_what_is_committed_where_that_is_asked_for(at_once: bool) -> None:
+    cluster = Cluster(settings=replace(SETTINGS, commit_news_at_once=at_once))
+    cluster.elect(1)
+    cluster.run(200)
+    cluster.propose(b"alone")
+    cluster.settle()  # no time passes
+    assert [b"alone" in replica.payloads for replica in cluster.replicas.values()] == [True, at_once, at_once]
