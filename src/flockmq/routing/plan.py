@@ -5,6 +5,7 @@
      |-- not shared, by session --> Target: one copy. One subscription is its own target, several are merged
      |-- of other nodes' clients -> Peer: one copy, however many clients want it there
      `-- shared -----------------> ShareGroup: one member of it gets the message, here or on another node
+ the durable topic it belongs to -> its partition's log; all of the above get the message when it is committed
 ```
 Targets and their lists are shared between plans; nobody changes them.
 """
@@ -17,6 +18,7 @@ from flockmq.mqtt.varint import encode_varint
 from flockmq.routing.names import Named
 
 if TYPE_CHECKING:
+    from flockmq.routing.durable import DurableTopic
     from flockmq.routing.peer import Peer
     from flockmq.routing.shared import ShareGroup
     from flockmq.session.session import Session
@@ -68,6 +70,9 @@ class RoutePlan(Named):
         self.groups = groups
         self.remotes = remotes
         """Other nodes whose clients want it, each once."""
+        self.durable: DurableTopic | None = None
+        self.group = -1
+        """The Raft group of its partition, -1 when it depends on the message."""
         self.slot = -1
         """Where the table keeps it."""
         self.current = False

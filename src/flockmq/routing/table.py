@@ -13,6 +13,8 @@ A filter such as ``+/x/#`` may have to look at every kept name. What walks may c
 keeping plans has cost: when a storm of such subscriptions has used that up, all plans are forgotten at once, which
 is cheaper than to go on looking.
 
+Durable topics (``topics``) are looked up when a plan is made, and stand in it.
+
 In a cluster the same table holds the routes of other nodes (``add_route``, ``set_share``), and notes the filters whose
 subscribers on this node came or went (``touched``), so that the others can be told once per loop turn.
 """
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import ConfigError
 from flockmq.mqtt.topics import has_wildcard
+from flockmq.routing.durable import TopicMap
 from flockmq.routing.entry import FilterEntry
 from flockmq.routing.familiar import FamiliarNames
 from flockmq.routing.names import NameTree
@@ -65,6 +68,7 @@ class SubscriptionTable:
         """Counts links to other nodes that came or went: choices of shared groups depend on them."""
         self.touched: set[tuple[bytes, bytes]] | None = None
         """In a cluster: groups (or none) and filters whose subscribers here came or went since somebody looked."""
+        self._topics = TopicMap()
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
         self._exact: dict[bytes, FilterEntry] = {}
@@ -196,6 +200,23 @@ class SubscriptionTable:
                 del self._exact[topic_filter]
         self._forget(topic_filter)
 
+    # --- durable topics ---
+
+    @property
+    def topics(self) -> TopicMap:
+        """The durable topics that names are looked up in."""
+        return self._topics
+
+    @topics.setter
+    def topics(self, topics: TopicMap) -> None:
+        self._topics = topics
+        self._forget_all()
+
+    def topics_changed(self, filters: list[bytes]) -> None:
+        """Some durable topics came, went or changed within ``topics``: drop the plans that their filters match."""
+        for topic_filter in filters:
+            self._forget(topic_filter)
+
     # --- plans ---
 
     def plan(self, topic: bytes) -> RoutePlan:
@@ -205,6 +226,11 @@ class SubscriptionTable:
             return plan
         levels = topic.split(b"/")
         plan = self._compile(topic, levels)
+        if self._topics.topics:
+            durable = self._topics.find_levels(topic, levels)
+            if durable is not None:
+                plan.durable = durable
+                plan.group = durable.group_of(topic)
         if len(topic) <= KEPT_BYTES_MAX and len(levels) <= KEPT_LEVELS_MAX and self._familiar.meet(topic):
             self._keep(plan, levels)
         return plan
