@@ -21,6 +21,7 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.connect import protocol_level
 from flockmq.mqtt.decode import decode_packet
 from flockmq.mqtt.encode import PINGRESP
+from flockmq.mqtt.namespaces import DOLLAR
 from flockmq.mqtt.packets import (
     CONNECT,
     PUBLISH,
@@ -52,6 +53,15 @@ from flockmq.node.connecting import (
 from flockmq.node.delaying import Delayed, take_delayed
 from flockmq.node.events import Event
 from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up, send_will
+from flockmq.node.namespaces import (
+    NamespaceLimits,
+    edge_subscribe,
+    edge_unsubscribe,
+    on_edge_publish,
+    on_edge_run,
+    set_listener_namespace,
+    set_namespaces,
+)
 from flockmq.node.ports import AuthRequest, Gate, OpenGate, Verdict
 from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
 from flockmq.node.retained_feed import feed_retained
@@ -172,7 +182,10 @@ class Broker:
                     run = scan_run(data, pos, end, connection.version, connection.packet_max)
                     if run is not None:
                         pos += len(run.wire)
-                        on_run(node, connection, run, now)
+                        if connection.space is None and run.topic[0] != DOLLAR:
+                            on_run(node, connection, run, now)
+                        else:
+                            on_edge_run(node, connection, run, now)
                         continue
                 elif 4 <= kind <= 7:
                     after = on_plain_acks(node, connection, data, pos, end, now)
@@ -218,15 +231,22 @@ class Broker:
             self.packet_before_connack(connection, first, body, now)
             return
         if first >> 4 == PUBLISH:
-            on_publish(node, connection, first, body, now)
+            if connection.space is None and body[2:3] != b"$":
+                on_publish(node, connection, first, body, now)
+            else:
+                on_edge_publish(node, connection, first, body, now)
             return
         self.check_no_connect(first)
         packet = decode_packet(connection.version, first, body)
         if isinstance(packet, Ack):
             on_ack(node, connection, packet, now)
         elif isinstance(packet, Subscribe):
+            if connection.space is not None:
+                edge_subscribe(connection.space, packet)
             on_subscribe(node, connection, packet)
         elif isinstance(packet, Unsubscribe):
+            if connection.space is not None:
+                edge_unsubscribe(connection.space, packet)
             on_unsubscribe(node, connection, packet)
         elif isinstance(packet, Disconnect):
             self.on_disconnect(connection, packet, now)
@@ -459,6 +479,16 @@ class Broker:
             send_will(self.node, session, now)
         for connection in list(self.connections.values()):
             disconnect(self.node, connection, reasons.SERVER_SHUTTING_DOWN, "The broker is stopping", now)
+
+    # --- namespaces ---
+
+    def set_namespaces(self, wanted: list[NamespaceLimits], now: int) -> None:
+        """These exist beside the default one and those of listeners, with these limits. Call it before clients come."""
+        set_namespaces(self.node, wanted, now)
+
+    def set_listener_namespace(self, listener: str, namespace: str) -> None:
+        """Who comes through a listener and names no namespace is in this one, which exists from now on."""
+        set_listener_namespace(self.node, listener, namespace)
 
     # --- the admin's side ---
 

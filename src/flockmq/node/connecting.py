@@ -15,6 +15,7 @@ from __future__ import annotations
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
+from flockmq.mqtt.namespaces import INSIDE_ID, inside_client_id, split_client_id
 from flockmq.mqtt.packets import Auth, Connack, Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_name
@@ -26,10 +27,14 @@ from flockmq.node.lifecycle import (
     hang_up,
     send_will,
 )
+from flockmq.node.namespaces import edge_will
 from flockmq.node.ports import CLAIM_BUSY, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
 from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
+
+CLIENT_ID_BYTES_MAX = 65_535
+"""Longest client id with its namespace: other nodes are told it with two bytes of length."""
 
 
 class Admission:
@@ -65,14 +70,21 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     check_will(connection, connect)
     assigned = not connect.client_id
     client_id = connect.client_id or assign_client_id(node)
-    ban = node.bans.check(client_id, connect.username, connection.peer, now)
+    namespace, username = node.spaces.of_listener(connection.listener), connect.username
+    if username is not None:
+        namespace, username = node.spaces.locate(username, connection.listener)
+    ban = node.bans.check(inside_client_id(namespace, client_id), username, connection.peer, now)
     if ban is not None:
         refuse(node, connection, client_id, reasons.BANNED, ban.reason, now)
+        return
+    if client_id.startswith(INSIDE_ID):
+        text = "Client ids that begin with $ns/ are the broker's own"
+        refuse(node, connection, client_id, reasons.CLIENT_IDENTIFIER_NOT_VALID, text, now)
         return
     request = AuthRequest(
         connection_id=connection.number,
         client_id=client_id,
-        username=connect.username,
+        username=username,
         password=connect.password,
         method=properties.authentication_method,
         data=properties.authentication_data,
@@ -80,6 +92,8 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
         peer=connection.peer,
         certificate_name=connection.certificate_name,
         now_ms=now,
+        namespace=namespace,
+        spaces=node.spaces,
     )
     connection.auth_method = properties.authentication_method
     connection.auth = request
@@ -202,7 +216,7 @@ def on_auth(node: NodeState, connection: Connection, auth: Auth, now: int) -> No
         return
     request = AuthRequest(
         connection_id=connection.number,
-        client_id=session.client_id,
+        client_id=split_client_id(session.client_id)[1],
         username=identity.username,
         password=None,
         method=connection.auth_method,
@@ -211,6 +225,8 @@ def on_auth(node: NodeState, connection: Connection, auth: Auth, now: int) -> No
         peer=connection.peer,
         certificate_name=connection.certificate_name,
         now_ms=now,
+        namespace=identity.namespace,
+        spaces=node.spaces,
     )
     connection.auth = request
     settle(node, connection, node.gate.authenticate(request), now)
@@ -251,18 +267,24 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if not isinstance(admission, Admission):
         return
     connect = admission.connect
-    client_id = admission.request.client_id
     identity = accept.identity
+    client_id = inside_client_id(identity.namespace, admission.request.client_id)
     # Who it is may be known only now: by certificate, token or SCRAM.
     ban = node.bans.check(client_id, identity.username, connection.peer, now)
     if ban is not None:
         refuse(node, connection, client_id, reasons.BANNED, ban.reason, now)
         return
+    space = node.spaces.find(identity.namespace)
     will = connect.will
-    if will is not None and not may_send_will(node, identity, will.topic):
+    will_topic = edge_will(space, will) if will is not None else b""
+    if will is not None and (not will_topic or not may_send_will(node, identity, will_topic)):
         refuse(node, connection, client_id, reasons.NOT_AUTHORIZED, "The will's topic is not allowed", now)
         return
     old = node.sessions.get(client_id)
+    problem = namespace_problem(node, identity.namespace, client_id, old)
+    if problem is not None:
+        refuse(node, connection, client_id, problem.reason_code, problem.text, now)
+        return
     if old is None and len(node.sessions) >= node.sessions_max:
         refuse(node, connection, client_id, reasons.QUOTA_EXCEEDED, "The broker holds all sessions it may", now)
         return
@@ -280,15 +302,20 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     connection.admission = None
     connection.session = session
     connection.identity = identity
+    connection.space = space
+    if space is not None:
+        space.connections += 1
     session.connection = connection
     session.version = connection.version
     session.username = identity.username
+    if will is not None:
+        will.topic = will_topic
     session.will = will
     node.online += 1
     node.stats.connects_accepted += 1
     settings = agree(node, connection, session, connect)
     if admission.assigned:
-        settings.assigned_client_id = client_id
+        settings.assigned_client_id = admission.request.client_id
     if connection.auth_method is not None:
         settings.authentication_method = connection.auth_method
         settings.authentication_data = accept.data
@@ -327,12 +354,28 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     node.stats.dropped_queue += session.resume(now)
 
 
+def namespace_problem(node: NodeState, namespace: str, client_id: str, old: Session | None) -> Refuse | None:
+    """Why a namespace has no room for this client; None when it has."""
+    if not node.spaces.exists(namespace):
+        return Refuse(reasons.NOT_AUTHORIZED, "The namespace was deleted")
+    space = node.spaces.find(namespace)
+    if space is None:
+        return None
+    if space.prefix and len(client_id.encode("utf-8", "surrogatepass")) > CLIENT_ID_BYTES_MAX:
+        return Refuse(reasons.CLIENT_IDENTIFIER_NOT_VALID, "The client id is too long for this namespace")
+    if not space.may_connect() and (old is None or old.connection is None):
+        return Refuse(reasons.QUOTA_EXCEEDED, "The namespace has all connections that it may")
+    if old is None and not space.may_begin_session():
+        return Refuse(reasons.QUOTA_EXCEEDED, "The namespace has all sessions that it may")
+    return None
+
+
 def has_claimed(node: NodeState, connection: Connection, admission: Admission, accept: Accept, now: int) -> bool:
     """Ask the cluster for the client id; False when the answer comes later, or the client was refused."""
     owner = node.owner
     if owner is None:
         return True
-    client_id = admission.request.client_id
+    client_id = inside_client_id(accept.identity.namespace, admission.request.client_id)
     admission.accept = accept
     epoch = owner.claim(connection, client_id, accept.identity.username, admission.connect.clean_start, now)
     if epoch > 0:
@@ -388,6 +431,7 @@ def claim_session(
             return old, True
     session = Session(client_id, connection.version, now)
     node.sessions[client_id] = session
+    node.spaces.session_began(client_id)
     return session, False
 
 
@@ -428,7 +472,7 @@ def agree(node: NodeState, connection: Connection, session: Session, connect: Co
     if limits.packet_bytes_max:
         told.maximum_packet_size = limits.packet_bytes_max
     if asked.request_response_information == 1 and node.settings.response_information:
-        prefix = node.settings.response_information + session.client_id
+        prefix = node.settings.response_information + split_client_id(session.client_id)[1]
         if len(prefix.encode()) <= 0xFFFF:  # else it is no MQTT string
             told.response_information = prefix
     return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
+from flockmq.mqtt.namespaces import DOLLAR, INSIDE
 from flockmq.mqtt.run import Run, make_run
 from flockmq.mqtt.topics import check_topic_name, split_delayed
 from flockmq.node.state import DELAYED_TIMER, NodeState
@@ -29,7 +30,8 @@ def delay_run(node: NodeState, run: Run, sender: str, levels_max: int, now: int)
         )
     seconds, topic = parts
     settings = node.settings
-    if topic.startswith(b"$") or (settings.delayed_s_max and seconds > settings.delayed_s_max):
+    is_system = topic[0] == DOLLAR and not topic.startswith(INSIDE)
+    if is_system or (settings.delayed_s_max and seconds > settings.delayed_s_max):
         return reasons.TOPIC_NAME_INVALID
     check_topic_name(topic, levels_max, 65_535)
     size = len(run.wire)

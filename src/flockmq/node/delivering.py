@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from flockmq.mqtt.namespaces import DOLLAR, INSIDE
 from flockmq.mqtt.run import Run
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.node.congestion import slow_down
@@ -44,6 +45,8 @@ def deliver_here(node: NodeState, plan: RoutePlan, run: Run, publisher: Connecti
     sender = publisher.session if publisher is not None else None
     count = run.count
     dropped = 0
+    # Who may get the publisher's own bytes: nobody in a namespace, whose prefix is in them.
+    version_as_is = 0 if run.topic[0] == DOLLAR and run.topic.startswith(INSIDE) else run.version
     for target in plan.targets:
         session = target.session
         if target.has_no_local and session is sender:
@@ -60,7 +63,7 @@ def deliver_here(node: NodeState, plan: RoutePlan, run: Run, publisher: Connecti
             lost = 0
             if (
                 run.qos == 0
-                and connection.version == run.version
+                and connection.version == version_as_is
                 and run.retain == retain
                 and run.expires_at == 0
                 and not target.identifier_properties

@@ -77,6 +77,8 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
     connection.phase = CLOSED
     if node.connections.pop(connection.number, None) is not None:
         node.stats.connections_closed += 1
+        if connection.space is not None:
+            connection.space.connections -= 1
     node.timers.cancel(connection.timer)
     connection.timer = None
     node.timers.cancel(connection.authority_timer)
@@ -112,6 +114,7 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
     """Forget a session: its subscriptions and queue, and publish a will that still waits."""
     if node.sessions.get(session.client_id) is session:
         del node.sessions[session.client_id]
+        node.spaces.session_ended(session.client_id)
     node.timers.cancel(session.timer)
     session.timer = None
     send_will(node, session, now)

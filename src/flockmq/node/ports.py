@@ -6,7 +6,8 @@
  AUTH -------> gate.resume(request, data) ----> the same
  PUBLISH ----> gate.may_publish(identity, topic)        SUBSCRIBE ----> gate.may_subscribe(identity, filter)
 ```
-The answers of ``may_*`` are cached by the broker per connection until ``gate.version`` changes.
+The answers of ``may_*`` are cached by the broker per connection until ``gate.version`` changes. Names and filters of a
+namespace come with its prefix (``$ns/NAME/``), which is always that of the identity.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
+
 if TYPE_CHECKING:
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
+    from flockmq.session.space import Spaces
 
 CLAIM_WAITS: Final = 0
 CLAIM_BUSY: Final = -1
@@ -25,12 +29,16 @@ CLAIM_BUSY: Final = -1
 
 @dataclass(slots=True)
 class Identity:
-    """Who a connection turned out to be. ``claims`` belongs to the gate (for example ACL rules out of a JWT)."""
+    """Who a connection turned out to be. ``claims`` belongs to the gate (for example ACL rules out of a JWT).
+
+    Outside the default namespace ``username`` is ``NAMESPACE/NAME``; ``client_id`` is as the client sent it.
+    """
 
     client_id: str
     username: str | None = None
     superuser: bool = False
     claims: object = None
+    namespace: str = DEFAULT_NAMESPACE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +58,19 @@ class AuthRequest:
     """Common name of a verified client certificate."""
     now_ms: int
     state: object = field(default=None, repr=False)
+    namespace: str = DEFAULT_NAMESPACE
+    """Which one the client asks for: by its user name, or by its listener. ``username`` has it in front, but for the
+    default one."""
+    spaces: Spaces | None = field(default=None, repr=False)
+    """All there are, to find the namespace of a name that was proved in another way (certificate, token)."""
+
+    def locate(self, name: str) -> tuple[str, str]:
+        """The namespace of a proved name, and the name with its namespace."""
+        return self.spaces.locate(name, self.listener) if self.spaces is not None else (DEFAULT_NAMESPACE, name)
+
+    def is_namespace_proved(self) -> bool:
+        """Whether nobody needs to prove being in the namespace that is asked for: it is the listener's."""
+        return self.spaces is None or self.namespace == self.spaces.of_listener(self.listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +163,7 @@ class OpenGate:
         """Accept, unless the client asks for an enhanced authentication that nobody here speaks."""
         if request.method is not None:
             return Refuse(0x8C, f"Authentication method {request.method[:64]!r} is not supported")
-        return Accept(Identity(request.client_id, request.username))
+        return Accept(Identity(request.client_id, request.username, namespace=request.namespace))
 
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:  # noqa: ARG002
         """No exchange was ever started here."""

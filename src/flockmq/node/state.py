@@ -17,6 +17,7 @@ from flockmq.node.bans import BanList
 from flockmq.node.events import EventList
 from flockmq.routing.retained import RetainedStore
 from flockmq.routing.table import SubscriptionTable
+from flockmq.session.space import Spaces
 from flockmq.session.stats import Stats
 from flockmq.session.timers import TimerWheel
 
@@ -74,6 +75,7 @@ class NodeState:
         self.stats = Stats()
         self.delayed: dict[int, Delayed] = {}
         self.delayed_bytes = 0
+        self.spaces = Spaces()
         self.online = 0
         """Sessions with a connection."""
         self.owner: OwnerPort | None = None

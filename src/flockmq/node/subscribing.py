@@ -12,9 +12,11 @@ from typing import Final
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
+from flockmq.mqtt.namespaces import DOLLAR
 from flockmq.mqtt.packets import Suback, Subscribe, SubscribeEntry, Unsuback, Unsubscribe
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_filter, split_shared
+from flockmq.node.namespaces import is_foreign
 from flockmq.node.retained_feed import add_retained
 from flockmq.node.state import NodeState
 from flockmq.routing.subscription import Subscription
@@ -97,6 +99,8 @@ def subscribe(
         return error.reason_code
     if group is not None and entry.no_local:  # [MQTT-3.8.3-4]
         raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A shared subscription can't be No Local")
+    if topic_filter[0] == DOLLAR and is_foreign(connection.space, topic_filter):
+        return reasons.NOT_AUTHORIZED
     if not node.gate_is_open:
         identity = connection.identity
         if identity is None or not node.gate.may_subscribe(identity, topic_filter):

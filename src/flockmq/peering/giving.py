@@ -141,6 +141,7 @@ class Giver:
         node.timers.cancel(session.timer)
         session.timer = None
         del node.sessions[session.client_id]
+        node.spaces.session_ended(session.client_id)
         departure = Departure(
             self.scene.number(), message.node, message.nonce, message.epoch, session, expiry_of(session), will_at, now
         )

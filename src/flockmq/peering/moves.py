@@ -175,6 +175,8 @@ def put_in(node: NodeState, moved: MovedSession, now: int) -> None:
     """Make a session that came this node's: among its sessions, in the table, with its timers."""
     session = moved.session
     session.detached_at = now
+    if session.client_id not in node.sessions:
+        node.spaces.session_began(session.client_id)
     node.sessions[session.client_id] = session
     for subscription in session.subscriptions.values():
         node.table.add(subscription)
@@ -201,6 +203,8 @@ def put_back(node: NodeState, departure: Departure) -> None:
         for subscription in session.subscriptions.values():
             node.table.add(subscription)
         departure.subscribed = True
+    if session.client_id not in node.sessions:
+        node.spaces.session_began(session.client_id)
     node.sessions[session.client_id] = session
     if departure.expires_at:
         session.timer = node.timers.add(departure.expires_at, SESSION_TIMER, session)

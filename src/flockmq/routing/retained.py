@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final
 
+from flockmq.mqtt.namespaces import INSIDE
 from flockmq.routing.buckets import BUCKETS, ORIGIN_BITS, Bucket, Changes, bucket_of, version_of
 from flockmq.routing.clock import HybridClock, stamp_wall_ms
 from flockmq.routing.names import UNBOUNDED, Named, NameTree
@@ -85,6 +86,11 @@ def message_bytes(topic: bytes, run: Run) -> int:
     return len(topic) + len(run.wire) + MESSAGE_OVERHEAD_BYTES + levels
 
 
+def prefix_of(topic: bytes) -> bytes:
+    """What tells the namespace of a name: ``$ns/NAME/``, or nothing for the default one."""
+    return topic[: topic.find(b"/", 4) + 1] if topic.startswith(INSIDE) else b""
+
+
 class RetainedStore:
     """All retained messages of a node. A limit of 0 is no limit."""
 
@@ -124,6 +130,11 @@ class RetainedStore:
         self._to_sweep: list[bytes] = []
         self._sweep_bucket = 0
         self._origins: dict[int, int] = {}
+        self._limits: dict[bytes, int] = {}
+        """Most messages of a namespace, by its prefix."""
+        self._inside: dict[bytes, int] = {}
+        """Messages of namespaces, by prefix."""
+        self._inside_count = 0
 
     # --- who else wants to know ---
 
@@ -148,6 +159,16 @@ class RetainedStore:
         if self.unsaved is None:
             self.unsaved = Changes(UNSAVED_MAX)
         return self.unsaved
+
+    def limit_prefix(self, prefix: bytes, messages_max: int) -> None:
+        """Limit the messages of a namespace, 0: no longer. The prefix of the default one is empty."""
+        self._limits.pop(prefix, None)
+        if messages_max:
+            self._limits[prefix] = messages_max
+
+    def count_of(self, prefix: bytes) -> int:
+        """Messages of a namespace; the prefix of the default one is empty."""
+        return self._inside.get(prefix, 0) if prefix else self.count - self._inside_count
 
     # --- changes ---
 
@@ -347,6 +368,11 @@ class RetainedStore:
             total -= message_bytes(topic, old.run)
         if self._messages_max and count > self._messages_max * factor:
             return False
+        if self._limits and (old is None or old.is_system):
+            prefix = prefix_of(topic)
+            limit = self._limits.get(prefix, 0)
+            if limit and self.count_of(prefix) >= limit * factor:
+                return False
         return not self._bytes_max or total <= self._bytes_max * factor
 
     def _set(self, message: RetainedMessage, size: int) -> None:
@@ -373,6 +399,8 @@ class RetainedStore:
         if not message.is_system:
             self.count += 1
             self.bytes += size
+            if topic.startswith(INSIDE):
+                self._count_inside(topic, 1)
 
     def _remove(self, bucket: Bucket, message: RetainedMessage) -> None:
         topic = message.topic
@@ -435,6 +463,15 @@ class RetainedStore:
         if not message.is_system:
             self.count -= 1
             self.bytes -= message_bytes(message.topic, message.run)
+            if message.topic.startswith(INSIDE):
+                self._count_inside(message.topic, -1)
+
+    def _count_inside(self, topic: bytes, change: int) -> None:
+        prefix = prefix_of(topic)
+        self._inside_count += change
+        count = self._inside.pop(prefix, 0) + change
+        if count:
+            self._inside[prefix] = count
 
     def _shared_origin(self, origin: int) -> int:
         """The same id as the same object: thousands of messages of a node need not each hold a copy."""

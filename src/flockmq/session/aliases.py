@@ -6,6 +6,7 @@ thus saves most for its steadiest topics, and the broker never has to reassign o
 
 from __future__ import annotations
 
+from flockmq.mqtt.namespaces import outside_topic
 from flockmq.mqtt.run import Run
 from flockmq.mqtt.varint import encode_varint
 from flockmq.session.connection import Connection
@@ -23,7 +24,7 @@ def with_alias(
         aliases = {}
         connection.aliases_out = aliases
     alias = aliases.get(run.topic, 0)
-    topic = b"" if alias else run.topic
+    topic = b"" if alias else outside_topic(run.topic)
     # A packet that is too large will not be sent, so it must not set an alias either.
     limit = connection.client_packet_max
     if (

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flockmq.node.ports import AuthRequest, Identity
     from flockmq.node.settings import Limits
     from flockmq.session.session import Session
+    from flockmq.session.space import Space
     from flockmq.session.timers import Timer
 
 # Phases of a connection, in order.
@@ -56,6 +57,8 @@ class Connection:
         self.peer = peer
         self.handle: object = None
         self.certificate_name: str | None = None
+        self.space: Space | None = None
+        """The namespace it is in once it is connected; None: the default one, and nothing there is limited."""
         self.refuse_code = 0
         self.phase = NEW
         self.version = 0

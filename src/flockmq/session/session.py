@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from flockmq.mqtt.namespaces import INSIDE
 from flockmq.mqtt.run import Run
 from flockmq.session.aliases import send_with_alias, with_alias
 from flockmq.session.connection import Connection
@@ -87,13 +88,12 @@ class Session:
                 properties = properties + expiry_property(run.expires_at, now)
         if connection.client_alias_max:
             return send_with_alias(connection, run, retain, properties)
-        if run.qos == 0 and version == run.version and retain == run.retain and not properties:
+        if connection.client_packet_max:
+            return self.send_fitting(connection, run, retain, properties)
+        is_same = run.qos == 0 and version == run.version and retain == run.retain and not properties
+        if is_same and not run.topic.startswith(INSIDE):
             data = run.wire
-            if connection.client_packet_max:
-                return self.send_fitting(connection, run, retain, properties)
         else:
-            if connection.client_packet_max:
-                return self.send_fitting(connection, run, retain, properties)
             data = run.form(version, 0, retain, properties).data
         if connection.send(data, run.count):
             return 0
