@@ -23,7 +23,7 @@ from flockmq.cluster.checks import (
     check_number,
     check_text,
 )
-from flockmq.cluster.commands import CONFLICT, EXISTS, INVALID, LIMIT, RefusedError
+from flockmq.cluster.commands import CONFLICT, EXISTS, INVALID, LIMIT, Moves, RefusedError
 from flockmq.cluster.filters import internal_filter, user_filter
 from flockmq.cluster.loads import choose, choose_leader
 from flockmq.cluster.model import (
@@ -35,6 +35,7 @@ from flockmq.cluster.model import (
     PartitionRecord,
     TopicRecord,
 )
+from flockmq.cluster.rebalance import REBALANCE_MAX, plan_rebalance
 from flockmq.cluster.tables import key_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         CreateTopic,
         DeleteCursor,
         DeleteTopic,
+        Rebalance,
         ReplicasAre,
         SetTarget,
     )
@@ -194,6 +196,15 @@ def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
     founders = tuple([node for node in known.founders if node in command.replicas])
     record = replace(known, replicas=command.replicas, founders=founders, as_of=command.as_of)
     return _keep_partition(tables, known, record)
+
+
+def rebalance(tables: Tables, command: Rebalance) -> Moves:
+    """Begin some of the moves that make the cluster even, and tell how many are left."""
+    check_number("number of moves", command.moves_max, 0, REBALANCE_MAX)
+    moves = plan_rebalance(tables, command.moves_max) if command.moves_max else []
+    for move in moves:
+        set_target(tables, move)
+    return Moves(len(moves), len(plan_rebalance(tables)))
 
 
 def _keep_partition(tables: Tables, known: PartitionRecord, record: PartitionRecord) -> PartitionRecord:

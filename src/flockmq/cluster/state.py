@@ -69,6 +69,13 @@ class ClusterState(Tables):
         """The whole state."""
         return encode_tables(self)
 
+    @staticmethod
+    def decode(data: bytes) -> ClusterState:
+        """The state that was encoded; FlockError when it can't be read."""
+        state = ClusterState()
+        decode_tables(data, state)
+        return state
+
     def _do(self, command: Command, wall_ms: int) -> Value | None:
         match command:
             case NodeSeen():
@@ -85,8 +92,6 @@ class ClusterState(Tables):
                 changes_nodes.set_setting(self, command)
             case DeleteSetting():
                 changes_nodes.delete_setting(self, command)
-            case Rebalance():
-                raise RefusedError(INVALID, "Not yet.")
             case _:
                 return self._do_tenants(command, wall_ms)
         return None
@@ -126,12 +131,7 @@ class ClusterState(Tables):
                 return changes_topics.set_target(self, command)
             case ReplicasAre():
                 return changes_topics.replicas_are(self, command)
+            case Rebalance():
+                return changes_topics.rebalance(self, command)
             case _:
                 raise RefusedError(INVALID, "This node's version does not know this command; upgrade all nodes.")
-
-
-def decode_state(data: bytes) -> ClusterState:
-    """The state that was encoded; FlockError when it can't be read."""
-    state = ClusterState()
-    decode_tables(data, state)
-    return state

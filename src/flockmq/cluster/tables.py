@@ -64,6 +64,8 @@ class Tables:
         self.loads = Loads()
         self.places: dict[int, tuple[str, int]] = {}
         """Group to key of its topic and shard."""
+        self._moving: list[PartitionRecord] = []
+        self._moving_as_of = 0
 
     def node(self, node_id: int) -> NodeRecord:
         """A node that must be there."""
@@ -132,8 +134,11 @@ class Tables:
         return [partition for topic in self.topics.values() for partition in topic.partitions]
 
     def moving(self) -> list[PartitionRecord]:
-        """Partitions that are on their way to other nodes."""
-        return [partition for partition in self.partitions() if partition.is_moving]
+        """Partitions that are on their way to other nodes; found once per change, for this is asked often."""
+        if self._moving_as_of != self.versions.topics:
+            self._moving = [partition for partition in self.partitions() if partition.is_moving]
+            self._moving_as_of = self.versions.topics
+        return self._moving
 
     def alive_cores(self) -> list[NodeRecord]:
         """Nodes that can take replicas."""
