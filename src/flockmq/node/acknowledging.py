@@ -4,7 +4,8 @@
  towards a subscriber   QoS 1: PUBLISH -> PUBACK             settled, window opens
                         QoS 2: PUBLISH -> PUBREC             settled, answered with PUBREL
                                PUBREL  -> PUBCOMP            finished, window opens
- from a publisher       QoS 2: PUBREL                        id released, answered with PUBCOMP
+ from a publisher       QoS 2: PUBREL                        id released, answered with PUBCOMP; if its message is in
+                                                            a log, after that has forgotten the id
 ```
 """
 
@@ -14,6 +15,8 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_ack
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack
 from flockmq.node.congestion import look_again
+from flockmq.node.lifecycle import disconnect
+from flockmq.node.ports import PENDING
 from flockmq.node.state import NodeState
 from flockmq.session.connection import Connection
 from flockmq.session.outbound import Outbound
@@ -29,7 +32,7 @@ def on_plain_acks(node: NodeState, connection: Connection, buf: bytes, pos: int,
     if first == 0x40:
         return on_pubacks(node, session, buf, pos, end, now)
     if first == 0x62:
-        return on_pubrels(connection, session, buf, pos, end)
+        return on_pubrels(node, connection, session, buf, pos, end, now)
     if first == 0x50:
         return on_pubrecs(connection, session, buf, pos, end)
     if first == 0x70:
@@ -91,8 +94,12 @@ def received(outbound: Outbound, pid: int) -> bool:
     return pid in outbound.releasing
 
 
-def on_pubrels(connection: Connection, session: Session, buf: bytes, pos: int, end: int) -> int:
+def on_pubrels(
+    node: NodeState, connection: Connection, session: Session, buf: bytes, pos: int, end: int, now: int
+) -> int:
     """The publisher releases QoS 2 ids: they may mean new messages from now on."""
+    if session.stored:
+        return on_stored_pubrels(node, connection, session, buf, pos, end, now)
     ids = session.received
     parts: list[bytes] = []
     while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
@@ -108,8 +115,50 @@ def on_pubrels(connection: Connection, session: Session, buf: bytes, pos: int, e
             parts.append(encode_ack(PUBCOMP, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, 5))
         pos += 4
     if parts:
-        connection.reply(b"".join(parts))
+        connection.complete(b"".join(parts))
     return pos
+
+
+def on_stored_pubrels(
+    node: NodeState, connection: Connection, session: Session, buf: bytes, pos: int, end: int, now: int
+) -> int:
+    """As ``on_pubrels``, where logs have to forget ids, too. They are told of all that come one after the other."""
+    stored: list[int] = []
+    while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
+        pid = buf[pos + 2] << 8 | buf[pos + 3]
+        if pid == 0:
+            break
+        pos += 4
+        if session.stored is not None and pid in session.stored:
+            stored.append(pid)
+            continue
+        release_stored(node, connection, stored, now)
+        stored = []
+        release_one(connection, session, pid)
+    release_stored(node, connection, stored, now)
+    return pos
+
+
+def release_stored(node: NodeState, connection: Connection, packet_ids: list[int], now: int) -> None:
+    """Release ids of messages that are in logs."""
+    session = connection.session
+    if not packet_ids or session is None:
+        return
+    if node.durable is None:
+        for pid in packet_ids:
+            release_one(connection, session, pid)
+    elif node.durable.release(connection, packet_ids, now) != PENDING:
+        text = "This node can't release messages now; connect to another one and go on there"
+        disconnect(node, connection, reasons.UNSPECIFIED_ERROR, text, now)
+
+
+def release_one(connection: Connection, session: Session, pid: int) -> None:
+    """Release an id that no log knows."""
+    known = session.received is not None and pid in session.received
+    if known and session.received is not None:
+        session.received.discard(pid)
+    reason = reasons.SUCCESS if known else reasons.PACKET_IDENTIFIER_NOT_FOUND
+    connection.complete(encode_ack(PUBCOMP, pid, reason, connection.version))
 
 
 def on_pubcomps(node: NodeState, session: Session, buf: bytes, pos: int, end: int, now: int) -> int:
@@ -134,11 +183,10 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
     outbound = session.outbound
     pid = ack.packet_id
     if ack.kind == PUBREL:
-        known = session.received is not None and pid in session.received
-        if known and session.received is not None:
-            session.received.discard(pid)
-        reason = reasons.SUCCESS if known else reasons.PACKET_IDENTIFIER_NOT_FOUND
-        connection.reply(encode_ack(PUBCOMP, pid, reason, connection.version))
+        if session.stored is not None and pid in session.stored:
+            release_stored(node, connection, [pid], now)
+        else:
+            release_one(connection, session, pid)
         return
     if outbound is None:
         if ack.kind == PUBREC and ack.reason < 0x80:

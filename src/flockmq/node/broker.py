@@ -457,7 +457,7 @@ class Broker:
                 on_session_timer(node, subject, now)
         elif isinstance(subject, Delayed):
             if kind == DELAYED_TIMER:
-                publish_message(node, take_delayed(node, subject), now)
+                publish_message(node, take_delayed(node, subject), now, subject.sender)
         elif kind == SYS_TIMER:
             self.publish_sys(now)
             node.timers.add(now + self.settings.sys_interval_ms, SYS_TIMER, None)

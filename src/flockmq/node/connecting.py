@@ -33,6 +33,9 @@ from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 
+WANTS_PLACES = ("flockmq-ack", "offset")
+"""User property of a CONNECT: say in each PUBACK where the message is in its durable topic."""
+
 CLIENT_ID_BYTES_MAX = 65_535
 """Longest client id with its namespace: other nodes are told it with two bytes of length."""
 
@@ -457,6 +460,7 @@ def agree(node: NodeState, connection: Connection, session: Session, connect: Co
         told.server_keep_alive_s = keep_alive
     connection.keep_alive_s = keep_alive
     connection.keep_alive_ms = keep_alive * 1500
+    connection.wants_places = connection.wants_problem_information and WANTS_PLACES in asked.user
     # flow
     connection.client_receive_max = asked.receive_maximum or 65_535
     session.window = connection.client_receive_max

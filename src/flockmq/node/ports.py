@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
+    from flockmq.mqtt.run import Run
+    from flockmq.routing.durable import DurableTopic
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 CLAIM_WAITS: Final = 0
 CLAIM_BUSY: Final = -1
+PENDING: Final = -2
+"""Instead of a reason code: the answer comes later."""
 
 
 @dataclass(slots=True)
@@ -133,6 +137,24 @@ class SubscribePort(Protocol):
         now: int,
     ) -> bool:
         """Keep a SUBACK until all nodes know ``entered``, then call ``subscribed``; False: they do, answer at once."""
+
+
+class DurablePort(Protocol):
+    """Where messages of durable topics go: into a log, and from there to all that want them."""
+
+    def append(
+        self, topic: DurableTopic, run: Run, connection: Connection | None, now: int, client_id: str = ""
+    ) -> int:
+        """Take a run: ``PENDING``, it will be acknowledged; or the reason code why not.
+
+        Without a connection nobody waits for an acknowledgement, and ``client_id`` says whose messages they are.
+        """
+
+    def repeat(self, connection: Connection, packet_id: int) -> bool:
+        """A QoS 2 message came again that has no outcome yet: acknowledge this one, too, then; False: it has one."""
+
+    def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
+        """PUBREL for messages in ``session.stored``: ``PENDING``, PUBCOMP follows; or the reason code why not."""
 
 
 class OwnerPort(Protocol):

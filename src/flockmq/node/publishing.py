@@ -1,8 +1,9 @@
 """From a publisher to everyone who wants it.
 
 ```
- scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> retained --> plan --> targets, groups --> acknowledged
-                         |                                              (delivering.py)
+ scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> plan --> retained --> targets, groups --> acknowledged
+                         |                                   |                 (delivering.py)
+                         |                                   `-- durable --> into a log; all the rest when it is there
                          `-- $delayed/... waits for its time, $SYS/... is not for clients
 ```
 ``on_run`` is the hot path: it runs once for all consecutive messages of a publisher to one topic.
@@ -32,6 +33,7 @@ from flockmq.mqtt.run import Run, make_run
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.node.delaying import delay_run
 from flockmq.node.delivering import route
+from flockmq.node.ports import PENDING
 from flockmq.node.state import NodeState
 from flockmq.routing.plan import RoutePlan
 from flockmq.session.connection import Connection
@@ -43,7 +45,8 @@ VERDICT_TOPIC_BYTES_MAX: Final = 512
 """Longest topic whose verdict is kept: with the number of verdicts it bounds what a connection can make us keep."""
 WHY_REFUSED: Final = {
     reasons.NOT_AUTHORIZED: "This client may not publish to this topic",
-    reasons.QUOTA_EXCEEDED: "The broker holds as many retained or delayed messages as it may",
+    reasons.QUOTA_EXCEEDED: "The broker holds as many retained or delayed messages as it may, or this one is too large",
+    reasons.UNSPECIFIED_ERROR: "This node can't store messages now: nothing was stored; publish through another one",
     reasons.PAYLOAD_FORMAT_INVALID: "The payload is said to be UTF-8 and is not",
     reasons.TOPIC_NAME_INVALID: "Delayed messages go to $delayed/SECONDS/TOPIC, within the longest delay allowed",
 }
@@ -67,7 +70,7 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
     if run.qos == 2 and not take_all(connection, run):
         for index in range(run.count):  # repeats among them, or too many: one by one, in their order
             one = run.part(index, index + 1)
-            if take_one(connection, one):
+            if take_one(node, connection, one):
                 accept(node, connection, one, plan, now)
         return
     accept(node, connection, run, plan, now)
@@ -100,11 +103,15 @@ def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | 
             forget_ids(connection, run)
             raise
     if code < 0:
-        if run.retain and not keep(node, run, now):
+        if plan is None:
+            plan = node.table.plan(topic)
+        if plan.durable is not None and node.durable is not None:
+            code = node.durable.append(plan.durable, run, connection, now)
+            if code == PENDING:
+                return
+        elif run.retain and not keep(node, run, now):
             code = reasons.QUOTA_EXCEEDED
         else:
-            if plan is None:
-                plan = node.table.plan(topic)
             code = reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
     if not run.qos:
         return
@@ -181,7 +188,7 @@ def take_all(connection: Connection, run: Run) -> bool:
     return True
 
 
-def take_one(connection: Connection, run: Run) -> bool:
+def take_one(node: NodeState, connection: Connection, run: Run) -> bool:
     """QoS 2, one message: note its packet id; if it is here already it only gets its PUBREC again. [MQTT-4.3.3-10]"""
     session = connection.session
     if session is None or session.received is None:
@@ -189,7 +196,9 @@ def take_one(connection: Connection, run: Run) -> bool:
     received = session.received
     pid = packet_ids(run)[0]
     if pid in received:
-        connection.reply(encode_ack(PUBREC, pid, reasons.SUCCESS, connection.version))
+        is_unsettled = session.unsettled is not None and pid in session.unsettled
+        if not is_unsettled or node.durable is None or not node.durable.repeat(connection, pid):
+            connection.acknowledge(encode_ack(PUBREC, pid, reasons.SUCCESS, connection.version))
         return False
     most = connection.limits.receive_max or PACKET_IDS
     if len(received) >= most:
@@ -258,7 +267,7 @@ def acknowledge(connection: Connection, run: Run, code: int) -> None:
         for at in run.pid_at:
             parts.append(head)
             parts.append(wire[at : at + 2])
-    connection.reply(b"".join(parts))
+    connection.acknowledge(b"".join(parts))
 
 
 def refuse_run(connection: Connection, run: Run, code: int) -> None:
@@ -276,7 +285,7 @@ def refuse_run(connection: Connection, run: Run, code: int) -> None:
         acknowledge(connection, run, code)
         return
     for pid in ids:
-        connection.reply(encode_ack(kind, pid, code, 5, text))
+        connection.acknowledge(encode_ack(kind, pid, code, 5, text))
 
 
 # --- the slow way in ---
@@ -370,11 +379,17 @@ def forwardable(properties: Properties) -> bytes:
     return encode_block(kept)
 
 
-def publish_message(node: NodeState, run: Run, now: int) -> bool:
-    """Publish on the node's own behalf (wills, delayed messages, the admin API); False when nobody wanted it."""
+def publish_message(node: NodeState, run: Run, now: int, client_id: str = "") -> bool:
+    """Publish on the node's own behalf (wills, delayed messages, the admin API); False when nobody wanted it.
+
+    ``client_id``: whose message it is, where it is a client's.
+    """
+    plan = node.table.plan(run.topic)
+    if plan.durable is not None and node.durable is not None:
+        return node.durable.append(plan.durable, run, None, now, client_id) == PENDING
     if run.retain:
         keep(node, run, now)
-    return route(node, node.table.plan(run.topic), run, None, now)
+    return route(node, plan, run, None, now)
 
 
 def publish_will(node: NodeState, session: Session, will: Will, now: int) -> None:
@@ -390,4 +405,4 @@ def publish_will(node: NodeState, session: Session, will: Will, now: int) -> Non
     node.stats.wills_published += 1
     run = make_run(version, will.qos, will.retain, will.topic, will.payload, properties, expires_at)
     node.events.note("will_published", {"client_id": session.client_id, "topic": will.topic})
-    publish_message(node, run, now)
+    publish_message(node, run, now, session.client_id)

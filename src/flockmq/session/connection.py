@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.session.acks import AckQueue
 from flockmq.session.stats import Stats
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class Connection:
         self.client_receive_max = 65_535
         self.client_alias_max = 0
         self.wants_problem_information = True
+        self.wants_places = False
+        """Whether it wants to know partition and offset of what it publishes to durable topics."""
         self.aliases_in: dict[int, bytes] | None = None
         self.aliases_out: dict[bytes, int] | None = None
         # what the gate allowed, by topic, while verdicts_version is current
@@ -117,6 +120,9 @@ class Connection:
         self.congestion_timer: Timer | None = None
         self.waits_for = 0
         self.out_of_grace = False
+        # durable topics: acknowledgements that wait for a log, and PUBCOMPs that do
+        self.acks: AckQueue | None = None
+        self.releases: AckQueue | None = None
         # counters
         self.messages_in = 0
         self.messages_out = 0
@@ -146,6 +152,32 @@ class Connection:
         """Write an answer that may have grown larger than the client accepts: then it is not sent. [MQTT-3.1.2-25]"""
         if not self.client_packet_max or len(data) <= self.client_packet_max:
             self.reply(data)
+
+    def acknowledge(self, data: bytes) -> None:
+        """Write a PUBACK or PUBREC, not before those of earlier messages."""
+        acks = self.acks
+        if acks is None or not acks.is_waiting():
+            self.reply(data)
+        else:
+            acks.say(data)
+
+    def complete(self, data: bytes) -> None:
+        """Write a PUBCOMP, not before those of earlier PUBRELs."""
+        releases = self.releases
+        if releases is None or not releases.is_waiting():
+            self.reply(data)
+        else:
+            releases.say(data)
+
+    def go_on_answering(self) -> None:
+        """Some that waited need not wait any more."""
+        if self.phase != CONNECTED:
+            return
+        for queue in (self.acks, self.releases):
+            if queue is not None:
+                data = queue.take()
+                if data:
+                    self.reply(data)
 
     def count_out(self, qos: int, count: int) -> None:
         """QoS 1 or 2 messages were written."""

@@ -48,6 +48,10 @@ class Session:
         self.outbound: Outbound | None = None
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages taken and not yet released."""
+        self.unsettled: dict[int, object] | None = None
+        """Those among them whose message is on its way into a log, with who waits for its outcome."""
+        self.stored: dict[int, int] | None = None
+        """Those among them whose message is in a log: its Raft group, which has to forget the id when it is released."""
         self.will: Will | None = None
         self.window = 1
         """Most messages in flight towards the client."""

@@ -26,6 +26,14 @@ class Stats:
         self.publishes_out_qos2 = 0
         self.publishes_unmatched = 0
         """Messages that no subscription wanted."""
+        self.durable_in = 0
+        """Messages for durable topics, on their way into a log."""
+        self.durable_stored = 0
+        """Those that got there, as far as their topics' acknowledgements promise."""
+        self.durable_refused = 0
+        """Those that are certainly not in a log, and whose publishers were told so."""
+        self.durable_unknown = 0
+        """Those of which nobody could say what became of them in time."""
         self.publishes_denied = 0
         """Messages refused by the ACL."""
         self.dropped_slow = 0
