@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from flockmq.admin.cluster_port import ClusterPort
+    from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.model import Listener
     from flockmq.node.broker import Broker
 
@@ -58,6 +59,7 @@ class AdminApi:
         throttle: AttemptThrottle | None = None,
         pager: Pager | None = None,
         cluster: ClusterPort | None = None,
+        durable: DurablePort | None = None,
         problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         ports = Ports(
@@ -67,6 +69,7 @@ class AdminApi:
             reload=reload,
             log=log or _no_log,
             cluster=cluster,
+            durable=durable,
             problems=problems,
         )
         self._lag = LoopLag()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from flockmq.admin.durable_polls import Polls
 from flockmq.admin.errors import UNAVAILABLE, ApiError
 from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
@@ -13,6 +14,7 @@ from flockmq.admin.moments import Moments
 if TYPE_CHECKING:
     from flockmq.admin.cluster_port import ClusterPort
     from flockmq.admin.description import Description
+    from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.guard import Guard
     from flockmq.admin.lag import LagWindow
     from flockmq.admin.metrics import Number
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from flockmq.node.broker import Broker
     from flockmq.session.stats import Stats
 
+TOPICS_MEASURED_MAX = 200
+"""Topics that have a metric of their own."""
 State = Literal["starting", "ready", "stopping"]
 
 
@@ -54,6 +58,8 @@ class Ports:
     log: LogEvent
     cluster: ClusterPort | None = None
     """The cluster; None when this node talks to no others."""
+    durable: DurablePort | None = None
+    """Cluster state and durable topics; None when this node has none."""
     problems: Callable[[], Sequence[str]] = tuple
     """What does not work as it should while clients are served, each by the name of its event in the log."""
 
@@ -84,6 +90,7 @@ class Desk:
         self.state: State = "starting"
         self.started_at_ms = broker.node.started_at
         self.description = description
+        self.polls = Polls()
         self.exposition = Exposition(self)
 
     @property
@@ -129,6 +136,24 @@ class Desk:
     def cluster(self) -> dict[str, Number]:
         """Figures of the cluster."""
         return self.ports.cluster.figures() if self.ports.cluster is not None else {}
+
+    def durable(self) -> dict[str, Number]:
+        """Figures of cluster state and durable topics."""
+        return self.ports.durable.figures() if self.ports.durable is not None else {}
+
+    def topic_ends(self) -> list[tuple[str, str, int]]:
+        """Committed records of topics, for those partitions that this node leads."""
+        if self.ports.durable is None:
+            return []
+        state = self.ports.durable.state()
+        ends: dict[tuple[str, str], int] = {}
+        for group, end in self.ports.durable.ends().items():
+            topic = state.topic_of_group(group)
+            if topic is not None:
+                key = (topic.namespace, topic.name)
+                if key in ends or len(ends) < TOPICS_MEASURED_MAX:
+                    ends[key] = ends.get(key, 0) + end
+        return [(namespace, name, end) for (namespace, name), end in ends.items()]
 
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""

@@ -163,7 +163,8 @@ class ReadQuery(InNamespace, frozen=True):
 
     offset: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="First offset wanted")] = None
     time: Annotated[
-        str | None, Meta(max_length=64, description="Instead of an offset: RFC 3339 with zone, or ms since 1970")
+        Annotated[str, Meta(max_length=64)] | None,
+        Meta(description="Instead of an offset: RFC 3339 with zone, or ms since 1970"),
     ] = None
     max_bytes: Annotated[
         int, Meta(ge=1, le=READ_BYTES_MAX, description="Most bytes of batches; one batch comes in any case")

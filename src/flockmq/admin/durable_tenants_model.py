@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -20,6 +20,7 @@ Start = Annotated[
 Limits = Annotated[
     dict[str, int | None], Meta(description="Limits by name; null takes one away", examples=[{"clients_max": 100}])
 ]
+Password = Annotated[str, Meta(max_length=1_024)]
 Filters = Annotated[list[FilterText], Meta(max_length=1_024)]
 
 
@@ -132,7 +133,7 @@ class ClientRequest(Request, frozen=True):
     """A client to register."""
 
     name: NameText
-    password: Annotated[str | None, Meta(max_length=1_024, description="Kept as a hash only; null: none")] = None
+    password: Annotated[Password | None, Meta(description="Kept as a hash only; null: none")] = None
     publish: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
     subscribe: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
     publish_deny: Filters = field(default_factory=list)
@@ -181,23 +182,3 @@ class Rebalance(Response, frozen=True):
     leaders_left: Annotated[int, Meta(description="Partitions that another node than the preferred one leads")]
     unknown: Annotated[int, Meta(description="Partitions of which no replica answers")]
     settled: Annotated[bool, Meta(description="Whether everything that was begun is done")]
-
-
-class Segment(Response, frozen=True):
-    """A replica's log, as its node told."""
-
-    group: int
-    namespace: str
-    topic: str
-    shard: int
-    node: NameText
-    first_offset: int | None
-    end_offset: int | None
-    bytes: int | None
-
-
-class Dump(Response, frozen=True):
-    """Cluster state, the same on any node at the same index, and the segments that replicas hold; secrets left out."""
-
-    state: dict[str, Any]
-    segments: list[Segment]

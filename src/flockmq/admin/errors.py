@@ -32,6 +32,10 @@ NOT_FOUND: Final = ErrorKind(404, "not_found", "What the path names is not there
 NO_SUCH_PATH: Final = ErrorKind(404, "no_such_path", "The API has no such path")
 METHOD_NOT_ALLOWED: Final = ErrorKind(405, "method_not_allowed", "The path exists, but not with this method")
 TIMEOUT: Final = ErrorKind(408, "timeout", "The body did not arrive in time")
+CONFLICT: Final = ErrorKind(409, "conflict", "It exists already, or something else that exists stands in the way")
+GONE: Final = ErrorKind(
+    410, "gone", "The records at this offset were removed; the header X-Flockmq-First-Offset says which is the oldest"
+)
 CURSOR_EXPIRED: Final = ErrorKind(410, "cursor_expired", "The listing that `after` continues is no longer kept")
 BODY_TOO_LARGE: Final = ErrorKind(413, "body_too_large", "The body is longer than the limit")
 UNSUPPORTED_MEDIA_TYPE: Final = ErrorKind(415, "unsupported_media_type", "The body is not declared as JSON")
@@ -39,9 +43,14 @@ WRONG_HOST: Final = ErrorKind(421, "wrong_host", "The Host header names a machin
 REFUSED: Final = ErrorKind(422, "refused", "The request is well-formed, but the broker can't do it")
 TOO_MANY_ATTEMPTS: Final = ErrorKind(429, "too_many_attempts", "Too many wrong tokens came from this address")
 INTERNAL: Final = ErrorKind(500, "internal", "The broker made a mistake")
+BEHIND: Final = ErrorKind(503, "behind", "No replica that could be asked has come that far; ask again in a moment")
+NO_QUORUM: Final = ErrorKind(
+    503, "no_quorum", "Too few nodes can be reached to decide; nothing was changed as far as is known"
+)
 UNAVAILABLE: Final = ErrorKind(
     503, "unavailable", "The broker is starting or stopping, or the operation is switched off"
 )
+OUTCOME_UNKNOWN: Final = ErrorKind(504, "outcome_unknown", "It may have been done or not; look before trying again")
 TOOK_TOO_LONG: Final = ErrorKind(504, "took_too_long", "The operation did not finish in time")
 
 CATALOGUE: Final = (
@@ -53,6 +62,8 @@ CATALOGUE: Final = (
     NO_SUCH_PATH,
     METHOD_NOT_ALLOWED,
     TIMEOUT,
+    CONFLICT,
+    GONE,
     CURSOR_EXPIRED,
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
@@ -60,7 +71,10 @@ CATALOGUE: Final = (
     REFUSED,
     TOO_MANY_ATTEMPTS,
     INTERNAL,
+    BEHIND,
+    NO_QUORUM,
     UNAVAILABLE,
+    OUTCOME_UNKNOWN,
     TOOK_TOO_LONG,
 )
 

@@ -43,6 +43,12 @@ class Source(Protocol):
     def cluster(self) -> dict[str, Number]:
         """Figures of the cluster, by name; empty when the node talks to no others."""
 
+    def durable(self) -> dict[str, Number]:
+        """Figures of cluster state and durable topics, by name; empty when the node has none."""
+
+    def topic_ends(self) -> list[tuple[str, str, int]]:
+        """Namespace, name and committed records of the topics that this node leads partitions of; bounded."""
+
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""
 
@@ -82,6 +88,16 @@ def _cluster(name: str, kind: Literal["counter", "gauge"], text: str) -> Metric:
         return [((), figures[key])] if figures else []
 
     return Metric(name, kind, text, (), read)
+
+
+def _durable(name: str, text: str) -> Metric:
+    key = name.removeprefix("flockmq_")
+
+    def read(source: Source) -> list[Sample]:
+        figures = source.durable()
+        return [((), figures[key])] if key in figures else []
+
+    return Metric(name, "gauge", text, (), read)
 
 
 def _members(source: Source) -> list[Sample]:
@@ -150,6 +166,33 @@ METRICS: Final = (
     _cluster("flockmq_cluster_sessions_out_total", "counter", "Sessions that went to other nodes"),
     _cluster("flockmq_cluster_datagrams_in_total", "counter", "Datagrams of other nodes"),
     _cluster("flockmq_cluster_datagrams_out_total", "counter", "Datagrams to other nodes"),
+    _durable("flockmq_cluster_state_index", "Index of cluster state as this node knows it"),
+    _durable("flockmq_cluster_state_leader", "1 on the node that leads group 0 and so decides about cluster state"),
+    _durable("flockmq_topics", "Durable topics of the cluster"),
+    _durable("flockmq_partitions", "Partitions of the cluster"),
+    _durable("flockmq_partitions_led", "Partitions that this node leads"),
+    _durable("flockmq_partition_replicas", "Partitions that this node holds a replica of"),
+    _durable("flockmq_partition_replicas_unhealthy", "Replicas here that know no leader or can not go on"),
+    _durable("flockmq_partitions_moving", "Partitions whose replicas are on their way to other nodes"),
+    Metric(
+        "flockmq_topic_committed_offset",
+        "gauge",
+        "End of what is committed, over the partitions of a topic that this node leads; for the first 200 topics",
+        ("namespace", "topic"),
+        lambda source: [((namespace, name), end) for namespace, name, end in source.topic_ends()],
+    ),
+    _counters(
+        "flockmq_durable_messages_total",
+        "Messages to durable topics by outcome: `received`, then `stored`, `refused` (certainly not in the log) or "
+        "`unknown`",
+        ("outcome",),
+        lambda stats: [
+            (("received",), stats.durable_in),
+            (("stored",), stats.durable_stored),
+            (("refused",), stats.durable_refused),
+            (("unknown",), stats.durable_unknown),
+        ],
+    ),
     _counter("flockmq_connections_opened_total", "Network connections opened", lambda stats: stats.connections_opened),
     _counter("flockmq_connections_closed_total", "Network connections closed", lambda stats: stats.connections_closed),
     _counters(
@@ -291,4 +334,6 @@ def flat(source: Source, kind: Literal["counter", "gauge"]) -> dict[str, Number]
     return numbers
 
 
-_NOT_NUMBERS: Final = frozenset({"flockmq_build_info", "flockmq_listener_connections"})
+_NOT_NUMBERS: Final = frozenset(
+    {"flockmq_build_info", "flockmq_listener_connections", "flockmq_topic_committed_offset"}
+)

@@ -29,6 +29,12 @@ from flockmq.admin.operations import JSON, NoQuery, Operation
 _REF: Final = "#/components/schemas/{name}"
 _PAGE: Final = re.compile(r"Page_(\w+)_")
 _PARAMETER_TEXTS: Final = {
+    "name": "Name of the durable topic",
+    "shard": "Number of the partition within its topic, counted from 0",
+    "group": "Number of the partition's Raft group",
+    "cursor": "Name of the cursor",
+    "namespace": "Name of the namespace",
+    "client": "Name of the registered client",
     "client_id": "Client id, percent-escaped (`/` as `%2F`)",
     "topic": "Topic name; slashes may stand as they are or as `%2F`, `$`, `#`, `%` and `?` percent-escaped",
     "kind": "Kind of the ban: `client`, `username` or `address`",
@@ -48,6 +54,9 @@ one that comes or goes in between may be missing. A cursor is kept for 60 s afte
 TAGS: Final = (
     ("node", "The node itself"),
     ("cluster", "The nodes together, and the way of messages between them"),
+    ("topics", "Durable topics, their partitions and records"),
+    ("cursors", "Cursors: named positions of readers"),
+    ("namespaces", "Namespaces and the clients registered in them"),
     ("clients", "Connections, sessions and subscriptions"),
     ("messages", "Publishing and retained messages"),
     ("bans", "Who may not connect"),
@@ -132,6 +141,8 @@ def _success(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     response: dict[str, Any] = {"description": operation.answer_text}
     if operation.answer is not None:
         response["content"] = {operation.content_type: {"schema": schemas.of(operation.answer)}}
+        if operation.raw_type:
+            response["content"][operation.raw_type] = {"schema": {"type": "string", "format": "binary"}}
     return response
 
 

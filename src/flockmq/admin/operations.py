@@ -67,6 +67,8 @@ class Operation:
     answer_text: str = "Done"
     status: int = 200
     content_type: str = JSON
+    raw_type: str = ""
+    """What it answers instead when ``Accept`` names this content type."""
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
     errors: tuple[ErrorKind, ...] = ()

@@ -27,11 +27,10 @@ def publish(broker: Broker, request: model.PublishRequest, now_ms: int) -> model
         raise ApiError(
             REFUSED, "Topics under $SYS/, $delayed/ and $share/ have a meaning of their own; use another one"
         )
-    payload = _payload(request)
+    payload, properties = message_parts(request.payload, request.payload_base64, request.properties)
     packet_max = broker.settings.limits.packet_bytes_max
     if packet_max and len(payload) > packet_max:
         raise ApiError(REFUSED, f"The payload has {len(payload)} bytes; this broker takes packets of {packet_max}")
-    properties = None if request.properties is None else _properties(request.properties, payload)
     refused_before = broker.stats.retained_refused
     try:
         matched = broker.publish(topic, payload, request.qos, request.retain, now_ms, properties)
@@ -54,14 +53,21 @@ def utf8(text: str, what: str, bytes_max: int) -> bytes:
     return data
 
 
-def _payload(request: model.PublishRequest) -> bytes:
-    if request.payload is not None and request.payload_base64 is not None:
+def message_parts(
+    text: str | None, encoded: str | None, properties: model.MessageProperties | None
+) -> tuple[bytes, Properties | None]:
+    """Payload and properties of a message, given as text or as base64."""
+    payload = _payload(text, encoded)
+    return payload, None if properties is None else _properties(properties, payload)
+
+
+def _payload(text: str | None, encoded: str | None) -> bytes:
+    if text is not None and encoded is not None:
         raise ApiError(INVALID_BODY, "`payload` and `payload_base64` are both given; give one of them")
-    if request.payload_base64 is not None:
-        return _binary(request.payload_base64, "payload_base64")
-    text = request.payload or ""
+    if encoded is not None:
+        return _binary(encoded, "payload_base64")
     try:
-        return text.encode()
+        return (text or "").encode()
     except UnicodeEncodeError:
         raise ApiError(INVALID_BODY, "`payload` holds half of a surrogate pair; use `payload_base64`") from None
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from flockmq.admin import handlers, model
 from flockmq.admin.cluster_routes import CLUSTER_OPERATIONS
+from flockmq.admin.durable_routes import DURABLE_OPERATIONS
 from flockmq.admin.errors import CURSOR_EXPIRED, NOT_FOUND, REFUSED, UNAVAILABLE
 from flockmq.admin.operations import Operation
 
@@ -225,6 +226,7 @@ OPERATIONS: Final = (
         errors=(NOT_FOUND, UNAVAILABLE),
     ),
     *CLUSTER_OPERATIONS,
+    *DURABLE_OPERATIONS,
     Operation(
         method="GET",
         path=f"{PREFIX}/openapi.json",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page
 from flockmq.client.calls import ApiCalls, segment
+from flockmq.client.transport import Answer
 
 _V1: Final = "/api/v1"
 DEFAULT_NAMESPACE: Final = "default"
+BATCHES: Final = "application/vnd.flockmq.batches"
 
 
 class DurableCalls(ApiCalls):
@@ -71,7 +73,7 @@ class DurableCalls(ApiCalls):
         namespace: str = DEFAULT_NAMESPACE,
     ) -> model.Records:
         """Records of a partition for people; programs that want many use ``LogClient``."""
-        path = records_path(
+        path = _records(
             name,
             shard,
             namespace=namespace,
@@ -82,6 +84,13 @@ class DurableCalls(ApiCalls):
             wait_ms=wait_ms,
         )
         return self._decode(self._transport.request("GET", path, wait_s=wait_ms / 1000).body, model.Records)
+
+    def read_batches(
+        self, name: str, shard: int, *, offset: int, max_bytes: int, wait_ms: int, namespace: str = DEFAULT_NAMESPACE
+    ) -> Answer:
+        """Records of a partition as the log stores them; see ``LogClient.read``."""
+        path = _records(name, shard, namespace=namespace, offset=offset, max_bytes=max_bytes, wait_ms=wait_ms)
+        return self._transport.request("GET", path, accept=BATCHES, wait_s=wait_ms / 1000)
 
     def publish_records(
         self, name: str, request: model.PublishRecords, *, namespace: str = DEFAULT_NAMESPACE
@@ -102,17 +111,18 @@ class DurableCalls(ApiCalls):
         """One partition by the number of its group."""
         return self._get(f"{_V1}/partitions/{group}", model.Partition)
 
-    def rebalance(self) -> tenants.Rebalance:
-        """Start moving replicas and leaders to where they should be."""
-        return self._decode(self._call("POST", f"{_V1}/cluster/rebalance"), tenants.Rebalance)
+    def rebalance(self, moves_max: int = 10) -> tenants.Rebalance:
+        """Begin so many moves of replicas and leaders to where they should be."""
+        path = f"{_V1}/cluster/rebalance?moves_max={moves_max}"
+        return self._decode(self._call("POST", path), tenants.Rebalance)
 
     def rebalance_progress(self) -> tenants.Rebalance:
         """How much is left to move."""
         return self._get(f"{_V1}/cluster/rebalance", tenants.Rebalance)
 
-    def dump(self) -> tenants.Dump:
-        """Cluster state and segments."""
-        return self._get(f"{_V1}/dump", tenants.Dump)
+    def dump(self) -> dict[str, Any]:
+        """Cluster state and segments, secrets left out."""
+        return self._get(f"{_V1}/dump", dict[str, Any])
 
     # --- cursors ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +206,7 @@ class DurableCalls(ApiCalls):
         self._call("DELETE", _client(name, namespace))
 
 
-def records_path(name: str, shard: int, **query: str | int | None) -> str:
+def _records(name: str, shard: int, **query: str | int | None) -> str:
     """Where a partition's records are read."""
     return _topic(name, f"/partitions/{shard}/records", **query)
 

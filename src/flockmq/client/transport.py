@@ -33,6 +33,9 @@ RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 class UnreachableError(FlockError):
     """Nobody answers at the server's address, or not in HTTP, or not in time."""
 
+    was_never_sent = False
+    """Whether there was not even a connection, so that the request was certainly not heard."""
+
 
 class AdminError(FlockError):
     """The broker answered with an error; ``code`` is for programs, ``str(error)`` is the sentence for people."""
@@ -74,11 +77,6 @@ class Transport:
         self._ssl_context = ssl_context
         self._keep = keep
         self._connection: http.client.HTTPConnection | None = None
-
-    @property
-    def scheme(self) -> str:
-        """``http`` or ``https``."""
-        return self._scheme
 
     def request(
         self,
@@ -125,12 +123,14 @@ class Transport:
         self.close()
         connection = self._connect()
         try:
+            connection.connect()
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host name has such a label
+            unreachable = UnreachableError(self._why(error))
+            unreachable.was_never_sent = True
+            raise unreachable from error
+        try:
             return self._ask(connection, method, path, body, headers, wait_s)
-        except (
-            OSError,
-            http.client.HTTPException,
-            UnicodeError,
-        ) as error:  # UnicodeError: no host name has such a label
+        except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(self._why(error)) from error
 
     def _ask(

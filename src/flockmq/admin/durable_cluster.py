@@ -1,0 +1,87 @@
+"""The operations on all partitions together: evening them out, and showing everything that the cluster agreed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.admin import durable_tenants_model as model
+from flockmq.admin.durable_common import change, durable, said_no
+from flockmq.admin.durable_views import leader_among, node_name
+from flockmq.cluster.commands import Moves, Rebalance
+from flockmq.cluster.dump import dump
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flockmq.admin.desk import Desk
+    from flockmq.admin.durable_port import ReplicaStatus
+    from flockmq.admin.operations import Call, NoQuery
+    from flockmq.cluster.state import ClusterState
+
+MOVES_LISTED_MAX: Final = 100
+
+
+async def start_rebalance(desk: Desk, call: Call[model.RebalanceQuery, None]) -> model.Rebalance:
+    """Begin to move replicas and leaders."""
+    value = await change(desk, Rebalance(call.query.moves_max))
+    moves = value if isinstance(value, Moves) else None
+    told = await _told(desk)
+    return _progress(durable(desk).state(), told, moves)
+
+
+async def get_rebalance(desk: Desk, _call: Call[NoQuery, None]) -> model.Rebalance:
+    """How much is left."""
+    return _progress(durable(desk).state(), await _told(desk), None)
+
+
+def _progress(state: ClusterState, told: dict[int, list[ReplicaStatus]], moves: Moves | None) -> model.Rebalance:
+    moving: list[model.Move] = []
+    moves_left = leaders_left = unknown = 0
+    for topic in state.topics.values():
+        for partition in topic.partitions:
+            leader = leader_among(told.get(partition.group, ()))
+            if not leader:
+                unknown += 1
+            elif partition.preferred and leader != partition.preferred:
+                leaders_left += 1
+            if not partition.is_moving:
+                continue
+            moves_left += 1
+            if len(moving) < MOVES_LISTED_MAX:
+                moving.append(
+                    model.Move(
+                        group=partition.group,
+                        namespace=topic.namespace,
+                        topic=topic.name,
+                        shard=partition.shard,
+                        replicas=[node_name(state.nodes, node) for node in partition.replicas],
+                        target=[node_name(state.nodes, node) for node in partition.target],
+                    )
+                )
+    return model.Rebalance(
+        begun=moves.begun if moves is not None else 0,
+        remaining=moves.remaining if moves is not None else None,
+        moving=moving,
+        moves_left=moves_left,
+        leaders_left=leaders_left,
+        unknown=unknown,
+        settled=not (moves_left or leaders_left or unknown),
+    )
+
+
+async def get_dump(desk: Desk, _call: Call[NoQuery, None]) -> Mapping[str, object]:
+    """Everything that the cluster agreed on, and the segments that replicas hold."""
+    port = durable(desk)
+    try:
+        segments = await port.segments()
+    except FlockError as error:
+        raise said_no(error) from None
+    return dump(port.state(), segments)
+
+
+async def _told(desk: Desk) -> dict[int, list[ReplicaStatus]]:
+    try:
+        return await durable(desk).replicas(None)
+    except FlockError as error:
+        raise said_no(error) from None

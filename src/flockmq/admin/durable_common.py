@@ -1,0 +1,121 @@
+"""What the handlers of durable topics share: the port, what is in cluster state, refusals in the API's words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from flockmq.admin.durable_port import BehindError, GoneError, UnknownOutcomeError
+from flockmq.admin.errors import (
+    BEHIND,
+    CONFLICT,
+    GONE,
+    INVALID_PARAMETER,
+    NO_QUORUM,
+    NOT_FOUND,
+    OUTCOME_UNKNOWN,
+    REFUSED,
+    UNAVAILABLE,
+    ApiError,
+    ErrorKind,
+)
+from flockmq.cluster import commands
+from flockmq.cluster.commands import RefusedError
+
+if TYPE_CHECKING:
+    from flockmq.admin.desk import Desk
+    from flockmq.admin.durable_port import DurablePort
+    from flockmq.cluster.commands import Command, Value
+    from flockmq.cluster.model import CursorRecord, TopicRecord
+    from flockmq.cluster.state import ClusterState
+    from flockmq.errors import FlockError
+
+FIRST_OFFSET: Final = "X-Flockmq-First-Offset"
+END_OFFSET: Final = "X-Flockmq-End-Offset"
+REPLICAS: Final = "X-Flockmq-Replicas"
+_KINDS: Final[dict[str, ErrorKind]] = {
+    commands.INVALID: REFUSED,
+    commands.NOT_FOUND: NOT_FOUND,
+    commands.EXISTS: CONFLICT,
+    commands.CONFLICT: CONFLICT,
+    commands.LIMIT: REFUSED,
+}
+_LATEST_MS: Final = 253_402_300_799_000
+
+
+def durable(desk: Desk) -> DurablePort:
+    """The port, or why there is none."""
+    if desk.ports.durable is None:
+        raise ApiError(
+            UNAVAILABLE, "This node has no durable topics: cluster.enabled is false, or its port was taken; ask another"
+        )
+    return desk.ports.durable
+
+
+async def change(desk: Desk, command: Command) -> Value | None:
+    """Change cluster state; what came of it."""
+    result = await durable(desk).command(command)
+    if not result.ok:
+        raise ApiError(_KINDS.get(result.code, NO_QUORUM), result.error)
+    return result.value
+
+
+def find_topic(state: ClusterState, namespace: str, name: str) -> TopicRecord:
+    """A topic, or 404."""
+    try:
+        return state.topic(namespace, name)
+    except RefusedError as error:
+        raise ApiError(NOT_FOUND, str(error)) from None
+
+
+def find_cursor(state: ClusterState, namespace: str, name: str) -> CursorRecord:
+    """A cursor, or 404."""
+    try:
+        return state.cursor(namespace, name)
+    except RefusedError as error:
+        raise ApiError(NOT_FOUND, str(error)) from None
+
+
+def owner_of(state: ClusterState, topic: bytes) -> TopicRecord | None:
+    """The durable topic that keeps what is published to a topic name (in internal form)."""
+    return state.topics.get(state.filters.owner_of_overlap(topic))
+
+
+def group_of(topic: TopicRecord, shard: str) -> int:
+    """The Raft group of a shard, or 404."""
+    if not (shard.isascii() and shard.isdigit() and len(shard) < 10 and int(shard) < len(topic.partitions)):
+        raise ApiError(
+            NOT_FOUND,
+            f"Topic {topic.name!r} has {len(topic.partitions)} shards, counted from 0; there is none {shard[:20]!r}",
+        )
+    return topic.partitions[int(shard)].group
+
+
+def said_no(error: FlockError) -> ApiError:
+    """An error of the port as the API tells it."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, GoneError):
+        return ApiError(GONE, str(error), {FIRST_OFFSET: str(error.first)})
+    if isinstance(error, UnknownOutcomeError):
+        return ApiError(OUTCOME_UNKNOWN, str(error))
+    if isinstance(error, BehindError):
+        return ApiError(BEHIND, str(error), {"Retry-After": "1"})
+    return ApiError(UNAVAILABLE, str(error))
+
+
+def parse_moment(text: str, what: str) -> int:
+    """Milliseconds since 1970 from just that, or from RFC 3339."""
+    plain = text.strip()
+    if plain.isascii() and plain.isdigit() and len(plain) <= 15:
+        return min(int(plain), _LATEST_MS)
+    try:
+        moment = datetime.fromisoformat(plain)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ApiError(
+            INVALID_PARAMETER,
+            f"{what} can't be {text[:64]!r}; write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970",
+        )
+    return max(0, int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))

@@ -1,0 +1,164 @@
+"""The operations on the logs of durable topics: reading, waiting for more, publishing.
+
+```
+ GET .../records   Accept: application/vnd.flockmq.batches --> batches as they are stored, offsets in headers
+                   otherwise ----------------------------------> JSON for people
+ GET .../heads     answers at once, or once a partition has passed its offset in ``after``
+ POST .../records  answers after commit: shard and offset of each record
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.admin import durable_model as model
+from flockmq.admin.durable_common import (
+    END_OFFSET,
+    FIRST_OFFSET,
+    REPLICAS,
+    durable,
+    find_topic,
+    group_of,
+    owner_of,
+    parse_moment,
+    said_no,
+)
+from flockmq.admin.durable_port import Message
+from flockmq.admin.durable_records import batch_views, records_of
+from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, ApiError
+from flockmq.admin.operations import Raw
+from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
+from flockmq.cluster.filters import namespace_prefix
+from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.mqtt.topics import check_topic_name
+
+if TYPE_CHECKING:
+    from flockmq.admin.desk import Desk
+    from flockmq.admin.durable_port import Chunk, DurablePort
+    from flockmq.admin.operations import Call
+    from flockmq.cluster.model import TopicRecord
+    from flockmq.cluster.state import ClusterState
+
+BATCHES: Final = "application/vnd.flockmq.batches"
+
+
+async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | model.Records:
+    """Committed records of a partition."""
+    port = durable(desk)
+    query = call.query
+    topic = find_topic(port.state(), query.namespace, call.path["name"])
+    group = group_of(topic, call.path["shard"])
+    if query.offset is not None and query.time is not None:
+        raise ApiError(INVALID_PARAMETER, "`offset` and `time` are both given; give one of them")
+    try:
+        with desk.polls.waits(query.wait_ms):
+            offset = await _start(port, group, query)
+            chunk = await port.read(group, offset, query.max_bytes, query.wait_ms)
+    except FlockError as error:
+        raise said_no(error) from None
+    if BATCHES in call.accept:
+        headers = {FIRST_OFFSET: str(chunk.first), END_OFFSET: str(chunk.end), **_where(port.state(), topic, group)}
+        return Raw(chunk.batches, BATCHES, headers=headers)
+    return _for_people(topic, chunk, offset, query.limit)
+
+
+async def _start(port: DurablePort, group: int, query: model.ReadQuery) -> int:
+    if query.offset is not None:
+        return query.offset
+    if query.time is not None:
+        return await port.offset_at(group, parse_moment(query.time, "`time`"))
+    return (await port.heads([group], (), 0))[0][0]
+
+
+def _for_people(topic: TopicRecord, chunk: Chunk, offset: int, limit: int) -> model.Records:
+    views = list(batch_views(chunk.batches))
+    records = records_of(topic.namespace, views, offset, limit)
+    following = records[-1].offset + 1 if len(records) == limit else max([offset, *[one.next_offset for one in views]])
+    return model.Records(first_offset=chunk.first, end_offset=chunk.end, next_offset=following, records=records)
+
+
+def _where(state: ClusterState, topic: TopicRecord, group: int) -> dict[str, str]:
+    """The APIs of the nodes that hold replicas: whoever reads more goes there."""
+    [partition] = [one for one in topic.partitions if one.group == group]
+    nodes = [state.nodes[node] for node in partition.replicas if node in state.nodes]
+    urls = [one.api for one in nodes if one.api]
+    return {REPLICAS: ", ".join(urls)} if urls else {}
+
+
+async def get_heads(desk: Desk, call: Call[model.HeadsQuery, None]) -> model.Heads:
+    """How far the partitions reach."""
+    port = durable(desk)
+    query = call.query
+    topic = find_topic(port.state(), query.namespace, call.path["name"])
+    groups = [one.group for one in topic.partitions]
+    after = _offsets(query.after)[: len(groups)] if query.after is not None else []
+    wait_ms = query.wait_ms if after else 0
+    try:
+        with desk.polls.waits(wait_ms):
+            # A shard that was added meanwhile is news: its end is compared with 0.
+            after += [0] * (len(groups) - len(after)) if after else []
+            found = await port.heads(groups, after, wait_ms)
+    except FlockError as error:
+        raise said_no(error) from None
+    heads = [
+        model.Head(shard=shard, group=group, first_offset=first, end_offset=end)
+        for shard, (group, (first, end)) in enumerate(zip(groups, found, strict=True))
+    ]
+    return model.Heads(heads=heads, after=",".join(str(one.end_offset) for one in heads))
+
+
+def _offsets(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        raise ApiError(INVALID_PARAMETER, "`after` takes end offsets by shard with commas, as the last answer had them")
+    return [int(part) for part in parts]
+
+
+async def get_offsets(desk: Desk, call: Call[model.OffsetsQuery, None]) -> model.Offsets:
+    """Where the records of a time begin."""
+    port = durable(desk)
+    topic = find_topic(port.state(), call.query.namespace, call.path["name"])
+    time_ms = parse_moment(call.query.time, "`time`")
+    try:
+        return model.Offsets(offsets=[await port.offset_at(one.group, time_ms) for one in topic.partitions])
+    except FlockError as error:
+        raise said_no(error) from None
+
+
+async def publish_records(desk: Desk, call: Call[model.InNamespace, model.PublishRecords]) -> model.Publication:
+    """Append records; answered after commit."""
+    port = durable(desk)
+    state = port.state()
+    topic = find_topic(state, call.query.namespace, call.path["name"])
+    messages = [_message(state, topic, one) for one in call.body.records]
+    client = utf8(call.body.client, "client", FIELD_BYTES_MAX)
+    return await append(desk, topic, client, messages)
+
+
+async def append(desk: Desk, topic: TopicRecord, client: bytes, messages: list[Message]) -> model.Publication:
+    """Append messages and tell where they are."""
+    try:
+        outcomes = await durable(desk).publish(topic, client, messages)
+    except FlockError as error:
+        raise said_no(error) from None
+    placed = [None if isinstance(one, str) else model.Placed(shard=one[0], offset=one[1]) for one in outcomes]
+    reasons = [one for one in outcomes if isinstance(one, str)]
+    return model.Publication(placed=placed, refused=len(reasons), reason=reasons[0] if reasons else "")
+
+
+def _message(state: ClusterState, topic: TopicRecord, asked: model.RecordToPublish) -> Message:
+    name = utf8(asked.topic, "topic", FIELD_BYTES_MAX)
+    try:
+        check_topic_name(name)
+    except RemoteProtocolError as error:
+        raise ApiError(INVALID_BODY, f"`topic` can't be {asked.topic[:80]!r}: {error}") from None
+    internal = namespace_prefix(topic.namespace) + name
+    if owner_of(state, internal) is not topic:
+        raise ApiError(
+            REFUSED,
+            f"{asked.topic[:80]!r} is no topic name of {topic.name!r}; its filters are "
+            f"{', '.join(one.decode() for one in topic.filters[:8])}",
+        )
+    payload, properties = message_parts(asked.payload, asked.payload_base64, asked.properties)
+    return Message(internal, payload, asked.retain, properties)

@@ -1,0 +1,144 @@
+"""What the API asks the composition about durable topics: cluster state, and the logs of partitions wherever they are.
+
+```
+ handlers --> DurablePort --> command(...)        group 0, forwarded to where it must go; answered after commit
+                         |--> read, heads, ...    a replica here, or a question to a node that has one
+                         `--> publish(...)        the leaders of the partitions; answered after commit
+```
+Any node answers for all partitions. What it has to fetch from another comes in smaller pieces, so whoever reads much
+asks the nodes that hold replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from flockmq.admin.metrics import Number
+    from flockmq.cluster.commands import Command, Result
+    from flockmq.cluster.dump import SegmentReport
+    from flockmq.cluster.model import TopicRecord
+    from flockmq.cluster.state import ClusterState
+    from flockmq.mqtt.properties import Properties
+
+FETCH_BYTES_MAX: Final = 512 * 1024
+"""Most bytes that a node fetches from another for one read."""
+
+LEADING: Final = 1
+FOLLOWING: Final = 2
+LEARNING: Final = 3
+"""Roles of replicas; 0 is not known."""
+
+
+class GoneError(FlockError):
+    """The records at this offset were removed; ``first`` is the oldest that is there."""
+
+    def __init__(self, message: str, first: int) -> None:
+        super().__init__(message)
+        self.first = first
+
+
+class BehindError(FlockError):
+    """Whoever could be asked has not come that far, or nobody could be asked. Asking again may help."""
+
+
+class UnknownOutcomeError(FlockError):
+    """Records may be in the log or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole batches end to end, the first of them holding the offset asked for; none when there is nothing yet."""
+
+    batches: bytes
+    first: int
+    """Oldest offset that is there."""
+    end: int
+    """End of what was committed when it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A replica as its node tells."""
+
+    node: int
+    role: int
+    leader: int
+    """Whom it follows; 0 when it knows of none."""
+    term: int
+    first: int
+    end: int
+    bytes: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something to append; ``topic`` is in internal form."""
+
+    topic: bytes
+    payload: bytes
+    retain: bool
+    properties: Properties | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetaStatus:
+    """Group 0 as this node knows it; nodes by id."""
+
+    leader: int
+    voters: Sequence[int]
+    learners: Sequence[int]
+    index: int
+
+
+class DurablePort(Protocol):
+    """See the module. What can't be done raises one of the errors above, or FlockError."""
+
+    def state(self) -> ClusterState:
+        """Cluster state as this node knows it."""
+
+    def meta(self) -> MetaStatus:
+        """Who decides about cluster state."""
+
+    def figures(self) -> dict[str, Number]:
+        """Numbers for the metrics, by name; see ``metrics``."""
+
+    def ends(self) -> dict[int, int]:
+        """End of what is committed, for the partitions that this node leads, by group."""
+
+    def leader_of(self, group: int) -> int:
+        """The node that leads a partition, as far as this one knows; 0 when it does not."""
+
+    async def command(self, command: Command) -> Result:
+        """Change cluster state; the answer comes once the change is known here."""
+
+    async def replicas(self, groups: Sequence[int] | None) -> dict[int, list[ReplicaStatus]]:
+        """What the nodes tell of their replicas of these groups (None: of all), by group."""
+
+    async def segments(self) -> list[SegmentReport]:
+        """The segment files of all replicas, as their nodes tell."""
+
+    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
+        """Committed batches from an offset on; waits while there are none."""
+
+    async def offset_at(self, group: int, time_ms: int) -> int:
+        """The first offset whose record came at that time or later; the end when there is none."""
+
+    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
+        """First and end offset of each group; with ``after`` it waits until one of them ends further."""
+
+    async def publish(
+        self, topic: TopicRecord, client: bytes, messages: Sequence[Message]
+    ) -> list[tuple[int, int] | str]:
+        """Append to a topic in order: shard and offset of each, or why it is certainly not in the log."""
+
+    async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
+        """Where cursors stand: for each (name, group) the next offset to read, None where nothing is known of it."""
+
+    async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
+        """Put a cursor in a group; answered after commit. Only a reset may take it back."""

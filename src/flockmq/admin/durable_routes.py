@@ -1,0 +1,216 @@
+"""The part of the table of operations that is about durable topics."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flockmq.admin import durable_cluster, durable_logs, durable_topics
+from flockmq.admin import durable_model as model
+from flockmq.admin import durable_tenants_model as tenants
+from flockmq.admin.durable_tenant_routes import TENANT_OPERATIONS
+from flockmq.admin.errors import (
+    BEHIND,
+    CONFLICT,
+    CURSOR_EXPIRED,
+    GONE,
+    NO_QUORUM,
+    NOT_FOUND,
+    OUTCOME_UNKNOWN,
+    REFUSED,
+    UNAVAILABLE,
+)
+from flockmq.admin.model import Page
+from flockmq.admin.operations import Operation
+
+PREFIX: Final = "/api/v1"
+_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE)
+_LOG: Final = (NOT_FOUND, BEHIND, UNAVAILABLE)
+
+TOPIC_OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/topics",
+        name="listTopics",
+        tag="topics",
+        summary="Durable topics, of one namespace or of all",
+        handler=durable_topics.list_topics,
+        query=tenants.NamespacedPage,
+        answer=Page[model.DataTopic],
+        answer_text="A page of topics",
+        errors=(CURSOR_EXPIRED, UNAVAILABLE),
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/topics",
+        name="createTopic",
+        tag="topics",
+        summary="Declare a durable topic; refused when its filters could match a name that another topic's match",
+        handler=durable_topics.create_topic,
+        body=model.TopicRequest,
+        answer=model.DataTopic,
+        answer_text="The topic, known to this node",
+        status=201,
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/topics/{{name}}",
+        name="getTopic",
+        tag="topics",
+        summary="One durable topic",
+        handler=durable_topics.get_topic,
+        query=model.InNamespace,
+        answer=model.DataTopic,
+        answer_text="The topic",
+        errors=(NOT_FOUND, UNAVAILABLE),
+    ),
+    Operation(
+        method="PATCH",
+        path=f"{PREFIX}/topics/{{name}}",
+        name="alterTopic",
+        tag="topics",
+        summary="Change a durable topic. After shards are added, later records of a key may be in another shard than "
+        "earlier ones",
+        handler=durable_topics.alter_topic,
+        query=model.InNamespace,
+        body=model.TopicChange,
+        answer=model.DataTopic,
+        answer_text="The topic as it is now",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="DELETE",
+        path=f"{PREFIX}/topics/{{name}}",
+        name="deleteTopic",
+        tag="topics",
+        summary="Delete a durable topic, its records and its cursors",
+        handler=durable_topics.delete_topic,
+        query=model.InNamespace,
+        answer_text="The topic is gone",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/topics/{{name}}/partitions",
+        name="listTopicPartitions",
+        tag="topics",
+        summary="The partitions of a topic, by shard, with leaders, replicas and the addresses of their nodes' APIs",
+        handler=durable_topics.topic_partitions,
+        query=model.InNamespace,
+        answer=list[model.Partition],
+        answer_text="The partitions",
+        errors=(NOT_FOUND, UNAVAILABLE),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/topics/{{name}}/partitions/{{shard}}/records",
+        name="readRecords",
+        tag="topics",
+        summary="Committed records from an offset or time on, from any node. As batches they come as the log stores "
+        "them: the whole batch that holds the offset and those after it, with the oldest offset and the committed end "
+        "in the headers `X-Flockmq-First-Offset` and `X-Flockmq-End-Offset`, and in `X-Flockmq-Replicas` the APIs of "
+        "the nodes that hold the partition: they serve more at once",
+        handler=durable_logs.read_records,
+        query=model.ReadQuery,
+        answer=model.Records,
+        answer_text="Records",
+        raw_type=durable_logs.BATCHES,
+        errors=(*_LOG, GONE),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/topics/{{name}}/heads",
+        name="getHeads",
+        tag="topics",
+        summary="How far the partitions reach; with `after` and `wait_ms` it answers once one of them reaches further",
+        handler=durable_logs.get_heads,
+        query=model.HeadsQuery,
+        answer=model.Heads,
+        answer_text="First and end offsets by shard",
+        errors=_LOG,
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/topics/{{name}}/offsets",
+        name="getOffsets",
+        tag="topics",
+        summary="For each shard the first offset whose record came at a time or later",
+        handler=durable_logs.get_offsets,
+        query=model.OffsetsQuery,
+        answer=model.Offsets,
+        answer_text="Offsets by shard",
+        errors=_LOG,
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/topics/{{name}}/records",
+        name="publishRecords",
+        tag="topics",
+        summary="Append many messages to a durable topic; answered after commit with shard and offset of each",
+        handler=durable_logs.publish_records,
+        query=model.InNamespace,
+        body=model.PublishRecords,
+        answer=model.Publication,
+        answer_text="Where the records are",
+        errors=(NOT_FOUND, REFUSED, BEHIND, UNAVAILABLE, OUTCOME_UNKNOWN),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/partitions",
+        name="listPartitions",
+        tag="topics",
+        summary="Partitions of all topics, as the nodes that hold them tell",
+        handler=durable_topics.list_partitions,
+        query=tenants.PartitionPage,
+        answer=Page[model.Partition],
+        answer_text="A page of partitions",
+        errors=(CURSOR_EXPIRED, UNAVAILABLE),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/partitions/{{group}}",
+        name="getPartition",
+        tag="topics",
+        summary="One partition, by the number of its Raft group",
+        handler=durable_topics.get_partition,
+        answer=model.Partition,
+        answer_text="The partition",
+        errors=(NOT_FOUND, UNAVAILABLE),
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/cluster/rebalance",
+        name="startRebalance",
+        tag="cluster",
+        summary="Begin to move replicas and leaders so that all nodes have about the same; nothing stops meanwhile",
+        handler=durable_cluster.start_rebalance,
+        query=tenants.RebalanceQuery,
+        answer=tenants.Rebalance,
+        answer_text="What was begun and what is left",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/cluster/rebalance",
+        name="getRebalance",
+        tag="cluster",
+        summary="How many replicas and leaders are not yet where they should be",
+        handler=durable_cluster.get_rebalance,
+        answer=tenants.Rebalance,
+        answer_text="What is left",
+        errors=(UNAVAILABLE,),
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/dump",
+        name="getDump",
+        tag="cluster",
+        summary="Cluster state, the same on any node at the same index, and the segments that replicas hold",
+        handler=durable_cluster.get_dump,
+        answer=dict[str, Any],
+        answer_text="The dump, without secrets",
+        errors=(UNAVAILABLE,),
+    ),
+)
+
+DURABLE_OPERATIONS: Final = TOPIC_OPERATIONS + TENANT_OPERATIONS
