@@ -10,7 +10,16 @@ from flockmq.mqtt.decode import decode_packet
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Publish
 from flockmq.mqtt.properties import Properties
-from flockmq.mqtt.run import FORMS_MAX, NO_POSITIONS, Run, build_form, make_run, packet_ends, payloads_run
+from flockmq.mqtt.run import (
+    FORMS_MAX,
+    NO_POSITIONS,
+    Run,
+    build_form,
+    make_run,
+    packet_ends,
+    payloads_run,
+    with_topic,
+)
 from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.varint import frame_length
 
@@ -179,3 +188,24 @@ def test_a_run_of_payloads_is_one_message_after_the_other(version: int, qos: int
     assert [run.part(i, i + 1).pid_at for i in range(run.count)] == [one.pid_at for one in ones]
     assert run.ends == packet_ends(run.wire)
     assert run.expires_at == 9
+
+
+@pytest.mark.parametrize("payloads", [[b"one"], [b"aa", b"bb"], [b"", b"long" * 50, b"x", b"y"]], ids=repr)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_run_under_another_name_is_the_same_for_its_subscribers(
+    version: int, qos: int, payloads: list[bytes]
+) -> None:
+    run = run_of(version, qos, False, payloads, with_properties=version == 5)
+    inside = with_topic(run, b"$ns/acme/" + run.topic)
+    assert inside.topic == b"$ns/acme/" + run.topic
+    assert [inside.parse(index) for index in range(run.count)] == [run.parse(index) for index in range(run.count)]
+    assert inside.ends == packet_ends(inside.wire)
+    found = publishes(inside.wire, version)
+    assert {one.topic for one in found} == {inside.topic}, "other nodes read the whole name out of it"
+    assert [one.packet_id for one in found] == [one.packet_id for one in publishes(run.wire, version)]
+    for wanted_version in (4, 5):
+        for wanted_qos in (0, 1, 2):
+            form = inside.form(wanted_version, wanted_qos, False, b"")
+            expected = build_form(run, wanted_version, wanted_qos, False, b"")
+            assert (form.data, form.pid_at, form.ends) == (expected.data, expected.pid_at, expected.ends)

@@ -456,3 +456,24 @@ def test_digests_and_counts_are_right_after_anything(steps: list[tuple[str, byte
     check_digests(store)
     assert store.count == len(store.topics())
     assert store.bytes == sum(message_bytes(one.topic, one.run) for one in store.page(b"", 100))
+
+
+def test_a_namespace_has_a_limit_of_its_own() -> None:
+    store = RetainedStore(100, 0)
+    store.limit_prefix(b"$ns/acme/", 2)
+    store.limit_prefix(b"", 1)
+    assert put(store, b"$ns/acme/a")
+    assert put(store, b"$ns/acme/b")
+    assert not put(store, b"$ns/acme/c")
+    assert put(store, b"$ns/acme/a", b"in its place")
+    assert put(store, b"$ns/other/c")
+    assert put(store, b"plain")
+    assert not put(store, b"plain/2")
+    assert [store.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [2, 1, 1]
+    store.delete(b"$ns/acme/a", 0)
+    assert put(store, b"$ns/acme/c")
+    store.limit_prefix(b"$ns/acme/", 0)
+    assert put(store, b"$ns/acme/d")
+    for topic in store.topics():
+        store.delete(topic, 0)
+    assert [store.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [0, 0, 0]
