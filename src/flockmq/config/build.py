@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*@[A-Za-z0-9_.:\[\]-]+")
 _LISTENER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_NAMESPACE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:~=-]{0,127}")
 _MUST_HOLD_A_PACKET: Final = ("queue_bytes_max", "write_bytes_max")
 _KEY_PAIR: Final = ("cert_file", "key_file", "key_password_file")
 _TLS_KEYS: Final = (*_KEY_PAIR, "ca_file", "client_certificates")
@@ -167,10 +168,19 @@ def _listeners(values: Values, *, anonymous: bool) -> list[Listener]:
                 path=own["path"],
                 origins=own["origins"] or (LOCAL_ORIGINS if anonymous else ()),
                 tls=tls,
+                namespace=_namespace(dotted, own["namespace"]),
                 asked_for=asked_for or kind == "tcp",
             )
         )
     return found
+
+
+def _namespace(dotted: str, name: str) -> str:
+    if not _NAMESPACE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{dotted}.namespace can't be {name!r}; a namespace's name has letters, digits and _ . @ : ~ = - only."
+        )
+    return name
 
 
 def _tls(values: Values, kind: str, dotted: str, own: dict[str, Any]) -> TlsSettings | None:

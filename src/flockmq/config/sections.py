@@ -121,6 +121,9 @@ class ListenerConfig:
     """Addresses as ``host:port``; ``*:1883`` is every address, ``localhost:1883`` this machine. Without a host
     (``:1883``) it is every address when clients must authenticate and this machine when ``security.allow_anonymous``
     is set. Port 0 takes any free port. The listeners called ``default`` have the well-known ports."""
+    namespace: str = "default"
+    """The namespace of clients that name none: with ``acme`` here user ``bob`` is ``acme/bob``. Who writes a namespace
+    before the user name (``umbrella/bob``) is in that one, on any listener."""
     enabled: bool = True
     """Whether to listen at all; false switches a listener off without losing its settings."""
     proxy_protocol: str = field(
@@ -191,6 +194,7 @@ class Listener:
     path: str
     origins: tuple[str, ...]
     tls: TlsSettings | None
+    namespace: str
     asked_for: bool
     """Whether the user named it; a listener that nobody asked for gives way when its port is taken."""
 

@@ -18,13 +18,6 @@ DEFAULT_NAMESPACE: Final = "default"
 DOLLAR: Final = 0x24
 INSIDE: Final = b"$ns/"
 INSIDE_ID: Final = "$ns/"
-NAME_CHARACTERS_MAX: Final = 64
-_NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-
-
-def is_namespace_name(name: str) -> bool:
-    """Whether a namespace may be called so: letters, digits, ``_``, ``.`` and ``-``, at most 64 of them."""
-    return 0 < len(name) <= NAME_CHARACTERS_MAX and _NAME_CHARACTERS.issuperset(name) and name[0] not in "-."
 
 
 def topic_prefix(namespace: str) -> bytes:

@@ -24,6 +24,7 @@ from flockmq.drivers.clock import now_ms
 from flockmq.drivers.listeners import Bind, Listener, ListenerSettings
 from flockmq.drivers.runner import Runner
 from flockmq.errors import FlockError
+from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 from flockmq.node.broker import Broker
 from flockmq.node.ports import OpenGate
 from flockmq.security.tls import ServerTls
@@ -116,6 +117,7 @@ class Server:
         cluster = await asyncio.to_thread(_load_cluster)
         service: ClusterService = cluster.ClusterService(self.config, data_dir, broker, runner, self.log)
         try:
+            await service.open()
             await service.start()
         except FlockError as error:
             await service.stop()
@@ -179,6 +181,8 @@ class Server:
             origins=plan.origins,
         )
         listener = Listener(settings, self._runner)
+        if plan.namespace != DEFAULT_NAMESPACE:
+            self._runner.broker.set_listener_namespace(plan.key, plan.namespace)
         try:
             await listener.start()
         except FlockError as error:

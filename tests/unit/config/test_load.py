@@ -88,6 +88,11 @@ def test_a_whole_listener_from_the_environment() -> None:
     assert default.limits.packet_bytes_max == 1_048_576
 
 
+def test_a_listener_has_a_namespace() -> None:
+    config = load(None, {"FLOCKMQ_LISTENERS__TCP__DEFAULT__NAMESPACE": "acme"}).config
+    assert {one.key: one.namespace for one in config.listeners} == {"tcp:default": "acme", "ws:default": "default"}
+
+
 def test_ports_of_flags_keep_the_hosts_of_lower_layers() -> None:
     environ = {"FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": "10.0.0.1:1883,[::1]:1883"}
     config = load(None, environ, Flags(ports={"tcp": 0, "admin": 0})).config
@@ -199,6 +204,7 @@ def test_other_variables_of_that_prefix_are_left_alone() -> None:
         ("[listeners.tcp.'a b']\nbind = '*:1'\n", r"letters, digits"),
         ("[listeners.tls.default]\nbind = '*:1'\n", r"listeners\.tls\.default needs a certificate"),
         ("[listeners.tcp.default]\npath = '/x'\n", r"path is for WebSocket listeners"),
+        ("[listeners.tcp.default]\nnamespace = 'a/b'\n", r"tcp\.default\.namespace can't be 'a/b'; a namespace's name"),
         ("[listeners.ws.default]\npath = 'x'\n", r"begins with a slash"),
         ("[listeners.tcp.default]\nclient_certificates = 'off'\n", r"is for TLS listeners"),
         (

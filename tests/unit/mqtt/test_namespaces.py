@@ -6,7 +6,6 @@ import pytest
 
 from flockmq.mqtt.namespaces import (
     inside_client_id,
-    is_namespace_name,
     outside_topic,
     qualified,
     split_client_id,
@@ -15,16 +14,6 @@ from flockmq.mqtt.namespaces import (
     topic_prefix,
     unqualified,
 )
-
-
-@pytest.mark.parametrize(("name", "is_valid"), [("acme", True), ("a.b-c_1", True), ("x" * 64, True), ("default", True)])
-def test_names(name: str, is_valid: bool) -> None:
-    assert is_namespace_name(name) == is_valid
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "a+", "#", "$ns", "x" * 65, "é", "-a", ".", "a b"])
-def test_names_that_are_none(name: str) -> None:
-    assert not is_namespace_name(name)
 
 
 @pytest.mark.parametrize("topic", [b"a", b"/", b"a/b/c", "é/#".encode()])

@@ -6,6 +6,7 @@ import pytest
 
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import PUBACK, Ack, Connack, Connect, Disconnect, Publish, Will
+from flockmq.mqtt.properties import Properties
 from flockmq.node.namespaces import NamespaceLimits, inside_filter, inside_topic, is_foreign, names_inside
 from flockmq.session.space import Space
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
@@ -213,7 +214,7 @@ def test_nobody_publishes_into_another_namespace(harness: BrokerHarness, version
     assert not outsider.closed
 
 
-def outsider_text(version: int) -> object:
+def outsider_text(version: int) -> Properties | None:
     return make_properties(reason_string="This client may not publish to this topic") if version == 5 else None
 
 
