@@ -13,6 +13,7 @@ dead. Whoever is linked but not up gets as far as formation, membership and ques
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.gossip.maps import OwnedMaps
@@ -80,6 +81,8 @@ class ClusterNode:
         self.node_id = me.node_id
         self.events: list[MemberEvent] = []
         """What happened to members, for the log; taken by ``take_events``."""
+        self.on_writable: Callable[[int, bool], None] | None = None
+        """Who else wants to know whether a link has room."""
         self.frames_dropped = 0
         """Parts for peers without a link."""
         self._out: dict[int, list[bytes]] = {}
@@ -178,6 +181,8 @@ class ClusterNode:
         """The link's buffer has room, or has not."""
         if peer in self._clusters:
             self.forwarding.set_blocked(peer, not is_writable)
+            if self.on_writable is not None:
+                self.on_writable(peer, is_writable)
 
     # --- time ---
 

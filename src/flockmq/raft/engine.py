@@ -178,6 +178,25 @@ class RaftEngine:
             return
         self._wake()
 
+    def hand_over(self) -> int:
+        """Let others lead what this node leads, where somebody can; how many groups that is, until it is done."""
+        left = 0
+        for group, node in self.host.groups.items():
+            state = node.state
+            if state.role != LEADER or group in self.host.broken:
+                continue
+            best = 0
+            for member, progress in state.progress.items():
+                is_there = member not in self.host.unreachable and state.configuration.is_voter(member)
+                if is_there and (not best or progress.match > state.progress[best].match):
+                    best = member
+            if best:
+                left += 1
+                if not state.transfer_to:
+                    self.host.transfer(group, best)
+        self._wake()
+        return left
+
     @property
     def replay_bytes(self) -> int:
         """What a restart would apply again."""

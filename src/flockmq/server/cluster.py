@@ -39,8 +39,9 @@ from flockmq.peering.joining import MOVE, REFUSE, Belongings, plan_join
 from flockmq.peering.node import ClusterNode
 from flockmq.security.cookie import load_cookie
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings
-from flockmq.server.cluster_id import load_cluster_id, save_cluster_id
+from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluster_id, was_founded
 from flockmq.server.cluster_view import ClusterView
+from flockmq.server.durable import DurableService, open_durable
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ FIND_SETTLED_S: Final = 30.0
 """How often a node of a cluster lists nodes."""
 SETTLE_S_MAX: Final = 5.0
 LEAVE_S_MAX: Final = 2.0
+HAND_OVER_S_MAX: Final = 1.5
 JOIN_S_MAX: Final = 15.0
 REMIND_S: Final = 30.0
 """How often the log is told what a node waits for."""
@@ -93,6 +95,7 @@ class ClusterService:
             log.event("warning", "peers_forgotten", message=self._known.trouble)
         self.node = self._make_node(broker, data_dir.node_id, known)
         self.runner = ClusterRunner(self.node, runner)
+        self.durable: DurableService | None = None
         self._links: Links | None = None
         self._datagrams: Datagrams | None = None
         self._task: asyncio.Task[None] | None = None
@@ -128,6 +131,11 @@ class ClusterService:
         assert self._links is not None
         return self._links
 
+    async def open(self) -> None:
+        """Recover what this node stores; FlockError when the disk is not usable."""
+        self.durable = await open_durable(self.node, self._boot, self._folder, self.runner.runner, self.log, self._rng)
+        self.node.formation.has_data = bool(self.durable.node.engine.store.groups)
+
     async def start(self) -> None:
         """Listen for other nodes and look for them; FlockError when the port can't be had."""
         cluster = self.config
@@ -159,6 +167,10 @@ class ClusterService:
         self._me = Contact(self._host, self.port)
         node.swim.update_me(now_ms(), self._host, self.port, __version__, node.swim.me.role)
         run.start(links, datagrams)
+        if self.durable is not None:
+            self.durable.start(links.set_reading)
+            if node.cluster_id and was_founded(self._folder):
+                self.durable.node.begin(node.cluster_id)
         self._settle_alone()
         self._task = asyncio.get_running_loop().create_task(self._live())
         self.log.event(
@@ -207,14 +219,26 @@ class ClusterService:
             self._task = None
         await self._discovery.stop()
         if self._links is not None and self._datagrams is not None:
+            await self._hand_over()
             await self._say_goodbye()
             self.runner.stop()
+        if self.durable is not None:
+            await self.durable.stop()
+            self.durable = None
         if self._links is not None:
             await self._links.close()
             self._links = None
         if self._datagrams is not None:
             self._datagrams.close()
             self._datagrams = None
+
+    async def _hand_over(self) -> None:
+        """Let others lead before they have to find out by silence that this node does no more."""
+        until = time.monotonic() + HAND_OVER_S_MAX
+        while self.durable is not None and time.monotonic() < until:
+            if not self.durable.node.hand_over():
+                return
+            await asyncio.sleep(0.02)
 
     async def _say_goodbye(self) -> None:
         node = self.node
@@ -230,7 +254,16 @@ class ClusterService:
     def _settle_alone(self) -> None:
         """A node that nobody told of others is a cluster of one, at once."""
         if self.node.formation.decision.kind == BOOTSTRAP and not self._discovery.lists_peers:
-            self._belong(secrets.randbits(63) + 1)
+            self._found(secrets.randbits(63) + 1)
+
+    def _found(self, cluster_id: int) -> None:
+        """This node is the first of a new cluster. Noted before: a crash in between must not leave it without one."""
+        if self.node.swim.me.role == EDGE or self.durable is None:
+            self._belong(cluster_id)
+            return
+        note_founded(self._folder)
+        self._belong(cluster_id)
+        self.durable.node.begin(cluster_id)
 
     async def _live(self) -> None:
         """Find others, again and again."""
@@ -293,7 +326,7 @@ class ClusterService:
         if decision.kind == BOOTSTRAP:
             found = await claim(self._discovery, secrets.randbits(63) + 1)
             if found.mine:
-                self._belong(found.cluster_id)
+                self._found(found.cluster_id)
             else:
                 formation.claimed(found.cluster_id)
         elif decision.kind == JOIN:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "cluster_id"
+FOUNDED: Final = "founded"
 
 
 def load_cluster_id(folder: Path) -> int:
@@ -34,3 +35,18 @@ def load_cluster_id(folder: Path) -> int:
 def save_cluster_id(folder: Path, cluster_id: int) -> None:
     """Make it durable. Blocks until it is on disk."""
     replace_file(folder / FILE, f"{cluster_id:016x}\n".encode())
+
+
+def note_founded(folder: Path) -> None:
+    """This node founds a cluster: should it stop before the cluster's state has begun, it begins it when it is back."""
+    replace_file(folder / FOUNDED, b"")
+
+
+def was_founded(folder: Path) -> bool:
+    """Whether that was noted, and the state has not begun since."""
+    return (folder / FOUNDED).exists()
+
+
+def forget_founded(folder: Path) -> None:
+    """The state has begun."""
+    (folder / FOUNDED).unlink(missing_ok=True)

@@ -1,0 +1,157 @@
+"""Durable topics around a clustered broker, as one pure object: a whole node but for sockets and disk.
+
+```
+ ClusterNode (links, membership, routes)      RaftEngine (all groups of this node, one store)
+        |   channel RAFT: Consensus <------------>|
+        |   channel FEEDS                         | on_applied(group, ready)
+        v                                         v
+   group 0 --> Meta: cluster state --> Members (its leader alone), Partitions (replicas here), topic map, clients
+   others ---> Machines (cursors, QoS 2 ids), Reader (long polls), Delivery (subscribers here)
+```
+Everything happens in the turns and ticks of the node that it is wrapped around: one frame per peer and turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.consensus import Consensus
+from flockmq.durable.control import Control
+from flockmq.durable.facts import MapFacts
+from flockmq.durable.layout import Layout
+from flockmq.durable.machines import Machines
+from flockmq.durable.members import Members, seen_member
+from flockmq.durable.meta import GROUP, Meta
+from flockmq.durable.partition_calls import PartitionCalls
+from flockmq.durable.partitions import Partitions
+from flockmq.peering.channels import RAFT
+from flockmq.raft.engine import RaftEngine
+
+if TYPE_CHECKING:
+    from flockmq.cluster.policy import SeenMember
+    from flockmq.log.store import Store
+    from flockmq.peering.node import ClusterNode
+    from flockmq.raft.host import RaftHost
+    from flockmq.raft.ready import Ready
+    from flockmq.raft.replicas import Replica
+
+API: Final = b"f/api"
+ZONE: Final = b"f/zone"
+"""What a node tells of itself in owned maps, as text."""
+TEXT_BYTES_MAX: Final = 256
+SLOW_TICK_MS: Final = 100
+"""How often everything but consensus looks at the time."""
+
+
+class DurableNode:
+    """See the module. ``open`` it once, then ``tick`` every ``tick_ms`` of consensus."""
+
+    def __init__(
+        self,
+        cluster: ClusterNode,
+        host: RaftHost,
+        store: Store,
+        on_stopped: Callable[[str], None],
+        keep: Callable[[bytes], None],
+        now: int,
+        wall_ms: int,
+    ) -> None:
+        self.cluster = cluster
+        self._wall_offset_ms = wall_ms - now
+        self._slow_at = now
+        self.engine = RaftEngine(host, store, self._applied, self._state_of, on_stopped)
+        facts = MapFacts(cluster.maps, cluster.node_id)
+        self.meta = Meta(self.engine, cluster.calls, facts, host.rng, self._wall_ms, keep)
+        self.members = Members(self.meta, self.engine, self._seen)
+        self.partitions = Partitions(self.meta, self.engine)
+        self.layout = Layout(lambda: self.meta.state)
+        self.machines = Machines()
+        self.control = Control(self.engine, self.machines, self._wall_offset_ms, self._wake)
+        self.machines.listeners.append(self.control)
+        self.calls = PartitionCalls(cluster.node_id, self.engine, cluster.calls, self.layout)
+        self.partitions.opened.append(self._opened)
+        self.partitions.closed.append(self.machines.closed)
+        cluster.components[RAFT] = Consensus(self.engine, cluster, self._before_turn, self._after_turn)
+        cluster.on_writable = self.engine.writable
+
+    def open(self, copy: bytes, now: int) -> None:
+        """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none."""
+        if copy:
+            self.meta.restore(copy)
+        self.meta.start()
+        self.partitions.start()
+        self.tick(now, now + self._wall_offset_ms)
+
+    def begin(self, cluster_id: int) -> None:
+        """This node minted the cluster."""
+        self.meta.begin(cluster_id)
+
+    def tick(self, now: int, wall_ms: int) -> None:
+        """Time passes."""
+        self._wall_offset_ms = wall_ms - now
+        self.engine.tick(now)
+        if now < self._slow_at:
+            return
+        self._slow_at = now + SLOW_TICK_MS
+        self.meta.tick(now)
+        self.members.tick(now)
+        self.partitions.tick(now)
+        self.calls.tick(now)
+        self.control.tick(now)
+
+    def tell_about_me(self, api: str, zone: str) -> None:
+        """Let the others know where this node's admin API is, and in which zone it stands."""
+        self.cluster.maps.set(API, api.encode())
+        self.cluster.maps.set(ZONE, zone.encode())
+
+    def hand_over(self) -> int:
+        """This node is about to stop: let others lead what it leads; how many groups it still leads."""
+        return self.engine.hand_over()
+
+    def take_events(self) -> list[tuple[str, dict[str, object]]]:
+        """What happened, for the log."""
+        events = self.engine.events
+        self.engine.events = []
+        return events
+
+    # --- within ---
+
+    def _applied(self, group: int, ready: Ready) -> None:
+        if group == GROUP:
+            self.meta.applied(ready)
+            return
+        self.partitions.applied(group, ready)
+        self.machines.applied(group, ready, self.engine)
+
+    def _state_of(self, group: int) -> bytes:
+        return self.meta.state_bytes() if group == GROUP else self.machines.state_of(group)
+
+    def _opened(self, group: int, replica: Replica) -> None:
+        self.machines.opened(group, replica)
+
+    def _before_turn(self, now: int) -> None:
+        self.control.flush(now)
+
+    def _after_turn(self, now: int) -> None:
+        self.meta.flush(now)
+
+    def _seen(self) -> list[SeenMember]:
+        maps = self.cluster.maps
+        return [
+            seen_member(member, _text(maps.get(member.node_id, API)), _text(maps.get(member.node_id, ZONE)))
+            for member in self.cluster.swim.members.values()
+        ]
+
+    def _wall_ms(self, now: int) -> int:
+        return now + self._wall_offset_ms
+
+    def _wake(self) -> None:
+        self.engine.wake()
+
+
+def _text(value: bytes | None) -> str:
+    """A text that another node told; empty when it told none that is one."""
+    if value is None or len(value) > TEXT_BYTES_MAX:
+        return ""
+    return value.decode("utf-8", "replace")

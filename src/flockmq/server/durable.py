@@ -1,0 +1,134 @@
+"""The disk and the clock of a node's durable topics: what ``durable/`` decides is carried out here.
+
+```
+ open    the store in DATA_DIR/store, recovered off the loop --> DurableNode around the ClusterNode
+ start   a tick every 50 ms; the journal thread writes what turns stage, and its word starts the next turn
+ stop    no more turns --> what is staged is written, files are brought up to date for a quick start
+```
+Turns themselves are the node's: consensus speaks at the end of each loop turn, with everything else that it has to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from flockmq.drivers.clock import now_ms, wall_ms
+from flockmq.drivers.journal import JournalDriver, open_disk
+from flockmq.durable.node import DurableNode
+from flockmq.log.settings import StoreSettings
+from flockmq.raft.host import RaftHost
+from flockmq.raft.settings import RaftSettings
+from flockmq.server.cluster_id import forget_founded
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flockmq.drivers.disk import FileDisk
+    from flockmq.drivers.runner import Runner
+    from flockmq.log.store import Store
+    from flockmq.log.work import Commit
+    from flockmq.peering.node import ClusterNode
+    from flockmq.server.log import Log
+
+STORE_FOLDER: Final = "store"
+STATE_FILE: Final = "cluster-state"
+"""What a node without a replica of the cluster state keeps of it."""
+
+
+class DurableService:
+    """Made by ``open_durable`` in a running event loop."""
+
+    def __init__(
+        self,
+        cluster: ClusterNode,
+        boot: int,
+        store: Store,
+        disk: FileDisk,
+        folder: Path,
+        runner: Runner,
+        log: Log,
+        rng: random.Random,
+    ) -> None:
+        settings = RaftSettings()
+        host = RaftHost(cluster.node_id, boot, settings, rng, now_ms())
+        self.log = log
+        self._folder = folder
+        self._runner = runner
+        self._tick_s = settings.tick_ms / 1_000
+        self._timer: asyncio.TimerHandle | None = None
+        self._set_reading: Callable[[bool], None] | None = None
+        self._may_be_founding = True
+        self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms())
+        self.journal = JournalDriver(store, disk, self._committed, self.node.engine.stop)
+        self.node.engine.kick = self.journal.kick
+        self.node.engine.wake = runner.flush_soon
+        for note in store.notes:
+            log.event("warning", "store_damaged", message=note)
+        self.node.open(_read(folder / STATE_FILE), now_ms())
+
+    def start(self, set_reading: Callable[[bool], None]) -> None:
+        """Begin to take part. ``set_reading``: let other nodes wait, or go on."""
+        self._set_reading = set_reading
+        self._tick()
+
+    async def stop(self) -> None:
+        """Take part no more and finish what is being written."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.node.engine.stop("This node was stopped.")
+        await self.journal.close()
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
+        node = self.node
+        try:
+            node.tick(now_ms(), wall_ms())
+        except Exception as error:
+            self._fail(error)
+        if self._set_reading is not None:
+            self._set_reading(not node.engine.is_overwhelmed())
+        if self._may_be_founding and node.meta.state.cluster_id:
+            self._may_be_founding = False
+            forget_founded(self._folder)
+        for kind, fields in node.take_events():
+            self._runner.events.note(kind, fields)
+        self._runner.flush_soon()
+
+    def _committed(self, commit: Commit) -> None:
+        try:
+            self.node.engine.committed(commit)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.node.engine.fail(error, "".join(traceback.format_exception(error)[-8:]))
+
+    def _stopped(self, reason: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.log.event("error" if self.node.engine.store.down else "info", "consensus_stopped", message=reason)
+
+    def _keep_state(self, data: bytes) -> None:
+        """Replace the copy in one step; losing it costs a pull from another node, so it need not be synced."""
+        partial = self._folder / f"{STATE_FILE}.partial"
+        partial.write_bytes(data)
+        partial.replace(self._folder / STATE_FILE)
+
+
+async def open_durable(
+    cluster: ClusterNode, boot: int, folder: Path, runner: Runner, log: Log, rng: random.Random
+) -> DurableService:
+    """Recover the store, off the loop, and put everything together. FlockError: the disk is not usable."""
+    store, disk = await asyncio.to_thread(open_disk, folder / STORE_FOLDER, StoreSettings())
+    return DurableService(cluster, boot, store, disk, folder, runner, log, rng)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
