@@ -102,6 +102,13 @@ class FilterEntry:
         self._drop_empty(group)
         return True
 
+    def of(self, session: Session) -> Subscription | None:
+        """Find what a session subscribed to alone."""
+        if self._many is not None:
+            return self._many.get(session)
+        only = self._only
+        return only if only is not None and only.session is session else None
+
     def subscriptions(self) -> list[Subscription]:
         """List those that are not shared, in order of subscribing."""
         if self._many is not None:

@@ -20,8 +20,8 @@ import heapq
 from typing import TYPE_CHECKING, Final
 
 from flockmq.mqtt.namespaces import INSIDE
-from flockmq.routing.buckets import BUCKETS, ORIGIN_BITS, Bucket, Changes, bucket_of, version_of
-from flockmq.routing.clock import HybridClock, stamp_wall_ms
+from flockmq.routing.buckets import BUCKETS, ORIGIN_BITS, ORIGIN_MASK, Bucket, Changes, bucket_of, version_of
+from flockmq.routing.clock import HybridClock, stamp_at, stamp_wall_ms
 from flockmq.routing.names import UNBOUNDED, Named, NameTree
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ UNSENT_MAX: Final = 1_000_000
 ORIGINS_MAX: Final = 10_000
 OTHERS_FACTOR: Final = 2
 """How far messages of other nodes may pass the limits: both sides of a partition may have filled up to them."""
+
+OFFSET_BITS: Final = 44
+OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
+GROUP_MASK: Final = (1 << (ORIGIN_BITS - OFFSET_BITS)) - 1
+"""How a partition and an offset share the place of a node id."""
 
 # What became of a change from another node.
 APPLIED: Final = 0
@@ -77,6 +82,11 @@ class RetainedMessage(Named):
     def stored_wall_ms(self) -> int:
         """When it was published, in milliseconds since 1970."""
         return stamp_wall_ms(self.stamp)
+
+
+def committed_origin(group: int, offset: int) -> int:
+    """What stands in place of a node id in the version of a message that a log holds: partition and offset."""
+    return (group & GROUP_MASK) << OFFSET_BITS | (offset & OFFSET_MASK)
 
 
 def message_bytes(topic: bytes, run: Run) -> int:
@@ -227,6 +237,37 @@ class RetainedStore:
             if message is not None:
                 self._remove(bucket, message)
             self._bury(bucket, topic, version, now)
+        if self.unsaved is not None:
+            self.unsaved.add(topic)
+        return APPLIED
+
+    def commit(self, topic: bytes, run: Run | None, wall_ms: int, group: int, offset: int, now: int) -> int:
+        """Take over what the log of a durable topic says: commit order decides, on every replica the same.
+
+        Within a partition the later offset wins, whatever the clocks said. The version follows from the log and from
+        the version before it, so that replicas agree without a word, and to apply a record again changes nothing.
+        """
+        bucket = self.buckets[bucket_of(topic)]
+        known = bucket.version(topic)
+        stamp = stamp_at(wall_ms)
+        origin = committed_origin(group, offset)
+        before = known & ORIGIN_MASK
+        if known and before >> OFFSET_BITS == origin >> OFFSET_BITS:
+            if not 0 < (origin - before) & OFFSET_MASK <= OFFSET_MASK >> 1:
+                return OLDER
+            stamp = max(stamp, (known >> ORIGIN_BITS) + 1)
+        elif version_of(stamp, origin) <= known:
+            return OLDER
+        if run is not None and not 0 < run.expires_at <= now:
+            size = message_bytes(topic, run)
+            if not self._fits(topic, size, OTHERS_FACTOR):
+                return FULL
+            self._set(RetainedMessage(topic, run, stamp, origin, False), size)
+        else:
+            message = bucket.messages.get(topic)
+            if message is not None:
+                self._remove(bucket, message)
+            self._bury(bucket, topic, version_of(stamp, origin), now)
         if self.unsaved is not None:
             self.unsaved.add(topic)
         return APPLIED

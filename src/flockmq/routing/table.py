@@ -68,6 +68,8 @@ class SubscriptionTable:
         """Counts links to other nodes that came or went: choices of shared groups depend on them."""
         self.touched: set[tuple[bytes, bytes]] | None = None
         """In a cluster: groups (or none) and filters whose subscribers here came or went since somebody looked."""
+        self.noticed: set[bytes] | None = None
+        """The same for whoever delivers from logs: filters that clients here subscribed to alone."""
         self._topics = TopicMap()
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
@@ -109,6 +111,8 @@ class SubscriptionTable:
             return False
         if self.touched is not None:
             self.touched.add((subscription.group, topic_filter))
+        if self.noticed is not None and not subscription.group:
+            self.noticed.add(topic_filter)
         self._sequence += 1
         subscription.sequence = self._sequence
         self.count += 1
@@ -124,6 +128,8 @@ class SubscriptionTable:
         self._changed(entry)
         if self.touched is not None:
             self.touched.add((group, topic_filter))
+        if self.noticed is not None and not group:
+            self.noticed.add(topic_filter)
         self.count -= 1
         if group:
             self.count_shared -= 1

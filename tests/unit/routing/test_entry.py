@@ -88,3 +88,13 @@ def test_alone_and_in_groups_are_different_subscriptions() -> None:
     assert not entry.is_empty()
     assert entry.remove(session, b"g2")
     assert entry.is_empty()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_sessions_own_subscription_is_found(count: int) -> None:
+    entry = FilterEntry(b"a")
+    sessions = [session_of(str(number)) for number in range(count)]
+    subscriptions = [subscription_of(session, b"a") for session in sessions]
+    enter(entry, *subscriptions)
+    assert [entry.of(session) for session in sessions] == subscriptions
+    assert entry.of(session_of("other")) is None

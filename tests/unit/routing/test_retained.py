@@ -477,3 +477,61 @@ def test_a_namespace_has_a_limit_of_its_own() -> None:
     for topic in store.topics():
         store.delete(topic, 0)
     assert [store.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [0, 0, 0]
+
+
+# --- durable topics: the log decides ---
+
+
+def commit(store: RetainedStore, offset: int, payload: bytes, wall_ms: int = DAY, group: int = 7) -> int:
+    return store.commit(b"t", run_of(b"t", payload) if payload else None, wall_ms, group, offset, DAY)
+
+
+def test_commit_order_decides_whatever_the_clocks_said() -> None:
+    store = shared_store()
+    assert commit(store, 5, b"first", DAY + 1_000) == APPLIED
+    assert commit(store, 6, b"second", DAY) == APPLIED
+    assert payload_of(store, b"t", DAY) == b"second"
+
+
+def test_to_apply_a_log_again_changes_nothing() -> None:
+    store = shared_store()
+    for offset, payload, wall_ms in ((5, b"first", DAY + 9), (6, b"second", DAY), (9, b"third", DAY + 1)):
+        commit(store, offset, payload, wall_ms)
+    before = store.version(b"t")
+    assert [commit(store, offset, b"again") for offset in (5, 6, 9)] == [OLDER] * 3
+    assert (store.version(b"t"), payload_of(store, b"t", DAY)) == (before, b"third")
+
+
+def test_replicas_agree_and_repairs_change_nothing() -> None:
+    one, other = shared_store(), shared_store()
+    for store in (one, other):
+        commit(store, 5, b"first", DAY + 500)
+        commit(store, 6, b"second", DAY)
+    assert one.version(b"t") == other.version(b"t")
+    version = one.version(b"t")
+    assert other.apply(b"t", run_of(b"t", b"second"), version >> 64, version & (1 << 64) - 1, DAY) == OLDER
+    check_digests(one)
+
+
+def test_an_empty_payload_deletes_and_stays_deleted() -> None:
+    store = shared_store()
+    commit(store, 5, b"there")
+    commit(store, 6, b"")
+    assert payload_of(store, b"t", DAY) is None
+    assert commit(store, 5, b"there") == OLDER
+    assert payload_of(store, b"t", DAY) is None
+    check_digests(store)
+
+
+def test_between_partitions_the_later_clock_wins() -> None:
+    store = shared_store()
+    commit(store, 900, b"old shard", DAY)
+    assert commit(store, 3, b"new shard", DAY + 1, group=8) == APPLIED
+    assert commit(store, 901, b"late", DAY, group=7) == OLDER
+
+
+def test_what_a_log_says_is_saved_but_told_only_by_who_asks_for_it() -> None:
+    store = shared_store()
+    unsaved, unsent = store.keep_unsaved(), store.keep_unsent()
+    commit(store, 5, b"x")
+    assert (list(unsaved.topics), list(unsent.topics)) == ([b"t"], [])

@@ -269,3 +269,17 @@ def test_a_plan_in_use_is_not_changed_under_its_reader() -> None:
         seen.append(target.session)
     assert seen == sessions
     assert receivers(table, b"a/b") == []
+
+
+def test_whoever_delivers_from_logs_is_told_of_filters_that_come_and_go() -> None:
+    table = table_of()
+    table.noticed = set()
+    session = session_of("one")
+    table.add(subscription_of(session, b"a/#"))
+    table.add(subscription_of(session, b"b", b"group"))
+    assert table.noticed == {b"a/#"}
+    table.noticed.clear()
+    table.add(subscription_of(session, b"a/#", qos=1))  # the same filter again
+    assert table.noticed == set()
+    table.remove(session, b"", b"a/#")
+    assert table.noticed == {b"a/#"}

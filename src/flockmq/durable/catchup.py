@@ -1,0 +1,142 @@
+"""Where one session stands in the logs that it does not follow live: because it is slow, or asked for history.
+
+```
+ partition   0 ......... position ............. stream.next: what this node delivers live
+                            |--- read from the log, as the client takes it ---|   level: live again
+
+ subscription that was there before      |floor ------------->     has had everything before
+ subscription with flockmq-from     |start ------------------>
+ subscription made meanwhile                        |start -->
+```
+A partition is read once for all subscriptions of the session, in offset order, and each record is delivered at most
+once: to the subscriptions whose start lies behind it. While a partition is read like this, nothing of it is delivered
+live to the session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.routing.subscription import merge
+from flockmq.routing.table import sequence_of
+
+if TYPE_CHECKING:
+    from flockmq.routing.plan import Target
+    from flockmq.routing.subscription import Subscription
+    from flockmq.routing.table import SubscriptionTable
+    from flockmq.session.session import Session
+
+UNKNOWN: Final = -1
+"""Instead of an offset: it has to be found out."""
+NEVER: Final = 1 << 62
+"""A start that is not known yet: nothing is delivered to that subscription before."""
+
+
+class Catchup:
+    """See the module."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.positions: dict[int, int] = {}
+        """By partition: the next offset to read; ``UNKNOWN`` while a start has to be found out first."""
+        self._paused: dict[int, int] = {}
+        """By partition with an unknown position: up to where it was delivered live."""
+        self._floors: dict[int, int] = {}
+        self._starts: dict[Subscription, dict[int, int]] = {}
+
+    # --- beginning and ending ---
+
+    def lag(self, group: int, offset: int) -> None:
+        """What comes from this offset on is more than the session takes."""
+        self.positions[group] = offset
+
+    def pause(self, subscription: Subscription, group: int, live: int) -> None:
+        """A subscription asks for history, and from where on is not known yet. ``live`` is where the stream stands."""
+        if group not in self.positions:
+            self.positions[group] = UNKNOWN
+            self._paused[group] = live
+        self._starts.setdefault(subscription, {})[group] = NEVER
+
+    def stream_known(self, group: int, live: int) -> None:
+        """The stream of a partition has found out where it begins."""
+        if self._paused.get(group) == UNKNOWN:
+            self._paused[group] = live
+
+    def start(self, subscription: Subscription, group: int, offset: int) -> None:
+        """It is known from where on a subscription wants history."""
+        own = self._starts.get(subscription)
+        if own is None or group not in own:
+            return  # unsubscribed, or asked for something else meanwhile
+        before = self.positions.get(group, UNKNOWN)
+        if before == UNKNOWN:
+            before = self._paused.pop(group, UNKNOWN)
+        if before == UNKNOWN:
+            before = offset
+        self._floors[group] = max(self._floors.get(group, 0), before)
+        for starts in self._starts.values():
+            if group in starts:
+                starts[group] = max(starts[group], before)
+        own[group] = offset
+        self.positions[group] = min(before, offset)
+
+    def replace(self, old: Subscription, subscription: Subscription) -> None:
+        """The same filter once more, without a wish for history: it goes on as before."""
+        starts = self._starts.pop(old, None)
+        if starts is not None:
+            self._starts[subscription] = starts
+
+    def join(self, subscription: Subscription, group: int, live: int) -> None:
+        """A new subscription without a wish for history: of a partition that is being read it gets what is new."""
+        self._starts.setdefault(subscription, {})[group] = max(live, 0)
+
+    def forget(self, subscription: Subscription) -> None:
+        """It was unsubscribed, or another one took its place."""
+        self._starts.pop(subscription, None)
+
+    def drop(self, group: int) -> None:
+        """The partition is level, or nobody wants it any more."""
+        self.positions.pop(group, None)
+        self._paused.pop(group, None)
+        self._floors.pop(group, None)
+        for subscription in list(self._starts):
+            starts = self._starts[subscription]
+            starts.pop(group, None)
+            if not starts:
+                del self._starts[subscription]
+
+    def is_waiting(self, group: int) -> bool:
+        """Whether a subscription of the session still waits for its start in a partition."""
+        return any(starts.get(group, 0) == NEVER for starts in self._starts.values())
+
+    # --- reading ---
+
+    def start_of(self, subscription: Subscription, group: int) -> int:
+        """The first offset of a partition that a subscription gets."""
+        starts = self._starts.get(subscription)
+        if starts is not None and group in starts:
+            return starts[group]
+        return self._floors.get(group, 0)
+
+    def cut(self, group: int, low: int, high: int) -> int:
+        """Up to where, from ``low`` on, the same subscriptions count: ``high`` at most."""
+        floor = self._floors.get(group, 0)
+        if low < floor < high:
+            high = floor
+        for starts in self._starts.values():
+            start = starts.get(group, 0)
+            if low < start < high:
+                high = start
+        return high
+
+    def target(self, table: SubscriptionTable, group: int, topic: bytes, offset: int) -> Target | None:
+        """What the session gets of a topic name at an offset."""
+        matching: list[Subscription] = []
+        for entry in table.matching(topic):
+            subscription = entry.of(self.session)
+            if subscription is not None and self.start_of(subscription, group) <= offset:
+                matching.append(subscription)
+        if not matching:
+            return None
+        if len(matching) > 1:
+            matching.sort(key=sequence_of)
+        return merge(matching)

@@ -1,0 +1,88 @@
+"""Messages out of a log for one client, no faster than it takes them, and none dropped for want of room.
+
+```
+ has_room? --> as many messages of a piece as fit into queue and buffer --> session.deliver
+     ^                                          `-- the rest stays in the log: its offset is all that is kept
+     `-- acknowledgements came, the buffer was written
+```
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from flockmq.session.connection import CONNECTED, Connection
+from flockmq.session.session import Session
+
+if TYPE_CHECKING:
+    from flockmq.durable.decoding import Piece
+    from flockmq.mqtt.run import Run
+    from flockmq.routing.plan import Target
+    from flockmq.session.stats import Stats
+
+BUFFER_BYTES: Final = 262_144
+"""Bytes in a connection's buffer at which reading on pauses."""
+QUEUE_MESSAGES: Final = 1_000
+"""Messages in a session's queue at which reading on pauses."""
+
+
+def has_room(session: Session, connection: Connection) -> bool:
+    """Whether a client takes more now."""
+    if connection.blocked or connection.phase != CONNECTED:
+        return False
+    if connection.out_bytes > min(BUFFER_BYTES, connection.out_max // 2):
+        return False
+    outbound = session.outbound
+    return outbound is None or (outbound.queued < QUEUE_MESSAGES and not outbound.is_crowded())
+
+
+def fits(session: Session, run: Run) -> bool:
+    """Whether a session's queue takes a run of QoS 1 or 2 whole, and is not half full already."""
+    outbound = session.outbound
+    count = run.count
+    size = len(run.wire)
+    if outbound is None:
+        messages_max = session.queue_messages_max
+        bytes_max = session.queue_bytes_max
+        return (not messages_max or count <= messages_max) and (not bytes_max or size + 256 <= bytes_max)
+    if outbound.is_crowded():
+        return False
+    return outbound.queued + count <= outbound.messages_max and outbound.held + size + 256 <= outbound.bytes_max
+
+
+def give(session: Session, connection: Connection, target: Target, piece: Piece, stats: Stats, now: int) -> int:
+    """Deliver as many messages of a piece as there is room for; how many."""
+    run = piece.run
+    qos = target.qos if target.qos < run.qos else run.qos
+    retain = run.retain and target.retain_as_published
+    properties = target.identifier_properties
+    done = 0
+    while done < run.count:
+        if not has_room(session, connection):
+            return done
+        part = run.part(done, done + part_size(session, run, qos, done))
+        lost = session.deliver(part, qos, retain, properties, None, now)
+        if qos:
+            stats.dropped_queue += lost
+        else:
+            stats.publishes_out_qos0 += part.count - lost
+            stats.dropped_slow += lost
+        done += part.count
+    return done
+
+
+def part_size(session: Session, run: Run, qos: int, done: int) -> int:
+    """How many messages of a run, from ``done`` on, may be given at once: at least one."""
+    start = run.ends[done - 1] if done else 0
+    room = BUFFER_BYTES
+    count = run.count - done
+    if qos:
+        count = min(count, QUEUE_MESSAGES)
+        outbound = session.outbound
+        if outbound is not None:
+            count = min(count, outbound.messages_max - outbound.queued)
+            room = min(room, outbound.bytes_max - outbound.held - 256)
+        elif session.queue_messages_max:
+            count = min(count, session.queue_messages_max)
+    return max(min(count, bisect_right(run.ends, start + room) - done), 1)
