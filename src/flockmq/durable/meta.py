@@ -1,0 +1,393 @@
+"""The cluster state on one node: commands go in on any node, come back when they are applied here.
+
+```
+ submit(command) --> a replica of group 0 here: into its log (``engine.appends``: once, to whoever leads)
+                 `-> none here: META_SUBMIT to a peer that has one
+ committed commands --> Ledger --> watchers, once a turn --> replies to whoever waited
+        ^--- group 0's log, here     or     peers that are ahead (``pulling.py``)
+```
+A node gets a replica of group 0 in two ways: it mints the cluster (``begin``), or the leader adds it (``invited``). A
+node that was taken out, and so hears no leader any more, asks and removes its replica.
+
+*Current*: everything that was committed before this start of the node is applied. Until then state may name groups to
+this node that it left long ago; nobody begins a log on the word of such a state.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.commands import (
+    INVALID,
+    Command,
+    RefusedError,
+    Result,
+    SetClusterId,
+    decode_envelope,
+    encode_envelope,
+)
+from flockmq.durable.ledger import Ledger
+from flockmq.durable.meta_waiting import BUSY, TIMEOUT_MS, Pending, Waiting, unavailable, unknown
+from flockmq.durable.meta_wire import (
+    COMMAND_BYTES_MAX,
+    DONE,
+    META_HEAD,
+    META_SUBMIT,
+    NOT_DONE,
+    decode_answer,
+    decode_number,
+    encode_number,
+)
+from flockmq.durable.parting import Parting
+from flockmq.durable.pulling import Puller
+from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.log.batch import DATA, BatchView
+from flockmq.mqtt import reasons
+from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from flockmq.cluster.state import ClusterState
+    from flockmq.durable.facts import Facts
+    from flockmq.peering.calls import Calls
+    from flockmq.raft.engine import RaftEngine
+    from flockmq.raft.ready import Ready
+
+GROUP: Final = 0
+TOPIC: Final = b"$cluster"
+KEEP_MS: Final = 1_000
+"""How often a node without a replica keeps a copy of a state that changes."""
+CONFIRM_MS: Final = 500
+OFFER_MS: Final = 200
+HEAD_ASKS_MAX: Final = 1_024
+
+
+def _keep_nothing(data: bytes) -> None:
+    """Nowhere to keep it."""
+
+
+class _Append:
+    """Waits for the outcome of one command in a batch."""
+
+    def __init__(self, meta: Meta, pending: Pending, position: int) -> None:
+        self._meta = meta
+        self._pending = pending
+        self._position = position
+
+    def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:  # noqa: ARG002
+        """The batch is in the log, or not, or nobody knows."""
+        self._meta.settled(self._pending, self._position, outcome)
+
+
+class Meta:
+    """See the module. ``wall_ms`` turns the node's own time into wall time; ``keep`` saves a copy for a restart."""
+
+    def __init__(
+        self,
+        engine: RaftEngine,
+        calls: Calls,
+        facts: Facts,
+        rng: random.Random,
+        wall_ms: Callable[[int], int],
+        keep: Callable[[bytes], None] = _keep_nothing,
+    ) -> None:
+        self.engine = engine
+        self.calls = calls
+        self.facts = facts
+        self.ledger = Ledger()
+        self.parting = Parting(engine, calls, facts, rng)
+        self.cluster_id = 0
+        """The cluster that this node founded, until the state says so itself."""
+        self.is_current = False
+        """See the module."""
+        self._node = engine.host.node
+        self._boot = engine.host.boot
+        self._rng = rng
+        self.wall_ms = wall_ms
+        self._keep = keep
+        self._waiting = Waiting()
+        self._puller = Puller(self.ledger, calls, facts, rng, self._applied)
+        self._watchers: list[Callable[[ClusterState], None]] = []
+        self._number = 0
+        self._told_index = -1
+        self._told_replica = False
+        self._kept_index = 0
+        self._keep_at = 0
+        self._offer_at = 0
+        self._confirm_at = 0
+        self._is_confirming = False
+        self._confirmed = -1
+        self._head_asks: list[Callable[[bytes | None], None]] = []
+        self._is_founding = False
+        self._now = 0
+        calls.serve_later(META_SUBMIT, self._serve_submit)
+        calls.serve_later(META_HEAD, self._serve_head)
+
+    @property
+    def state(self) -> ClusterState:
+        """What is known here now."""
+        return self.ledger.state
+
+    @property
+    def has_replica(self) -> bool:
+        """Whether this node has a replica of group 0."""
+        return GROUP in self.engine.replicas
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node decides what goes into group 0's log."""
+        return self.engine.is_leader(GROUP)
+
+    def watch(self, changed: Callable[[ClusterState], None]) -> None:
+        """Call this once a turn when state has changed."""
+        self._watchers.append(changed)
+
+    # Replicas of group 0.
+
+    def start(self) -> None:
+        """Run the replica that the store has, if it has one. Call it once, before anything else."""
+        if GROUP in self.engine.store.groups:
+            self._open(None)
+
+    def begin(self, cluster_id: int) -> None:
+        """This node minted the cluster: found its state. Harmless when that was done before."""
+        self.cluster_id = cluster_id
+        if not self.has_replica and not self.ledger.index:
+            self._open((self._node,))
+
+    def invited(self) -> None:
+        """Others speak of group 0 as if it were here: their leader wants a replica on this node."""
+        if not self.has_replica and not self.engine.stopped:
+            self._open(None)
+
+    def _open(self, founders: tuple[int, ...] | None) -> None:
+        replica = self.engine.open(GROUP, founders)
+        if replica.state:
+            self.ledger.replace(replica.state)
+
+    def applied(self, ready: Ready) -> None:
+        """Group 0 has something to apply."""
+        if ready.install is not None and ready.restores:
+            content = self.engine.replicas[GROUP].checkpoints.content()
+            if content is not None and content.state:
+                self.ledger.replace(content.state)
+        for entry in ready.committed:
+            if entry.kind != DATA or entry.next_offset <= self.ledger.index:
+                continue
+            view = BatchView(entry.data)
+            for position in range(entry.count):
+                index = entry.base_offset + position + 1
+                if index > self.ledger.index:
+                    data = view.record(position).payload
+                    result = self.ledger.feed(index, data)
+                    if result is not None:
+                        self._applied(index, data, result)
+
+    def state_bytes(self) -> bytes:
+        """For a checkpoint of group 0."""
+        return self.state.encode()
+
+    def restore(self, data: bytes) -> None:
+        """A copy that ``keep`` saved; FlockError when it can't be read. Whatever is newer stays."""
+        if self.ledger.replace(data):
+            self._kept_index = self.ledger.index
+
+    # Commands.
+
+    def submit(self, command: Command, reply: Callable[[Result], None], now: int) -> None:
+        """Change the state. ``reply`` comes once: with the result after the command was applied here; or with a code
+        that says that it was certainly not done (``unavailable``, ``busy``) or that nobody can say (``unknown``).
+        """
+        self._now = now
+        self._number += 1
+        envelope = encode_envelope(self._node, self._boot, self._number, self.wall_ms(now), command)
+        if len(envelope) > COMMAND_BYTES_MAX:
+            text = f"This change has {len(envelope):,} bytes, {COMMAND_BYTES_MAX:,} are the most; make smaller ones."
+            reply(Result(False, text, None, INVALID))
+            return
+        pending = Pending((self._node, self._boot, self._number), envelope, now + TIMEOUT_MS, reply, None)
+        if self._accept(pending):
+            self._offer(pending)
+
+    def _accept(self, pending: Pending) -> bool:
+        if not self._waiting.has_room():
+            pending.tell(Result(False, "Too many changes wait here; try again in a moment.", None, BUSY))
+            return False
+        self._waiting.add(pending)
+        return True
+
+    def _offer(self, pending: Pending) -> None:
+        """Give a command to group 0, here or elsewhere."""
+        if not self.has_replica:
+            self._ask_peer(pending)
+            return
+        try:
+            batch = self.engine.appends.open_batch(GROUP)
+        except FlockError as error:
+            self._waiting.finish(pending, unavailable(str(error)))
+            return
+        pending.is_out = True
+        batch.waiting[_Append(self, pending, batch.builder.count)] = 1
+        batch.builder.add(TOPIC, b"", self.wall_ms(self._now), 0, pending.envelope)
+
+    def settled(self, pending: Pending, position: int, outcome: Outcome) -> None:
+        """A batch with a command has this outcome."""
+        if outcome.kind == COMMITTED:
+            pending.index = outcome.base_offset + position + 1
+            if self.ledger.index >= pending.index:  # no result was seen: a whole state took its place
+                self._waiting.finish(
+                    pending, unknown("This node caught up in one leap and did not see what came of it.")
+                )
+        elif outcome.kind == REFUSED:
+            self._waiting.finish(pending, unavailable("Nobody leads the group that decides about the cluster state."))
+        else:
+            self._waiting.finish(pending, unknown("This node lost sight of the change."))
+
+    def _applied(self, index: int, data: bytes, result: Result) -> None:
+        """A command took effect here."""
+        if not self._waiting.by_key:
+            return
+        try:
+            envelope = decode_envelope(data)
+        except RefusedError:
+            return
+        pending = self._waiting.by_key.get((envelope.origin, envelope.boot, envelope.number))
+        if pending is not None:
+            pending.index = index
+            self._waiting.finish(pending, result)
+
+    def _ask_peer(self, pending: Pending) -> None:
+        """Without a replica here: let a peer that has one submit it."""
+        able = [node for node, head in self.facts.heads().items() if head.has_replica and node not in pending.tried]
+        if not able:
+            pending.tried.clear()  # and again in a moment
+            return
+        peer = able[int(self._rng.random() * len(able))]
+        pending.is_out = True
+        left = max(pending.due_at - self._now, 1)
+        self.calls.ask(peer, META_SUBMIT, pending.envelope, partial(self._answered, pending, peer), self._now, left)
+
+    def _answered(self, pending: Pending, peer: int, body: bytes | None) -> None:
+        if body is None:
+            return  # maybe it was taken: if so it will be seen here in time
+        answer = decode_answer(body)
+        if answer.status == NOT_DONE:
+            pending.is_out = False
+            pending.tried.add(peer)
+        elif answer.status == DONE:
+            pending.index = answer.index
+            pending.result = answer.result
+            if self.ledger.index < answer.index:
+                self._puller.pull_from(peer, self._now)
+
+    def _serve_submit(self, peer: int, body: bytes, answer: Callable[[bytes | None], None]) -> None:
+        """A peer without a replica has a command."""
+        try:
+            envelope = decode_envelope(body)
+        except RefusedError as error:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, str(error)) from error
+        key = (envelope.origin, envelope.boot, envelope.number)
+        pending = Pending(key, body, self._now + TIMEOUT_MS, None, answer)
+        if not self.has_replica or envelope.origin != peer or key in self._waiting.by_key:
+            pending.tell(unavailable("This node does not take it."))
+        elif self._accept(pending):
+            self._offer(pending)
+
+    # Time and turns.
+
+    def tick(self, now: int) -> None:
+        """Time passes; called about every 100 ms."""
+        self._now = now
+        self._found()
+        self._confirm(now)
+        self._puller.tick(now, self.has_replica)
+        if now >= self._offer_at:
+            self._offer_at = now + OFFER_MS
+            for pending in self._waiting.not_out():
+                self._offer(pending)
+        self._waiting.expire(now)
+        if self.has_replica:
+            self.parting.consider(GROUP, now)
+        self.parting.tick(now)
+        if now >= self._keep_at and not self.has_replica and self._kept_index != self.ledger.index:
+            self._keep_at = now + KEEP_MS
+            self._kept_index = self.ledger.index
+            self._keep(self.state.encode())
+        self.flush(now)
+
+    def flush(self, now: int) -> None:
+        """A turn of the engine, or of the links, ends: tell watchers what changed, then those who waited."""
+        self._now = now
+        index = self.ledger.index
+        if index != self._told_index or self.has_replica != self._told_replica:
+            self._told_index = index
+            self._told_replica = self.has_replica
+            self.facts.tell(index, self.has_replica)
+            for watcher in self._watchers:
+                watcher(self.state)
+            self._waiting.reached(index)
+        if self._confirmed >= 0 and index >= self._confirmed and not self.is_current:
+            self.is_current = True
+            for watcher in self._watchers:
+                watcher(self.state)
+        if self._head_asks:
+            self._answer_heads(now)
+        if self._waiting.has_finished():
+            self._waiting.tell_finished()
+
+    def _found(self) -> None:
+        """A cluster that this node minted gets its id into the state, as its first command."""
+        if self.cluster_id and not self.state.cluster_id and self.is_leader and not self._is_founding:
+            self._is_founding = True
+            self.submit(SetClusterId(self.cluster_id), self._founded, self._now)
+
+    def _founded(self, result: Result) -> None:  # noqa: ARG002
+        self._is_founding = False
+
+    # Being current.
+
+    def _confirm(self, now: int) -> None:
+        """Find out how much was committed by now."""
+        if self._confirmed >= 0 or self._is_confirming or now < self._confirm_at:
+            return
+        self._confirm_at = now + CONFIRM_MS
+        if self.is_leader:
+            self._is_confirming = True
+            self.engine.read(GROUP, self._read_here, now)
+            return
+        leader = self.engine.leader_of(GROUP) if self.has_replica else 0
+        able = [leader] if leader else [node for node, head in self.facts.heads().items() if head.has_replica]
+        if able:
+            self._is_confirming = True
+            peer = able[int(self._rng.random() * len(able))]
+            self.calls.ask(peer, META_HEAD, b"", self._head_is, now)
+
+    def _read_here(self, done: bool) -> None:
+        self._is_confirming = False
+        if done:
+            self._confirmed = self.ledger.index
+
+    def _head_is(self, body: bytes | None) -> None:
+        self._is_confirming = False
+        if body is not None:
+            self._confirmed = decode_number(body)
+
+    def _serve_head(self, peer: int, body: bytes, answer: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
+        """A peer wants to know how much is committed; answered at the end of the turn, when the time is known."""
+        if self.is_leader and len(self._head_asks) < HEAD_ASKS_MAX:
+            self._head_asks.append(answer)
+        else:
+            answer(None)
+
+    def _answer_heads(self, now: int) -> None:
+        asks = self._head_asks
+        self._head_asks = []
+        self.engine.read(GROUP, partial(self._tell_head, asks), now)
+
+    def _tell_head(self, asks: list[Callable[[bytes | None], None]], done: bool) -> None:
+        body = encode_number(self.ledger.index) if done else None
+        for answer in asks:
+            answer(body)

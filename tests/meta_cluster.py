@@ -1,0 +1,281 @@
+"""Nodes with cluster state and partitions, on simulated disks, in one process; links are lists."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from flockmq.cluster.commands import Command, Result
+from flockmq.cluster.policy import PolicySettings, SeenMember
+from flockmq.durable.facts import Head
+from flockmq.durable.members import Members, seen_member
+from flockmq.durable.meta import Meta
+from flockmq.durable.partitions import Partitions
+from flockmq.gossip.member import ALIVE, DEAD, Member
+from flockmq.log.batch import BatchView
+from flockmq.log.recovery import open_store
+from flockmq.log.settings import StoreSettings
+from flockmq.peering.calls import Calls
+from flockmq.raft.appends import OpenBatch, Outcome
+from flockmq.raft.engine import RaftEngine
+from flockmq.raft.host import RaftHost
+from flockmq.raft.ready import Ready
+from flockmq.raft.settings import RaftSettings
+from flockmq.testing.simulation.disk import SimulatedDisk
+
+STORE = StoreSettings(journal_bytes=1_048_576, commit_bytes=262_144, segment_bytes=65_536, index_bytes=1_024)
+SETTINGS = replace(RaftSettings(), tick_ms=50)
+WALL = 1_700_000_000_000
+STEP_MS = 50
+SEED = int(os.environ.get("FLOCKMQ_TEST_SEED", "0"))
+"""Lets the same tests run with other chances."""
+
+
+class Append:
+    """Remembers what became of a record."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+
+    def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+class Node:
+    """One node and its disk. ``start`` begins a life, ``kill`` ends it."""
+
+    def __init__(self, cluster: Cluster, number: int, role: int) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.role = role
+        self.disk = SimulatedDisk(cluster.rng)
+        self.boot = 0
+        self.runs = False
+        self.kept = b""
+        self.head: Head | None = None
+        self.payloads: dict[int, list[bytes]] = {}
+        """What the partitions here applied."""
+        self.closed: list[int] = []
+
+    def start(self) -> None:
+        """Begin a life."""
+        cluster = self.cluster
+        self.boot += 1
+        self.runs = True
+        self.payloads = {}
+        self.head = None
+        self.store = open_store(self.disk, STORE, cluster.rng)
+        host = RaftHost(self.number, self.boot, SETTINGS, cluster.rng, cluster.now)
+        self.engine = RaftEngine(host, self.store, self._applied, self._state_of, self._stopped)
+        self.calls = Calls(self)
+        self.meta = Meta(self.engine, self.calls, self, cluster.rng, lambda now: WALL + now, self._keep)
+        self.partitions = Partitions(self.meta, self.engine)
+        self.members = Members(self.meta, self.engine, self.list_members, cluster.policy)
+        self.partitions.closed.append(self.closed.append)
+        if self.kept:
+            self.meta.restore(self.kept)
+        self.meta.start()
+        self.partitions.start()
+        for other in cluster.nodes.values():
+            if other.runs and other is not self:
+                self.calls.peer_up(other.number, cluster.now)
+                other.calls.peer_up(self.number, cluster.now)
+
+    def kill(self) -> None:
+        """The process ends at once."""
+        self.runs = False
+        self.disk.lose_power(self.cluster.rng)
+        for other in self.cluster.nodes.values():
+            if other.runs:
+                other.calls.peer_down(self.number, self.cluster.now)
+
+    def list_members(self) -> list[SeenMember]:
+        """What SWIM would say."""
+        return [
+            seen_member(Member(node.number, node.boot, f"n{node.number}", "h", 1, 0, node.gossip, "1", node.role))
+            for node in self.cluster.nodes.values()
+            if node.boot
+        ]
+
+    @property
+    def gossip(self) -> int:
+        return ALIVE if self.runs and self.number not in self.cluster.cut else DEAD
+
+    # Facts and Outbox.
+
+    def tell(self, index: int, has_replica: bool) -> None:
+        self.head = Head(index, has_replica)
+
+    def heads(self) -> dict[int, Head]:
+        return {
+            node.number: node.head
+            for node in self.cluster.nodes.values()
+            if node is not self and node.runs and node.head is not None and self.cluster.is_linked(self, node)
+        }
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        self.cluster.mail.append((self.number, self.boot, peer, channel, body))
+
+    # What the engine asks.
+
+    def _applied(self, group: int, ready: Ready) -> None:
+        if group == 0:
+            self.meta.applied(ready)
+            return
+        self.partitions.applied(group, ready)
+        known = self.payloads.setdefault(group, [])
+        if ready.restores:
+            content = self.engine.replicas[group].checkpoints.content()
+            assert content is not None
+            known[:] = content.state.split(b",") if content.state else []
+        for entry in ready.committed:
+            if entry.count:
+                known += [record.payload for record in BatchView(entry.data).records()]
+
+    def _state_of(self, group: int) -> bytes:
+        return self.meta.state_bytes() if group == 0 else b",".join(self.payloads.get(group, []))
+
+    def _stopped(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def _keep(self, data: bytes) -> None:
+        self.kept = data
+
+    # What a driver does.
+
+    def tick(self) -> None:
+        now = self.cluster.now
+        self.engine.tick(now)
+        self.calls.tick(now)
+        self.meta.tick(now)
+        self.partitions.tick(now)
+        self.members.tick(now)
+
+    def turn(self) -> bool:
+        """Whether there was something to do."""
+        number = self.number
+        boot = self.boot
+        mail = self.cluster.mail
+        had = self.engine.has_work()
+        self.engine.turn(lambda peer, frame: mail.append((number, boot, peer, 8, frame)))
+        self.meta.flush(self.cluster.now)
+        commit = self.store.take_commit()
+        if commit is not None:
+            commit.perform(self.disk)
+            self.store.committed(commit)
+            self.engine.committed(commit)
+        chore = self.store.take_chore()
+        if chore is not None:
+            chore.perform(self.disk)
+            self.store.done(chore)
+        return had or commit is not None
+
+    def append(self, group: int, payload: bytes) -> Append:
+        """A record for a partition, whoever leads it."""
+        waiter = Append()
+        batch = self.engine.appends.open_batch(group)
+        batch.builder.add(b"t", b"c", WALL, 0, payload)
+        batch.waiting[waiter] = 1
+        return waiter
+
+
+class Cluster:
+    """All nodes, and the time."""
+
+    def __init__(self, seed: int = 1, cores: int = 3, edges: int = 0) -> None:
+        self.rng = random.Random(seed + SEED)
+        self.policy = PolicySettings(autoclean_ms=60_000, seat_kept_ms=10_000, unseen_ms=10_000)
+        self.now = 1_000
+        self.mail: list[tuple[int, int, int, int, bytes]] = []
+        self.cut: set[int] = set()
+        self.nodes = {number: Node(self, number, int(number > cores)) for number in range(1, cores + edges + 1)}
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    def found(self, *others: int) -> None:
+        """Node 1 mints the cluster, others start."""
+        self[1].start()
+        self[1].meta.begin(77)
+        for number in others:
+            self[number].start()
+
+    def is_linked(self, one: Node, other: Node) -> bool:
+        return one.number not in self.cut and other.number not in self.cut
+
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.runs]
+
+    def step(self) -> None:
+        """50 ms pass, and all is done that follows at once."""
+        self.now += STEP_MS
+        for node in self.running():
+            node.tick()
+        for _ in range(60):
+            busy = self._deliver()
+            for node in self.running():
+                busy = node.turn() or busy
+            if not busy:
+                break
+
+    def _deliver(self) -> bool:
+        mail = self.mail
+        self.mail = []
+        for sender, boot, receiver, channel, body in mail:
+            node = self.nodes.get(receiver)
+            source = self.nodes[sender]
+            if node is None or not node.runs or not source.runs or source.boot != boot:
+                continue
+            if not self.is_linked(source, node):
+                continue
+            if channel == 8:
+                node.engine.receive(body)
+            else:
+                node.calls.receive(sender, body, self.now)
+        return bool(mail)
+
+    def run(self, ms: int) -> None:
+        """Time passes."""
+        for _ in range(ms // STEP_MS):
+            self.step()
+
+    def until(self, condition: Callable[[], bool], ms_max: int = 60_000) -> None:
+        """Let time pass until this is so."""
+        for _ in range(ms_max // STEP_MS):
+            if condition():
+                return
+            self.step()
+        raise AssertionError(f"this did not become so within {ms_max} ms")
+
+    def submit(self, number: int, command: Command, ms_max: int = 15_000) -> Result:
+        """A command on a node, and its result."""
+        results: list[Result] = []
+        self[number].meta.submit(command, results.append, self.now)
+        self.until(lambda: bool(results), ms_max)
+        assert len(results) == 1
+        return results[0]
+
+    def append(self, number: int, group: int, payload: bytes) -> int:
+        """Append a record through a node; its offset."""
+        waiter = self[number].append(group, payload)
+        self.until(lambda: waiter.outcome is not None)
+        assert waiter.outcome is not None
+        assert waiter.outcome.kind == 1, waiter.outcome.kind
+        return waiter.outcome.base_offset
+
+    def leader(self, group: int = 0) -> Node | None:
+        """Who leads a group."""
+        leaders = [node for node in self.running() if node.number not in self.cut and node.engine.is_leader(group)]
+        return max(leaders, key=lambda node: node.engine.host.groups[group].state.term) if leaders else None
+
+    def voters(self, group: int = 0) -> tuple[int, ...]:
+        """The voters, as the leader knows them; empty while there is none, or they change."""
+        leader = self.leader(group)
+        if leader is None:
+            return ()
+        state = leader.engine.host.groups[group].state
+        if state.configuration.is_joint or state.configuration_index > state.commit:
+            return ()
+        return state.configuration.voters

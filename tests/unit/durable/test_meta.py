@@ -1,0 +1,188 @@
+"""Cluster state on several nodes: founded, joined, changed from anywhere, pulled, kept over restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.cluster.commands import CreateTopic, DeleteTopic, SetSetting
+from flockmq.cluster.state import ClusterState
+from flockmq.durable.meta_waiting import UNAVAILABLE, UNKNOWN, WAITING_MAX
+from meta_cluster import Cluster, Node
+
+
+def three() -> Cluster:
+    """Three nodes, all voters."""
+    cluster = Cluster(cores=3)
+    cluster.found(2, 3)
+    cluster.until(lambda: cluster.voters() == (1, 2, 3))
+    return cluster
+
+
+def same(nodes: list[Node]) -> bool:
+    return len({node.meta.state.encode() for node in nodes}) == 1
+
+
+def test_a_node_alone_founds_the_cluster() -> None:
+    cluster = Cluster(cores=1)
+    cluster.found()
+    cluster.until(lambda: cluster[1].meta.state.cluster_id == 77)
+    cluster.until(lambda: 1 in cluster[1].meta.state.nodes)
+    assert cluster[1].meta.is_current
+    assert cluster.submit(1, SetSetting("a", 1)).ok
+
+
+def test_others_become_voters_and_know_the_same() -> None:
+    cluster = three()
+    cluster.until(lambda: same(cluster.running()))
+    state = cluster[3].meta.state
+    assert state.cluster_id == 77
+    assert list(state.nodes) == [1, 2, 3]
+    assert all(node.meta.is_current for node in cluster.running())
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_any_node_takes_commands(number: int) -> None:
+    cluster = three()
+    seen: list[int] = []
+    cluster[number].meta.watch(lambda state: seen.append(len(state.topics)))
+    result = cluster.submit(number, CreateTopic("orders", shards=2))
+    assert result.ok
+    assert "default/orders" in cluster[number].meta.state.topics
+    assert seen[-1] == 1
+    refused = cluster.submit(number, CreateTopic("orders"))
+    assert not refused.ok
+    assert refused.code == "exists"
+
+
+def test_watchers_hear_before_whoever_asked() -> None:
+    cluster = three()
+    order: list[str] = []
+    node = cluster[2]
+    node.meta.watch(lambda state: order.append("watcher") if "a" in state.settings else None)
+    node.meta.submit(SetSetting("a", 1), lambda result: order.append("reply"), cluster.now)
+    cluster.until(lambda: "reply" in order)
+    assert order[0] == "watcher"
+
+
+def test_the_death_of_the_leader_is_survived() -> None:
+    cluster = three()
+    leader = cluster.leader()
+    assert leader is not None
+    leader.kill()
+    other = next(node for node in cluster.running())
+    assert cluster.submit(other.number, SetSetting("a", 1)).ok
+    leader.start()
+    cluster.until(lambda: leader.meta.state.settings.get("a") == 1)
+    cluster.until(lambda: leader.meta.is_current)
+
+
+def test_without_a_quorum_nobody_says_that_it_is_done() -> None:
+    cluster = three()
+    cluster[2].kill()
+    cluster[3].kill()
+    result = cluster.submit(1, SetSetting("a", 1), ms_max=20_000)
+    assert not result.ok
+    assert result.code in (UNKNOWN, UNAVAILABLE)
+    assert "a" not in cluster[1].meta.state.settings
+
+
+def test_nodes_without_a_replica_follow_and_take_commands() -> None:
+    cluster = Cluster(cores=3, edges=2)
+    cluster.found(2, 3, 4, 5)
+    cluster.until(lambda: cluster.voters() == (1, 2, 3))
+    cluster.until(lambda: same(cluster.running()))
+    edge = cluster[4]
+    assert not edge.meta.has_replica
+    assert cluster.submit(4, SetSetting("a", 1)).ok
+    assert edge.meta.state.settings["a"] == 1
+    assert cluster.submit(4, DeleteTopic("none")).code == "not_found"
+    cluster.until(lambda: cluster[5].meta.state.settings.get("a") == 1, 1_000)
+    assert edge.meta.is_current
+
+
+def test_a_node_without_a_replica_asks_another_when_one_refuses() -> None:
+    cluster = Cluster(cores=3, edges=1)
+    cluster.found(2, 3, 4)
+    cluster.until(lambda: cluster.voters() == (1, 2, 3) and cluster[4].meta.is_current)
+    leader = cluster.leader()
+    assert leader is not None
+    leader.kill()
+    assert cluster.submit(4, SetSetting("a", 1)).ok
+
+
+def test_nobody_to_ask_is_a_certain_no() -> None:
+    cluster = Cluster(cores=0, edges=1)
+    cluster[1].start()
+    assert cluster.submit(1, SetSetting("a", 1)).code == UNAVAILABLE
+
+
+def test_a_late_node_gets_the_whole_state_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flockmq.durable.ledger.RECENT_MAX", 5)
+    monkeypatch.setattr("flockmq.durable.pulling.PIECE_BYTES_MAX", 100)
+    cluster = Cluster(cores=1, edges=1)
+    cluster.found()
+    for number in range(20):
+        assert cluster.submit(1, SetSetting(f"s{number}", "x" * 50)).ok
+    cluster[2].start()
+    cluster.until(lambda: same(cluster.running()) and cluster[2].meta.state.index > 20)
+    assert cluster[2].meta.ledger.jumps == 1
+
+
+def test_a_copy_is_kept_where_there_is_no_replica() -> None:
+    cluster = Cluster(cores=1, edges=1)
+    cluster.found(2)
+    assert cluster.submit(2, SetSetting("a", 1)).ok
+    cluster.until(lambda: bool(cluster[2].kept) and ClusterState.decode(cluster[2].kept).settings.get("a") == 1)
+    cluster[2].kill()
+    cluster[1].kill()
+    cluster[2].start()
+    assert cluster[2].meta.state.settings["a"] == 1
+    assert not cluster[2].meta.is_current
+
+
+def test_all_nodes_at_once_start_anew_with_what_they_knew() -> None:
+    cluster = three()
+    assert cluster.submit(2, SetSetting("a", 1)).ok
+    for node in cluster.running():
+        node.kill()
+    for number in (1, 2, 3):
+        cluster[number].start()
+    assert not cluster[1].meta.is_current
+    cluster.until(lambda: all(node.meta.state.settings.get("a") == 1 for node in cluster.running()))
+    cluster.until(lambda: all(node.meta.is_current for node in cluster.running()))
+    assert cluster.submit(3, SetSetting("b", 2)).ok
+
+
+def test_checkpoints_of_the_state_are_used() -> None:
+    cluster = three()
+    for number in range(30):
+        assert cluster.submit(1, SetSetting(f"s{number}", "x" * 200)).ok
+    node = cluster[1]
+    replica = node.engine.replicas[0]
+    assert replica.checkpoints.save(replica.node, node.engine.host.desks[0].table, node.meta.state_bytes())
+    cluster.until(replica.checkpoints.use_saved)
+    before = node.meta.state.encode()
+    cluster.run(1_000)
+    node.kill()
+    node.start()
+    assert node.meta.state.index > 0
+    cluster.until(lambda: node.meta.state.index >= ClusterState.decode(before).index)
+    assert same(cluster.running())
+
+
+def test_waiting_is_bounded() -> None:
+    cluster = Cluster(cores=1)
+    cluster.found()
+    cluster.until(lambda: cluster[1].meta.is_current)
+    codes: list[str] = []
+    for number in range(WAITING_MAX + 3):
+        cluster[1].meta.submit(SetSetting("a", number), lambda result: codes.append(result.code), cluster.now)
+    assert codes == ["busy"] * 3
+    cluster.until(lambda: len(codes) == WAITING_MAX + 3)
+    assert set(codes[3:]) == {""}
+
+
+def test_commands_too_large_are_refused() -> None:
+    cluster = Cluster(cores=1)
+    cluster.found()
+    assert cluster.submit(1, SetSetting("a", "x" * 1_000_000)).code == "invalid"
