@@ -10,6 +10,7 @@ import msgspec
 
 from flockmq.admin.description import Description
 from flockmq.admin.desk import Desk, NodeInfo, Ports
+from flockmq.admin.durable_port import DurablePort
 from flockmq.admin.guard import AttemptThrottle, Guard
 from flockmq.admin.lag import LagWindow
 from flockmq.admin.model import Listener
@@ -28,6 +29,7 @@ def make_desk(
     config: Callable[[], Mapping[str, object]] | None = None,
     reload: Callable[[], Awaitable[Sequence[str]]] | None = None,
     scan_max: int = 10_000,
+    durable: DurablePort | None = None,
 ) -> Desk:
     numbers = count()
     log: list[tuple[str, str, dict[str, object]]] = []
@@ -35,7 +37,9 @@ def make_desk(
     def note(level: str, event: str, **fields: object) -> None:
         log.append((level, event, fields))
 
-    ports = Ports(flush=harness.flush, listeners=lambda: listeners, config=config, reload=reload, log=note)
+    ports = Ports(
+        flush=harness.flush, listeners=lambda: listeners, config=config, reload=reload, log=note, durable=durable
+    )
     return Desk(
         harness.broker,
         NODE,

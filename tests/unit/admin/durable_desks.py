@@ -1,0 +1,174 @@
+"""Durable topics without nodes, for tests of what the API does: real cluster state, logs in lists."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from flockmq.admin.durable_port import (
+    FOLLOWING,
+    LEADING,
+    BehindError,
+    Chunk,
+    GoneError,
+    Message,
+    MetaStatus,
+    ReplicaStatus,
+)
+from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
+from flockmq.cluster.dump import SegmentReport
+from flockmq.cluster.model import TopicRecord
+from flockmq.cluster.state import ClusterState
+from flockmq.log.batch import BatchBuilder, BatchView, stamp
+from flockmq.log.checksum import crc32c
+
+WALL_MS = 1_772_366_400_000
+
+
+class MemoryLog:
+    """A partition's log."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.first = 0
+        self.end = 0
+
+    def append(self, messages: Sequence[tuple[bytes, bytes, bytes, list[tuple[bytes, bytes]]]], at_ms: int) -> int:
+        builder = BatchBuilder()
+        for topic, client, payload, user in messages:
+            builder.add(topic, client, at_ms, 1, payload, user=list(user))
+        base = self.end
+        self.batches.append(stamp(builder.build(), 1, len(self.batches) + 1, base))
+        self.end += len(messages)
+        return base
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        found: list[bytes] = []
+        for batch in self.batches:
+            if BatchView(batch).next_offset > offset:
+                if found and sum(map(len, found)) + len(batch) > bytes_max:
+                    break
+                found.append(batch)
+        return b"".join(found)
+
+
+class MemoryDurable:
+    """A ``DurablePort``."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        self._state = ClusterState()
+        self._number = 0
+        self.now_ms = WALL_MS
+        self.logs: dict[int, MemoryLog] = {}
+        self.cursors: dict[tuple[str, int], int] = {}
+        self.silent: set[int] = set()
+        self.refuse: str = ""
+        self.no_quorum = False
+        self.grown = asyncio.Event()
+        for node in range(1, nodes + 1):
+            self.apply(NodeSeen(node, f"n{node}@host", "127.0.0.1", 16000 + node, f"http://127.0.0.1:{18000 + node}"))
+
+    def apply(self, command: Command) -> Result:
+        self._number += 1
+        return self._state.apply(encode_envelope(1, 1, self._number, self.now_ms, command))
+
+    def log(self, group: int) -> MemoryLog:
+        return self.logs.setdefault(group, MemoryLog())
+
+    # --- the port ---
+
+    def state(self) -> ClusterState:
+        return self._state
+
+    def meta(self) -> MetaStatus:
+        return MetaStatus(1, [1, 2, 3], [], self._state.index)
+
+    def figures(self) -> dict[str, int | float]:
+        return {"cluster_state_index": self._state.index, "topics": len(self._state.topics), "partitions_led": 1}
+
+    def ends(self) -> dict[int, int]:
+        return {group: log.end for group, log in self.logs.items()}
+
+    def leader_of(self, group: int) -> int:
+        return self._state.partition(group).preferred
+
+    async def command(self, command: Command) -> Result:
+        if self.no_quorum:
+            return Result(False, "No majority of the core nodes can be reached; try again.", None, "timeout")
+        return self.apply(command)
+
+    async def replicas(self, groups: Sequence[int] | None) -> dict[int, list[ReplicaStatus]]:
+        return {
+            one.group: [
+                ReplicaStatus(
+                    node,
+                    LEADING if node == one.preferred else FOLLOWING,
+                    one.preferred,
+                    7,
+                    self.log(one.group).first,
+                    self.log(one.group).end,
+                    sum(map(len, self.log(one.group).batches)),
+                )
+                for node in one.replicas
+                if node not in self.silent
+            ]
+            for one in self._state.partitions()
+            if groups is None or one.group in groups
+        }
+
+    async def segments(self) -> list[SegmentReport]:
+        return [
+            SegmentReport(node, one.group, 0, self.log(one.group).end, sum(map(len, self.log(one.group).batches)))
+            for one in self._state.partitions()
+            for node in one.replicas
+        ]
+
+    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
+        log = self.log(group)
+        if offset < log.first:
+            raise GoneError(f"Offset {offset} is gone; the oldest one is {log.first}: read from there.", log.first)
+        if offset > log.end:
+            raise BehindError("Nobody has come that far.")
+        if offset == log.end and wait_ms:
+            await self._wait(wait_ms)
+        return Chunk(log.read(offset, bytes_max), log.first, log.end)
+
+    async def _wait(self, wait_ms: int) -> None:
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self.grown.wait()
+        except TimeoutError:
+            return
+
+    async def offset_at(self, group: int, time_ms: int) -> int:
+        for batch in self.log(group).batches:
+            view = BatchView(batch)
+            if view.latest_timestamp >= time_ms:
+                return view.base_offset
+        return self.log(group).end
+
+    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
+        if after and all(self.log(group).end <= end for group, end in zip(groups, after, strict=True)):
+            await self._wait(wait_ms)
+        return [(self.log(group).first, self.log(group).end) for group in groups]
+
+    async def publish(
+        self, topic: TopicRecord, client: bytes, messages: Sequence[Message]
+    ) -> list[tuple[int, int] | str]:
+        if self.refuse:
+            return [self.refuse] * len(messages)
+        placed: list[tuple[int, int] | str] = []
+        for one in messages:
+            shard = crc32c(one.topic) % topic.shards
+            user = [(name.encode(), value.encode()) for name, value in one.properties.user] if one.properties else []
+            base = self.log(topic.partitions[shard].group).append([(one.topic, client, one.payload, user)], self.now_ms)
+            placed.append((shard, base))
+        self.grown.set()
+        return placed
+
+    async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
+        return [self.cursors.get(one) for one in wanted]
+
+    async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
+        if is_reset or offset > self.cursors.get((cursor, group), -1):
+            self.cursors[(cursor, group)] = offset

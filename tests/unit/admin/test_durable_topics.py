@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pytest
+from msgspec import UNSET
+
+from flockmq.admin import durable_cluster, durable_topics
+from flockmq.admin import durable_model as model
+from flockmq.admin import durable_tenants_model as tenants
+from flockmq.admin.desk import Desk
+from flockmq.admin.errors import ApiError
+from flockmq.cluster.commands import CreateTopic, SetTarget
+from flockmq.testing.harness import BrokerHarness
+from unit.admin.desks import call, make_desk
+from unit.admin.durable_desks import MemoryDurable
+
+
+def open_desk(nodes: int = 3) -> tuple[Desk, MemoryDurable]:
+    port = MemoryDurable(nodes)
+    return make_desk(BrokerHarness(), durable=port), port
+
+
+async def create(desk: Desk, name: str, **fields: object) -> model.DataTopic:
+    return await durable_topics.create_topic(desk, call(body=model.TopicRequest(name=name, **fields)))  # type: ignore[arg-type]
+
+
+async def test_a_topic_is_what_was_asked_for() -> None:
+    desk, _ = open_desk()
+    made = await create(desk, "plant", shards=2, ack="leader", key="machine", retention_ms=None, exchange="headers")
+    assert made.filters == ["plant/#"]
+    assert (made.shards, made.ack, made.key, made.exchange) == (2, "leader", "machine", "headers")
+    assert (made.retention_ms, made.retention_bytes) == (None, None)
+    assert len(made.groups) == 2
+    assert durable_topics.get_topic(desk, call(model.InNamespace(), name="plant")) == made
+
+
+async def test_what_is_there_is_a_conflict_and_what_is_not_is_not_found() -> None:
+    desk, _ = open_desk()
+    await create(desk, "plant")
+    with pytest.raises(ApiError, match="exists") as refusal:
+        await create(desk, "plant")
+    assert refusal.value.kind.status == 409
+    with pytest.raises(ApiError, match="plant") as refusal:
+        await create(desk, "other", filters=["plant/1/+"])
+    assert refusal.value.kind.status == 409
+    with pytest.raises(ApiError, match="topic list") as refusal:
+        durable_topics.get_topic(desk, call(model.InNamespace(), name="nothing"))
+    assert refusal.value.kind.status == 404
+
+
+async def test_a_name_that_can_not_be_is_refused() -> None:
+    desk, _ = open_desk()
+    with pytest.raises(ApiError, match="name of a topic") as refusal:
+        await create(desk, "a/b")
+    assert refusal.value.kind.status == 422
+
+
+async def test_without_a_majority_nothing_is_decided() -> None:
+    desk, port = open_desk()
+    port.no_quorum = True
+    with pytest.raises(ApiError, match="majority") as refusal:
+        await create(desk, "plant")
+    assert (refusal.value.kind.status, refusal.value.kind.code) == (503, "no_quorum")
+
+
+async def test_a_node_without_durable_topics_says_so() -> None:
+    desk = make_desk(BrokerHarness())
+    with pytest.raises(ApiError, match="no durable topics") as refusal:
+        await create(desk, "plant")
+    assert refusal.value.kind.status == 503
+
+
+async def test_only_what_is_given_is_changed() -> None:
+    desk, _ = open_desk()
+    before = await create(desk, "plant", retention_bytes=1_000)
+    change = model.TopicChange(shards=3, retention_ms=None, key="client")
+    after = await durable_topics.alter_topic(desk, call(model.InNamespace(), change, name="plant"))
+    assert (after.shards, after.retention_ms, after.key) == (3, None, "client")
+    assert (after.filters, after.retention_bytes, after.ack) == (before.filters, 1_000, before.ack)
+    assert after.groups[:1] == before.groups
+    assert model.TopicChange().filters is UNSET
+
+
+async def test_shards_are_never_taken_away() -> None:
+    desk, _ = open_desk()
+    await create(desk, "plant", shards=3)
+    with pytest.raises(ApiError, match="shards"):
+        await durable_topics.alter_topic(desk, call(model.InNamespace(), model.TopicChange(shards=2), name="plant"))
+
+
+async def test_a_deleted_topic_is_gone() -> None:
+    desk, _ = open_desk()
+    await create(desk, "plant")
+    await durable_topics.delete_topic(desk, call(model.InNamespace(), name="plant"))
+    assert durable_topics.list_topics(desk, call(tenants.NamespacedPage())).items == []
+
+
+async def test_topics_are_listed_by_namespace() -> None:
+    desk, port = open_desk()
+    await create(desk, "plant")
+    port.apply(CreateTopic("other", filters=("other/#",)))
+    found = durable_topics.list_topics(desk, call(tenants.NamespacedPage(namespace="default")))
+    assert [one.name for one in found.items] == ["plant", "other"]
+    assert durable_topics.list_topics(desk, call(tenants.NamespacedPage(namespace="acme"))).items == []
+
+
+async def test_partitions_tell_leaders_replicas_and_where_to_read() -> None:
+    desk, port = open_desk()
+    made = await create(desk, "plant", shards=3)
+    port.log(made.groups[1]).append([(b"plant/1", b"me", b"x", [])], 0)
+    found = await durable_topics.topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    assert [one.shard for one in found] == [0, 1, 2]
+    assert [one.end_offset for one in found] == [0, 1, 0]
+    assert all(one.healthy and one.leader == one.preferred for one in found)
+    assert {one.leader for one in found} == {"n1@host", "n2@host", "n3@host"}
+    ports = (18001, 18002, 18003)
+    assert {replica.api for replica in found[0].replicas} == {f"http://127.0.0.1:{port}" for port in ports}
+    assert {replica.lag for replica in found[1].replicas} == {0}
+
+
+async def test_a_partition_with_a_silent_node_is_not_healthy() -> None:
+    desk, port = open_desk()
+    [group] = (await create(desk, "plant")).groups
+    followers = [node for node in port.state().partition(group).replicas if node != port.leader_of(group)]
+    port.silent = {followers[0]}
+    found = await durable_topics.get_partition(desk, call(group=str(group)))
+    assert not found.healthy
+    assert f"n{followers[0]}@host" in found.problem
+    assert [one.role for one in found.replicas].count("unknown") == 1
+    port.silent = {1, 2, 3}
+    found = await durable_topics.get_partition(desk, call(group=str(group)))
+    assert (found.leader, found.end_offset) == (None, None)
+    assert "no leader" in found.problem
+
+
+@pytest.mark.parametrize("text", ["99", "x", "-1", "1" * 30])
+async def test_a_partition_that_is_not_there(text: str) -> None:
+    desk, _ = open_desk()
+    with pytest.raises(ApiError, match="no partition"):
+        await durable_topics.get_partition(desk, call(group=text))
+
+
+async def test_unhealthy_partitions_alone() -> None:
+    desk, port = open_desk()
+    await create(desk, "plant", shards=3)
+    everything = await durable_topics.list_partitions(desk, call(tenants.PartitionPage()))
+    assert len(everything.items) == 3
+    port.silent = {1, 2, 3}
+    unhealthy = await durable_topics.list_partitions(desk, call(tenants.PartitionPage(unhealthy=True, topic="plant")))
+    assert len(unhealthy.items) == 3
+    assert (await durable_topics.list_partitions(desk, call(tenants.PartitionPage(topic="no")))).items == []
+
+
+async def test_the_progress_of_a_move() -> None:
+    desk, port = open_desk(nodes=4)
+    [group] = (await create(desk, "plant", replication_factor=1)).groups
+    [home] = port.state().partition(group).replicas
+    before = await durable_cluster.get_rebalance(desk, call())
+    assert before.settled
+    other = next(node for node in (1, 2, 3, 4) if node != home)
+    port.apply(SetTarget(group, (other,)))
+    found = await durable_cluster.get_rebalance(desk, call())
+    assert (found.moves_left, found.settled) == (1, False)
+    assert found.moving[0].target == [f"n{other}@host"]
+
+
+async def test_a_rebalance_begins_moves() -> None:
+    desk, port = open_desk(nodes=1)
+    await create(desk, "plant", shards=4, replication_factor=1)
+    from flockmq.cluster.commands import NodeSeen
+
+    port.apply(NodeSeen(9, "n9@host", "127.0.0.1", 16009))
+    found = await durable_cluster.start_rebalance(desk, call(tenants.RebalanceQuery(moves_max=1)))
+    assert found.begun == 1
+    assert found.remaining is not None
+    assert found.moves_left == 1
+
+
+async def test_the_dump_shows_state_and_segments() -> None:
+    desk, port = open_desk()
+    await create(desk, "plant")
+    found = await durable_cluster.get_dump(desk, call())
+    assert found["index"] == port.state().index
+    assert list(found)[-1] == "segments"
