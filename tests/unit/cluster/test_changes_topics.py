@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import pytest
+
+from flockmq.cluster.commands import (
+    CONFLICT,
+    EXISTS,
+    INVALID,
+    LIMIT,
+    NOT_FOUND,
+    AlterTopic,
+    CreateCursor,
+    CreateNamespace,
+    CreateTopic,
+    DeleteCursor,
+    DeleteTopic,
+    Moves,
+    NodeStateChanged,
+    Rebalance,
+    ReplicasAre,
+    SetSetting,
+    SetTarget,
+)
+from flockmq.cluster.model import BY_PROPERTY, DEAD, EDGE, LEADER, CursorRecord, PartitionRecord, TopicRecord
+from state_cases import Machine, spread
+
+
+def test_a_topic_and_its_partitions() -> None:
+    machine = Machine(3)
+    topic = machine.topic("orders", shards=3)
+    assert topic.filters == (b"orders/#",)
+    assert topic.retention_ms == 7 * 24 * 3_600_000
+    assert (topic.created_ms, topic.changed_index) == (machine.wall_ms, machine.state.index)
+    assert [(partition.group, partition.shard) for partition in topic.partitions] == [(1, 0), (2, 1), (3, 2)]
+    assert sorted(partition.preferred for partition in topic.partitions) == [1, 2, 3]
+    for partition in topic.partitions:
+        assert sorted(partition.replicas) == [1, 2, 3]
+        assert partition.replicas == partition.target == partition.founders == partition.first
+    assert machine.state.topic_of_group(2) == topic
+    assert machine.state.partition(2) == topic.partitions[1]
+
+
+def test_fewer_nodes_mean_fewer_replicas_and_only_cores_alive_count() -> None:
+    machine = Machine(3)
+    machine.node(9, role=EDGE)
+    machine.done(NodeStateChanged(2, DEAD))
+    assert sorted(machine.topic("t").partitions[0].replicas) == [1, 3]
+    Machine().refused(CreateTopic("t"), CONFLICT)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CreateTopic("a/b"),
+        CreateTopic("t", filters=("a/#/b",)),
+        CreateTopic("t", filters=("$SYS/#",)),
+        CreateTopic("t", filters=("a", "a")),
+        CreateTopic("t", shards=0),
+        CreateTopic("t", shards=1_025),
+        CreateTopic("t", replication_factor=0),
+        CreateTopic("t", replication_factor=8),
+        CreateTopic("t", retention_ms=-1),
+        CreateTopic("t", retention_bytes=2**63),
+        CreateTopic("t", ack=3),
+        CreateTopic("t", key=3),
+        CreateTopic("t", key=BY_PROPERTY),
+        CreateTopic("t", key_property="order"),
+        CreateTopic("t", exchange="queue"),
+    ],
+)
+def test_topics_that_can_not_be(command: CreateTopic) -> None:
+    Machine(1).refused(command, INVALID)
+
+
+def test_a_name_belongs_to_one_topic() -> None:
+    machine = Machine(1)
+    machine.done(CreateNamespace("acme"))
+    machine.done(CreateTopic("plant", filters=("plant/+/temperature", "plant/all/#")))
+    machine.refused(CreateTopic("plant"), EXISTS)
+    text = machine.refused(CreateTopic("other", filters=("x", "plant/1/#")), CONFLICT)
+    assert "plant/1/#" in text
+    assert "plant/+/temperature" in text
+    machine.done(CreateTopic("plant", "acme"))
+    machine.refused(CreateTopic("other", "acme", ("+/x",)), CONFLICT)
+    machine.refused(CreateTopic("other", "nowhere"), NOT_FOUND)
+    machine.done(DeleteTopic("plant"))
+    machine.done(CreateTopic("other", filters=("#",)))
+
+
+def test_filters_of_one_topic_may_overlap_and_change() -> None:
+    machine = Machine(1)
+    machine.done(CreateTopic("t", filters=("a/#", "a/b")))
+    machine.done(CreateTopic("u", filters=("c",)))
+    machine.done(AlterTopic("t", filters=("a/b", "+/d")))
+    machine.refused(AlterTopic("t", filters=("#",)), CONFLICT)
+    machine.done(CreateTopic("v", filters=("a/c",)))
+    assert machine.state.filters.owner_of_overlap(b"a/b") == "default/t"
+
+
+def test_shards_are_added_and_never_taken_away() -> None:
+    machine = Machine(3)
+    before = machine.topic("t", shards=2)
+    machine.topic("u")
+    after = machine.done(AlterTopic("t", shards=4))
+    assert isinstance(after, TopicRecord)
+    assert after.partitions[:2] == before.partitions
+    assert [(partition.group, partition.shard) for partition in after.partitions[2:]] == [(4, 2), (5, 3)]
+    assert after.changed_index == machine.state.index
+    machine.refused(AlterTopic("t", shards=3), INVALID)
+    machine.refused(AlterTopic("gone"), NOT_FOUND)
+
+
+def test_what_publishers_need_not_know_is_no_change_to_them() -> None:
+    machine = Machine(3)
+    before = machine.topic("t")
+    after = machine.done(AlterTopic("t", retention_ms=0, retention_bytes=5, replication_factor=1, exchange="direct"))
+    assert isinstance(after, TopicRecord)
+    assert (after.retention_ms, after.retention_bytes, after.replication_factor) == (0, 5, 1)
+    assert after.changed_index == before.changed_index
+    assert after.partitions == before.partitions
+    version = machine.state.versions.topics
+    machine.done(AlterTopic("t"))
+    assert machine.state.versions.topics == version
+    changed = machine.done(AlterTopic("t", ack=LEADER))
+    assert isinstance(changed, TopicRecord)
+    assert changed.changed_index == machine.state.index
+    machine.refused(AlterTopic("t", key=BY_PROPERTY), INVALID)
+    machine.done(AlterTopic("t", key=BY_PROPERTY, key_property="order"))
+
+
+def test_groups_are_never_used_again() -> None:
+    machine = Machine(1)
+    machine.topic("t", shards=3)
+    machine.done(DeleteTopic("t"))
+    assert machine.state.places == {}
+    assert machine.state.loads.partitions == 0
+    assert [partition.group for partition in machine.topic("t", shards=2).partitions] == [4, 5]
+    machine.refused(DeleteTopic("u"), NOT_FOUND)
+
+
+def test_there_is_an_end_to_partitions() -> None:
+    machine = Machine(1)
+    machine.done(SetSetting("partitions_max", 5))
+    machine.topic("t", shards=4)
+    machine.refused(CreateTopic("u", shards=2), LIMIT)
+    machine.refused(AlterTopic("t", shards=6), LIMIT)
+    machine.topic("u")
+
+
+def test_a_thousand_topics_are_even() -> None:
+    machine = Machine(5)
+    for number in range(1_000):
+        machine.done(CreateTopic(f"t{number}", filters=(f"site/{number}/#",), shards=3))
+    assert spread(machine.state.loads.replicas, [1, 2, 3, 4, 5]) <= 1
+    assert spread(machine.state.loads.leaders, [1, 2, 3, 4, 5]) <= 2
+    machine.refused(CreateTopic("more", filters=("site/+/x",)), CONFLICT)
+
+
+def test_cursors() -> None:
+    machine = Machine(1)
+    machine.topic("t")
+    machine.topic("u")
+    created = machine.done(CreateCursor("spark", "t"))
+    assert created == CursorRecord("default", "spark", "t", False, machine.wall_ms)
+    version = machine.state.versions.cursors
+    assert machine.done(CreateCursor("spark", "t")) == created
+    assert machine.state.versions.cursors == version
+    held = machine.done(CreateCursor("spark", "t", hold=True))
+    assert isinstance(held, CursorRecord)
+    assert held.hold
+    machine.refused(CreateCursor("spark", "u"), EXISTS)
+    machine.refused(CreateCursor("other", "gone"), NOT_FOUND)
+    machine.refused(CreateCursor("a/b", "t"), INVALID)
+    machine.done(CreateCursor("other", "u"))
+    machine.done(DeleteTopic("t"))
+    assert list(machine.state.cursors) == ["default/other"]
+    assert machine.state.versions.cursors == machine.state.index
+    machine.done(DeleteCursor("other"))
+    machine.refused(DeleteCursor("other"), NOT_FOUND)
+
+
+def test_a_move_from_wish_to_fact() -> None:
+    machine = Machine(4)
+    partition = machine.topic("t").partitions[0]
+    assert partition.replicas == (1, 2, 3)
+    wished = machine.done(SetTarget(partition.group, (2, 3, 4)))
+    assert isinstance(wished, PartitionRecord)
+    assert (wished.replicas, wished.target, wished.preferred) == ((1, 2, 3), (2, 3, 4), 2)
+    assert machine.state.moving() == [wished]
+    arrived = machine.done(ReplicasAre(partition.group, (2, 3, 4), 17))
+    assert isinstance(arrived, PartitionRecord)
+    assert (arrived.replicas, arrived.founders, arrived.first, arrived.as_of) == ((2, 3, 4), (2, 3), (1, 2, 3), 17)
+    assert machine.state.moving() == []
+    machine.refused(ReplicasAre(partition.group, (1, 2, 3), 16), CONFLICT)
+    back = machine.done(ReplicasAre(partition.group, (1, 2, 3), 18))
+    assert isinstance(back, PartitionRecord)
+    assert back.founders == (2, 3), "who left once can not found any more"
+
+
+def test_targets_that_can_not_be() -> None:
+    machine = Machine(3)
+    machine.node(9, role=EDGE)
+    group = machine.topic("t").partitions[0].group
+    machine.refused(SetTarget(group, ()), INVALID)
+    machine.refused(SetTarget(group, (1, 1)), INVALID)
+    machine.refused(SetTarget(group, (1, 9)), INVALID)
+    machine.refused(SetTarget(group, (1, 2), 3), INVALID)
+    machine.refused(SetTarget(group, (1, 77)), NOT_FOUND)
+    machine.refused(SetTarget(99, (1,)), NOT_FOUND)
+    machine.refused(ReplicasAre(99, (1,)), NOT_FOUND)
+    machine.refused(ReplicasAre(group, ()), INVALID)
+
+
+def test_a_target_that_is_the_present_one_changes_nothing() -> None:
+    machine = Machine(3)
+    partition = machine.topic("t").partitions[0]
+    version = machine.state.versions.topics
+    machine.done(SetTarget(partition.group, partition.target, partition.preferred))
+    machine.done(ReplicasAre(partition.group, partition.replicas))
+    assert machine.state.versions.topics == version
+
+
+def test_rebalance_goes_in_steps_and_tells_what_is_left() -> None:
+    machine = Machine(3)
+    machine.topic("t", shards=8)
+    machine.node(4)
+    assert machine.done(Rebalance(0)) == Moves(0, 6)
+    assert machine.done(Rebalance(2)) == Moves(2, 4)
+    machine.arrive()
+    machine.done(Rebalance(10))
+    machine.arrive()
+    assert machine.done(Rebalance(10)) == Moves(0, 0)
+    assert spread(machine.state.loads.replicas, [1, 2, 3, 4]) == 0
+    assert spread(machine.state.loads.leaders, [1, 2, 3, 4]) == 0
+    machine.refused(Rebalance(-1), INVALID)
