@@ -1,0 +1,134 @@
+"""What a run of whole nodes is made of: the cluster, its clients, and what goes wrong when. Text that can be read back.
+
+```
+ nodes=3 shards=2 copies=3 ms=12000; 1200 kill 2; 1900 start 2; 2000 split 1|2,3; 5000 join; 6000 pause L0 2500
+ `------------- the cluster --------' ^ ms  ^ what  ^ with
+```
+``L0`` is whoever leads shard 0 at that moment. A plan is drawn from a seed, or given; chance inside a fault comes from
+the seed and the fault's own text, so that a fault can be left out and the others stay as they were.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from flockmq.errors import FlockError
+
+KINDS: Final = {
+    "kill": "NODE: the process dies, what it wrote stays",
+    "crash": "NODE: power loss, unsynced bytes are gone or torn",
+    "start": "NODE: if it is down",
+    "pause": "NODE MS: the process stands still, then finds all its messages at once",
+    "split": "A,B|C...: nodes of different parts don't reach each other",
+    "join": "all nodes reach each other again",
+    "slow": "NODE MS: each write takes up to this long, until the node is started again",
+    "delay": "MS: frames take up to this long",
+    "roam": "NODE: all its clients lose their connections",
+    "blackout": "all nodes lose power at once, and start again a little later",
+}
+START_MS: Final = 300
+"""A node that is down is started after this at the earliest."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    at_ms: int
+    kind: str
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join((str(self.at_ms), self.kind, *self.words))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is decided before a run begins; all else follows from it and the seed."""
+
+    nodes: int = 3
+    shards: int = 2
+    copies: int = 3
+    duration_ms: int = 12_000
+    """How long things go wrong; then all is healed and must work again."""
+    faults: tuple[Fault, ...] = field(default=())
+
+    def with_faults(self, faults: list[Fault]) -> Plan:
+        """The same cluster with other faults."""
+        return replace(self, faults=tuple(faults))
+
+    def __str__(self) -> str:
+        head = f"nodes={self.nodes} shards={self.shards} copies={self.copies} ms={self.duration_ms}"
+        return "; ".join((head, *map(str, self.faults)))
+
+
+def parse_plan(text: str) -> Plan:
+    """Read ``str(plan)``; FlockError says what is wrong with it."""
+    head, *rest = (part.strip() for part in text.split(";"))
+    values = dict(word.partition("=")[::2] for word in head.split())
+    faults = []
+    try:
+        for part in rest:
+            at, kind, *words = part.split()
+            if kind not in KINDS:
+                raise FlockError(f"No fault is called {kind!r}; there are {', '.join(KINDS)}")
+            faults.append(Fault(int(at), kind, tuple(words)))
+        return Plan(
+            nodes=int(values["nodes"]),
+            shards=int(values["shards"]),
+            copies=int(values["copies"]),
+            duration_ms=int(values["ms"]),
+            faults=tuple(faults),
+        )
+    except (KeyError, ValueError) as error:
+        raise FlockError(f"A plan reads like 'nodes=3 shards=2 copies=3 ms=12000; 900 kill 2', not {text!r}") from error
+
+
+def draw_plan(seed: int) -> Plan:
+    """The plan of a seed."""
+    rng = random.Random(f"{seed} plan")  # noqa: S311
+    nodes = rng.choice((3, 3, 3, 4, 5))
+    plan = Plan(nodes=nodes, shards=rng.choice((1, 2, 3)), duration_ms=rng.choice((6_000, 9_000, 12_000)))
+    faults: list[Fault] = []
+    at = rng.randrange(200, 1_500)
+    while at < plan.duration_ms:
+        at = _draw_fault(rng, plan, at, faults) + rng.choice((50, 400, 1_200, 2_500))
+    return plan.with_faults(sorted(faults))
+
+
+def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) -> int:
+    """Add a fault, and what ends it; when the next one may come."""
+    node = rng.choice((f"L{rng.randrange(plan.shards)}", str(rng.randrange(plan.nodes) + 1)))
+    kind = rng.choice(("kill", "crash", "crash", "pause", "split", "split", "slow", "delay", "roam", "blackout"))
+    back = at + rng.choice((START_MS, 1_000, 3_000))
+    if kind in ("kill", "crash"):
+        faults.append(Fault(at, kind, (node,)))
+        faults.append(Fault(back, "start", ("all",)))
+    elif kind == "pause":
+        faults.append(Fault(at, kind, (node, str(rng.choice((300, 1_500, 4_000))))))
+    elif kind == "split":
+        faults.append(Fault(at, kind, (_draw_parts(rng, plan.nodes),)))
+        back = at + rng.choice((500, 2_500, 5_000))
+        faults.append(Fault(back, "join"))
+    elif kind == "slow":
+        faults.append(Fault(at, kind, (node, str(rng.choice((20, 100, 400))))))
+    elif kind == "delay":
+        faults.append(Fault(at, kind, (str(rng.choice((1, 20, 100))),)))
+    elif kind == "roam":
+        faults.append(Fault(at, kind, (node,)))
+    else:
+        faults.append(Fault(at, kind))
+        faults.append(Fault(back, "start", ("all",)))
+    # Often the next one comes before this one is over.
+    return back if rng.random() < 0.4 else at
+
+
+def _draw_parts(rng: random.Random, nodes: int) -> str:
+    numbers = list(range(1, nodes + 1))
+    rng.shuffle(numbers)
+    if rng.random() < 0.2:
+        return "|".join(map(str, sorted(numbers)))
+    cut = rng.randrange(1, nodes)
+    return "|".join(",".join(map(str, sorted(part))) for part in (numbers[:cut], numbers[cut:]))
