@@ -1,8 +1,9 @@
-"""Topic names and filters: what is valid, what matches, and the two prefixes that mean something to the broker.
+"""Topic names and filters: what is valid, what matches, and the prefixes that mean something to the broker.
 
 ```
  $share/GROUP/FILTER      split_shared     a subscription whose members share the messages
  $delayed/SECONDS/TOPIC   split_delayed    a message that is published later
+ $replay/START/FILTER     split_replay     a subscription to a durable topic that begins with its history
 ```
 Names and filters are UTF-8 bytes. Control characters and Unicode non-characters are let through: the specification
 allows to refuse them [MQTT-1.5.4], but clients in the field use them, and they harm nothing here.
@@ -20,6 +21,7 @@ PLUS: Final = 0x2B
 HASH: Final = 0x23
 SHARE_PREFIX: Final = b"$share/"
 DELAYED_PREFIX: Final = b"$delayed/"
+REPLAY_PREFIX: Final = b"$replay/"
 _DELAY_DIGITS_MAX: Final = 10
 
 
@@ -100,6 +102,16 @@ def split_delayed(topic: bytes) -> tuple[int, bytes] | None:
     if not seconds.isdigit() or len(seconds) > _DELAY_DIGITS_MAX or not target:
         raise RemoteProtocolError(TOPIC_NAME_INVALID, "A delayed message is published to $delayed/SECONDS/TOPIC")
     return int(seconds), target
+
+
+def split_replay(topic_filter: bytes) -> tuple[bytes, bytes]:
+    """Take ``$replay/START/`` off: where to start, empty when the filter has no such prefix, and the filter itself."""
+    if not topic_filter.startswith(REPLAY_PREFIX):
+        return b"", topic_filter
+    slash = topic_filter.find(b"/", 8)
+    if slash <= 8 or slash == len(topic_filter) - 1:
+        raise RemoteProtocolError(TOPIC_FILTER_INVALID, "A replay needs a start and a filter: $replay/START/FILTER")
+    return topic_filter[8:slash], topic_filter[slash + 1 :]
 
 
 def matches(topic_filter: bytes, topic: bytes) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
+    from flockmq.mqtt.packets import Suback
     from flockmq.mqtt.run import Run
     from flockmq.routing.durable import DurableTopic
     from flockmq.routing.subscription import Subscription
@@ -155,6 +156,30 @@ class DurablePort(Protocol):
 
     def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
         """PUBREL for messages in ``session.stored``: ``PENDING``, PUBCOMP follows; or the reason code why not."""
+
+
+class LogPort(Protocol):
+    """The logs of durable topics, for those who subscribe: history where it is asked for, and where it goes live."""
+
+    def refusal(self, topic_filter: bytes, start: bytes) -> str:
+        """Why history can't be replayed from ``start`` for this filter; empty: it can."""
+
+    def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:
+        """A subscription stands in the table, maybe in place of an old one; ``start``: history from there, or none."""
+
+    def left(self, subscription: Subscription) -> None:
+        """A subscription was taken out of the table."""
+
+    def hold(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        now: int,
+    ) -> bool:
+        """Keep a SUBACK until it is known where ``entered`` begin, then call ``answer``; False: it is known."""
 
 
 class OwnerPort(Protocol):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.node.delaying import Delayed
-    from flockmq.node.ports import DurablePort, Gate, OwnerPort, SubscribePort
+    from flockmq.node.ports import DurablePort, Gate, LogPort, OwnerPort, SubscribePort
     from flockmq.node.settings import BrokerSettings
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -86,3 +86,5 @@ class NodeState:
         """In a cluster: who knows whether other nodes have heard of a subscription."""
         self.durable: DurablePort | None = None
         """Who takes messages of durable topics; None: there are no such topics."""
+        self.logs: LogPort | None = None
+        """Who brings messages of durable topics to those who subscribe; None: as above."""

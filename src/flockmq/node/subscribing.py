@@ -3,6 +3,11 @@
 Each filter of a packet gets its own reason code. The answer goes out before any message of the new subscription; in a
 cluster it waits until the other nodes know of it (``node.peers``), and messages may come before it, as MQTT allows.
 Retained messages follow it always: only then nothing is published any more by a node that does not know.
+
+```
+ user property flockmq-from: START     |--> the filter itself, ``node.logs`` brings history first
+ $replay/START/FILTER (MQTT 3.1.1)     |    instead of what is retained, and says from where on it is live
+```
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.namespaces import DOLLAR
 from flockmq.mqtt.packets import Suback, Subscribe, SubscribeEntry, Unsuback, Unsubscribe
 from flockmq.mqtt.properties import Properties
-from flockmq.mqtt.topics import check_topic_filter, split_shared
+from flockmq.mqtt.topics import check_topic_filter, split_replay, split_shared
 from flockmq.node.namespaces import is_foreign
 from flockmq.node.retained_feed import add_retained
 from flockmq.node.state import NodeState
@@ -23,6 +28,9 @@ from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
 
+FROM: Final = "flockmq-from"
+"""User property of a SUBSCRIBE: where in the log of durable topics to begin."""
+LATEST: Final = b"latest"
 WHY_REFUSED: Final = {
     reasons.NOT_AUTHORIZED: "This client may not subscribe to one of the filters",
     reasons.QUOTA_EXCEEDED: "The session holds as many subscriptions as it may",
@@ -30,29 +38,62 @@ WHY_REFUSED: Final = {
 }
 
 
+class Entering:
+    """What the filters of one SUBSCRIBE have in common, and what became of them."""
+
+    def __init__(self, properties: Properties | None) -> None:
+        self.identifier = 0
+        self.start = b""
+        """From where on history is wanted; empty: none."""
+        self.entered: list[Subscription] = []
+        self.fresh: list[Subscription] = []
+        """Those that get what is retained."""
+        self.why = ""
+        """More about the first refusal."""
+        if properties is not None:
+            if properties.subscription_identifiers:
+                self.identifier = properties.subscription_identifiers[0]
+            for name, value in properties.user:
+                if name == FROM:
+                    self.start = value.encode()
+
+
 def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> None:
     """Enter all filters of a SUBSCRIBE and answer it, now or when the other nodes know."""
     session = connection.session
     if session is None:
         return
-    identifier = 0
-    if packet.properties is not None and packet.properties.subscription_identifiers:
-        identifier = packet.properties.subscription_identifiers[0]
+    entering = Entering(packet.properties)
     codes: list[int] = []
-    fresh: list[Subscription] = []
-    entered: list[Subscription] = []
     problem = 0
     for entry in packet.entries:
-        code = subscribe(node, connection, session, entry, identifier, entered, fresh)
+        code = subscribe(node, connection, session, entry, entering)
         if code >= 0x80:
             problem = problem or code
             if connection.version != 5:
                 code = 0x80
         codes.append(code)
     node.stats.subscribes += len(codes)
-    suback = encode_packet(Suback(packet.packet_id, codes, problem_text(connection, problem)), connection.version)
-    if problem and connection.client_packet_max and len(suback) > connection.client_packet_max:
-        suback = encode_packet(Suback(packet.packet_id, codes), connection.version)  # [MQTT-3.9.2-1]
+    suback = Suback(packet.packet_id, codes, problem_text(connection, problem, entering.why))
+    entered = entering.entered
+    logs = node.logs
+    if logs is not None and entered and logs.hold(connection, session, suback, entered, entering.fresh, node.now):
+        return
+    answer(node, connection, session, suback, entered, entering.fresh)
+
+
+def answer(
+    node: NodeState,
+    connection: Connection,
+    session: Session,
+    packet: Suback,
+    entered: list[Subscription],
+    fresh: list[Subscription],
+) -> None:
+    """Answer a SUBSCRIBE, now or when the other nodes know."""
+    suback = encode_packet(packet, connection.version)
+    if packet.properties is not None and connection.client_packet_max and len(suback) > connection.client_packet_max:
+        suback = encode_packet(Suback(packet.packet_id, packet.reasons), connection.version)  # [MQTT-3.9.2-1]
     peers = node.peers
     if peers is not None and entered and peers.hold(connection, session, suback, entered, fresh, node.now):
         return
@@ -69,28 +110,22 @@ def subscribed(
     add_retained(node, connection, session, fresh)
 
 
-def problem_text(connection: Connection, code: int) -> Properties | None:
+def problem_text(connection: Connection, code: int, why: str = "") -> Properties | None:
     """A reason string for the first filter that was refused, for clients that want one."""
     if not code or connection.version != 5 or not connection.wants_problem_information:
         return None
     properties = Properties()
-    properties.reason_string = WHY_REFUSED.get(code, reasons.NAMES.get(code, ""))
+    properties.reason_string = why or WHY_REFUSED.get(code, reasons.NAMES.get(code, ""))
     return properties
 
 
 def subscribe(
-    node: NodeState,
-    connection: Connection,
-    session: Session,
-    entry: SubscribeEntry,
-    identifier: int,
-    entered: list[Subscription],
-    fresh: list[Subscription],
+    node: NodeState, connection: Connection, session: Session, entry: SubscribeEntry, entering: Entering
 ) -> int:
-    """Enter one filter; its reason code. It is added to ``entered``, and if it wants retained ones to ``fresh``."""
+    """Enter one filter; its reason code."""
     limits = connection.limits
-    full_filter = entry.topic_filter
     try:
+        start, full_filter = split_replay(entry.topic_filter)
         group, topic_filter = split_shared(full_filter)
         check_topic_filter(topic_filter, limits.topic_levels_max, limits.topic_bytes_max)
     except RemoteProtocolError as error:
@@ -105,8 +140,15 @@ def subscribe(
         identity = connection.identity
         if identity is None or not node.gate.may_subscribe(identity, topic_filter):
             return reasons.NOT_AUTHORIZED
-    known = full_filter in session.subscriptions
-    if not known:
+    start_code = reasons.TOPIC_FILTER_INVALID if start else reasons.IMPLEMENTATION_SPECIFIC_ERROR
+    start = start or entering.start
+    if start:
+        why = replay_refusal(node, group, topic_filter, start)
+        if why:
+            entering.why = entering.why or why
+            return start_code
+    old = session.subscriptions.get(full_filter)
+    if old is None:
         weight = session.subscriptions_weight + filter_weight(full_filter)
         if limits.subscriptions_max and weight > limits.subscriptions_max:
             return reasons.QUOTA_EXCEEDED
@@ -119,20 +161,41 @@ def subscribe(
         entry.no_local,
         entry.retain_as_published,
         entry.retain_handling,
-        identifier,
+        entering.identifier,
     )
     session.subscriptions[full_filter] = subscription
     node.table.add(subscription)
-    entered.append(subscription)
-    wants_retained = entry.retain_handling == 0 or (entry.retain_handling == 1 and not known)
-    if group is None and wants_retained:
-        fresh.append(subscription)
+    entering.entered.append(subscription)
+    if group is not None:
+        return entry.qos
+    if node.logs is not None:
+        node.logs.entered(subscription, old, start, node.now)
+    wants_retained = entry.retain_handling == 0 or (entry.retain_handling == 1 and old is None)
+    if wants_retained and start in (b"", LATEST):
+        entering.fresh.append(subscription)
     return entry.qos
+
+
+def replay_refusal(node: NodeState, group: bytes | None, topic_filter: bytes, start: bytes) -> str:
+    """Why there is no history for a subscription; empty: there is."""
+    if group is not None:
+        return "A shared subscription has no history; subscribe without $share"
+    if node.logs is None:
+        return "This broker has no durable topics, so that there is no history"
+    return node.logs.refusal(topic_filter, start)
 
 
 def filter_weight(topic_filter: bytes) -> int:
     """As how many subscriptions a filter counts. Each level may cost a node of the tree, each byte is kept."""
     return 1 + topic_filter.count(b"/") // 16 + len(topic_filter) // 1_024
+
+
+def without_start(topic_filter: bytes) -> bytes:
+    """The filter that a replay is a subscription to."""
+    try:
+        return split_replay(topic_filter)[1]
+    except RemoteProtocolError:
+        return topic_filter  # nobody can have subscribed to that
 
 
 def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe) -> None:
@@ -141,13 +204,16 @@ def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe)
     if session is None:
         return
     codes: list[int] = []
-    for topic_filter in packet.topic_filters:
+    for asked in packet.topic_filters:
+        topic_filter = without_start(asked)
         subscription = session.subscriptions.pop(topic_filter, None)
         if subscription is None:
             codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
         else:
             session.subscriptions_weight -= filter_weight(topic_filter)
             node.table.remove(session, subscription.group, subscription.topic_filter)
+            if node.logs is not None:
+                node.logs.left(subscription)
             codes.append(reasons.SUCCESS)
     node.stats.unsubscribes += len(codes)
     connection.answer(encode_packet(Unsuback(packet.packet_id, codes), connection.version))

@@ -9,6 +9,7 @@ from flockmq.mqtt.topics import (
     has_wildcard,
     matches,
     split_delayed,
+    split_replay,
     split_shared,
     valid_utf8,
 )
@@ -216,3 +217,18 @@ def test_broken_delays(topic: bytes) -> None:
 )
 def test_matches(topic_filter: bytes, topic: bytes, expected: bool) -> None:
     assert matches(topic_filter, topic) is expected
+
+
+def test_a_replay_is_a_start_and_a_filter() -> None:
+    assert split_replay(b"a/b") == (b"", b"a/b")
+    assert split_replay(b"$replay/earliest/a/#") == (b"earliest", b"a/#")
+    assert split_replay(b"$replay/time:2026-01-02T03:04:05Z/$share/g/a") == (
+        b"time:2026-01-02T03:04:05Z",
+        b"$share/g/a",
+    )
+
+
+@pytest.mark.parametrize("topic_filter", [b"$replay/", b"$replay/earliest", b"$replay/earliest/", b"$replay//a"])
+def test_a_replay_without_start_or_filter_is_refused(topic_filter: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        split_replay(topic_filter)
