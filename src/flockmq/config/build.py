@@ -25,6 +25,7 @@ from flockmq.config.sections import (
 )
 from flockmq.discovery.settings import SECTIONS as DISCOVERY_SECTIONS
 from flockmq.errors import ConfigError, FlockError
+from flockmq.log.settings import StoreSettings
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.peering.contact import parse_contact
 from flockmq.security.settings import SecuritySettings
@@ -65,6 +66,7 @@ def build(values: Values) -> Config:
         admin=admin,
         log=LogConfig(**values.section(("log",))),
         retained=RetainedConfig(**values.section(("retained",))),
+        store=StoreSettings(**values.section(("store",))),
         cluster=_cluster(values),
         discovery=_discovery(values),
         cluster_asked_for=any(path[0] == "cluster" and path[1] != "host" for path in values.given),

@@ -21,6 +21,7 @@ from flockmq.config.sections import (
 )
 from flockmq.config.units import COUNT, parse_number, unit_of
 from flockmq.discovery.settings import SECTIONS as DISCOVERY_SECTIONS
+from flockmq.log.settings import StoreSettings
 from flockmq.node.settings import SHARED_STRATEGIES, BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
 
@@ -31,6 +32,7 @@ SECTIONS: Final[dict[tuple[str, ...], type]] = {
     **{("discovery", name): section for name, section in DISCOVERY_SECTIONS.items()},
     ("mqtt",): BrokerSettings,
     ("retained",): RetainedConfig,
+    ("store",): StoreSettings,
     ("limits",): Limits,
     LISTENER: ListenerConfig,
     (*LISTENER, "limits"): Limits,

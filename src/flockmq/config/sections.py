@@ -1,7 +1,8 @@
 """The sections of a configuration as frozen values: what can be set, its default, and what it trades.
 
-``[mqtt]`` and ``[limits]`` are the broker's own ``BrokerSettings`` and ``Limits``, ``[security]`` is the gate's
-``SecuritySettings``; here stand the rest and ``Config``, which holds all of them, checked against each other.
+``[mqtt]`` and ``[limits]`` are the broker's own ``BrokerSettings`` and ``Limits``, ``[store]`` the log's
+``StoreSettings``, ``[security]`` the gate's ``SecuritySettings``; here stand the rest and ``Config``, which holds all
+of them, checked against each other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from flockmq.gossip.settings import PROFILES
+from flockmq.log.settings import StoreSettings
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.tls import CIPHERS, TlsSettings
@@ -68,6 +70,12 @@ class ClusterConfig:
     than half of the nodes that you start makes two clusters by accident impossible. 0: never form one there."""
     profile: str = field(default="lan", metadata={"choices": tuple(PROFILES)})
     """How patient nodes are with each other: ``lan``, ``wan`` (slow round trips) or ``local`` (one machine)."""
+    zone: str = ""
+    """What this node shares with others that would fail together: a rack, a room, a data centre. Replicas of a
+    partition are put into as many zones as there are."""
+    autoclean_ms: int = 300_000
+    """A node that has been dead for so long is taken for lost: it loses its vote, and its replicas are rebuilt on other
+    nodes. If it comes back it is welcome as a new one. 0: never; the cluster's own setting of this name goes before."""
     cookie_file: str = ""
     """File with the secret that all nodes of a cluster share; only its user should be able to read it. Empty: the
     variable ``FLOCKMQ_COOKIE``, else the user's own file, which the first node makes."""
@@ -225,6 +233,7 @@ class Config:
     admin: Admin | None
     log: LogConfig
     retained: RetainedConfig
+    store: StoreSettings
     cluster: ClusterConfig
     discovery: object
     """Options of the discovery plugin; None: it has none here."""

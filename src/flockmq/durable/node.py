@@ -83,6 +83,10 @@ class DurableNode:
         self.partitions.start()
         self.tick(now, now + self._wall_offset_ms)
 
+    def is_ready(self) -> bool:
+        """Whether this node knows the topics that there are, and runs its replicas."""
+        return self.meta.is_current and not self.partitions.pending
+
     def begin(self, cluster_id: int) -> None:
         """This node minted the cluster."""
         self.meta.begin(cluster_id)

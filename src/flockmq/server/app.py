@@ -238,6 +238,8 @@ class Server:
 
         known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, self.log)
         self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
+        if self.cluster is not None:
+            self.cluster.tell_api(admin.addresses[0][1])
 
     @property
     def admin_url(self) -> str:

@@ -41,7 +41,7 @@ from flockmq.security.cookie import load_cookie
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings
 from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluster_id, was_founded
 from flockmq.server.cluster_view import ClusterView
-from flockmq.server.durable import DurableService, open_durable
+from flockmq.server.durable import DurableService, open_durable, set_aside
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class ClusterService:
         self.log = log
         self.config = cluster
         self.port = cluster.port
+        self.api_url = ""
+        """Where this node's admin API is, as others reach it; empty: it has none."""
         self._broker = broker
+        self._store = config.store
         self._folder = data_dir.path
         self._known = KnownPeers(data_dir.path)
         self._rng = random.Random(secrets.randbits(256))  # noqa: S311  (spreads load; secrets don't come from it)
@@ -133,7 +136,10 @@ class ClusterService:
 
     async def open(self) -> None:
         """Recover what this node stores; FlockError when the disk is not usable."""
-        self.durable = await open_durable(self.node, self._boot, self._folder, self.runner.runner, self.log, self._rng)
+        self.durable = await open_durable(
+            self.node, self._boot, self._folder, self._store, self.runner.runner, self.log, self._rng
+        )
+        self.durable.node.tell_about_me(self.api_url, self.config.zone)
         self.node.formation.has_data = bool(self.durable.node.engine.store.groups)
 
     async def start(self) -> None:
@@ -205,8 +211,17 @@ class ClusterService:
         reason = self.node.formation.decision.reason or "no other node of the cluster answers"
         self.log.event("warning", "serving_alone", message=f"Clients are served, but {reason}")
 
+    def tell_api(self, port: int) -> None:
+        """The admin API listens on this port."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.api_url = f"http://{host}:{port}"
+        if self.durable is not None:
+            self.durable.node.tell_about_me(self.api_url, self.config.zone)
+
     def _is_level(self) -> bool:
         node = self.node
+        if self.durable is not None and not self.durable.node.is_ready():
+            return False
         others = [one.node_id for one in node.swim.alive() if one.node_id != node.node_id]
         linked = self.links.connected()
         return bool(others) and all(peer in linked and node.maps.is_level(peer) for peer in others)
@@ -392,6 +407,7 @@ class ClusterService:
             if isinstance(self._discovery, ManualDiscovery):
                 self._discovery.add(contact)
             self._known.forget()
+            await self._start_over()
             self._belong(target)
             await self._wait_for_others()
         return JoinResult(id=f"{target:016x}", changed=plan.kind == MOVE)
@@ -413,11 +429,22 @@ class ClusterService:
             self.links.forget_peer(member.node_id)
         self._points = ()
         self._known.forget()
-        self._belong(secrets.randbits(63) + 1)
+        await self._start_over()
+        self._found(secrets.randbits(63) + 1)
+
+    async def _start_over(self) -> None:
+        """What this node stored is the former cluster's: put it aside and begin with an empty store."""
+        if self.durable is None:
+            return
+        await self.durable.stop()
+        await asyncio.to_thread(set_aside, self._folder, f"{self.node.cluster_id:016x}")
+        await self.open()
+        self.durable.start(self.links.set_reading)
 
     def _belongings(self) -> Belongings:
         broker = self._broker
-        return Belongings(self.node.cluster_id, len(self.node.swim.alive()), 0, len(broker.sessions))
+        topics = len(self.durable.node.meta.state.topics) if self.durable is not None else 0
+        return Belongings(self.node.cluster_id, len(self.node.swim.alive()), topics, len(broker.sessions))
 
 
 def advertised_host(host: str, advertise_host: str) -> str:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver, open_disk
 from flockmq.durable.node import DurableNode
-from flockmq.log.settings import StoreSettings
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.server.cluster_id import forget_founded
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from flockmq.drivers.disk import FileDisk
     from flockmq.drivers.runner import Runner
+    from flockmq.log.settings import StoreSettings
     from flockmq.log.store import Store
     from flockmq.log.work import Commit
     from flockmq.peering.node import ClusterNode
@@ -120,11 +120,23 @@ class DurableService:
 
 
 async def open_durable(
-    cluster: ClusterNode, boot: int, folder: Path, runner: Runner, log: Log, rng: random.Random
+    cluster: ClusterNode, boot: int, folder: Path, settings: StoreSettings, runner: Runner, log: Log, rng: random.Random
 ) -> DurableService:
     """Recover the store, off the loop, and put everything together. FlockError: the disk is not usable."""
-    store, disk = await asyncio.to_thread(open_disk, folder / STORE_FOLDER, StoreSettings())
+    store, disk = await asyncio.to_thread(open_disk, folder / STORE_FOLDER, settings)
     return DurableService(cluster, boot, store, disk, folder, runner, log, rng)
+
+
+def set_aside(folder: Path, label: str) -> None:
+    """What is stored belongs to a cluster that this node is no longer part of: keep it, under another name."""
+    store = folder / STORE_FOLDER
+    if store.exists():
+        number = 1
+        while (folder / f"{STORE_FOLDER}-{label}-{number}").exists():
+            number += 1
+        store.rename(folder / f"{STORE_FOLDER}-{label}-{number}")
+    (folder / STATE_FILE).unlink(missing_ok=True)
+    forget_founded(folder)
 
 
 def _read(path: Path) -> bytes:
