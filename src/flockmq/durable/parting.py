@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LONELY_MS: Final = 10_000
 """Without a leader for so long a replica asks."""
-AGAIN_MS: Final = 5_000
+AGAIN_MS: Final = 2_000
 ASKS_MAX: Final = 1_024
 
 
@@ -50,9 +50,9 @@ class Parting:
         self._engine = engine
         self._calls = calls
         self._facts = facts
-        self._rng = rng
-        self._lonely: dict[int, int] = {}
-        """Group -> when to ask."""
+        self._start = int(rng.random() * 1_024)
+        self._lonely: dict[int, tuple[int, int]] = {}
+        """Group -> when to ask, and how often that was done."""
         self._to_close: list[int] = []
         self._asks: list[_Ask] = []
         self.closed: list[Callable[[int], None]] = []
@@ -63,15 +63,15 @@ class Parting:
         if not _is_lonely(self._engine.host.groups[group].state):
             self._lonely.pop(group, None)
             return
-        ask_at = self._lonely.setdefault(group, now + LONELY_MS)
+        ask_at, asked = self._lonely.setdefault(group, (now + LONELY_MS, self._start))
         if now < ask_at:
             return
-        self._lonely[group] = now + AGAIN_MS
+        self._lonely[group] = (now + AGAIN_MS, asked + 1)
         able = [node for node in peers if node != self._engine.host.node]
         if not able:
             able = [node for node, head in self._facts.heads().items() if head.has_replica]
         if able:
-            peer = able[int(self._rng.random() * len(able))]
+            peer = sorted(able)[asked % len(able)]  # one after the other, since only the leader answers
             self._calls.ask(peer, META_MEMBERS, encode_number(group), partial(self._answered, group), now)
 
     def forget(self, group: int) -> None:

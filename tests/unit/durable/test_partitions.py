@@ -77,7 +77,7 @@ def test_a_restart_opens_what_the_store_has() -> None:
     cluster.until(lambda: all(cluster.leader(group) is not None for group in range(1, 5)))
     assert cluster.append(3, 2, b"b") == 1
     cluster.until(lambda: all(node.payloads.get(2) == [b"a", b"b"] for node in cluster.running()))
-    assert all(node.partitions.pending == 0 for node in cluster.running())
+    cluster.until(lambda: all(node.partitions.pending == 0 for node in cluster.running()))
 
 
 def test_a_move_completes_and_loses_nothing() -> None:
