@@ -190,6 +190,16 @@ class Appends:
                 self._schedule()
                 return
 
+    def forget(self, group: int) -> None:
+        """A group is no more: whatever becomes of its records, nobody will tell. Not within an outcome."""
+        submitted = self._submitted.pop(group, {})
+        opened = self._open.pop(group, [])
+        self._host.remove_forwarder(group)
+        for batch in submitted.values():
+            self._tell(batch, Outcome(UNKNOWN))
+        for batch in opened:
+            self._tell(batch, Outcome(REFUSED))
+
     def stop(self) -> None:
         """No more outcomes will come."""
         self._stopped = True

@@ -229,6 +229,12 @@ class RaftHost:
         self.forwarders[forwarder.group] = forwarder
         self._forwarding[forwarder.group] = None
 
+    def remove_forwarder(self, group: int) -> None:
+        """The group is no more: nobody will ever answer."""
+        self.forwarders.pop(group, None)
+        self._forwarding.pop(group, None)
+        self._unfinished.pop(group, None)
+
     def submitted(self, group: int) -> None:
         """A run was given to the group's forwarder."""
         self._forwarding[group] = None

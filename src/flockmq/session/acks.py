@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 ACK_BYTES: Final = 4
+PUBACK_FIRST: Final = 0x40
 
 
 class PendingAck:
@@ -52,7 +53,7 @@ class AckQueue:
 
     def __init__(self) -> None:
         self.messages = 0
-        """Messages whose acknowledgement has not left."""
+        """Of QoS 1, whose PUBACK has not left: they count against the receive maximum. [MQTT-3.3.4-9]"""
         self.held_messages = 0
         self.held_bytes = 0
         """Sent by the client, QoS 0 too, and without an outcome."""
@@ -66,12 +67,12 @@ class AckQueue:
     def add(self, pending: PendingAck) -> None:
         """Behind all others."""
         self._queue.append(pending)
-        self.messages += pending.count
+        if pending.data[0] == PUBACK_FIRST:
+            self.messages += pending.count
 
     def say(self, data: bytes) -> None:
         """What needs not wait itself, but for those before it."""
-        pending = PendingAck(data, 0)
-        self._queue.append(pending)
+        self._queue.append(PendingAck(data, 0))
 
     def take(self) -> bytes:
         """What can leave now."""
@@ -79,8 +80,10 @@ class AckQueue:
         head = self._head
         parts: list[bytes] = []
         while head < len(queue) and not queue[head].left:
-            parts.append(queue[head].words())
-            self.messages -= queue[head].count
+            pending = queue[head]
+            parts.append(pending.words())
+            if pending.count and pending.data[0] == PUBACK_FIRST:
+                self.messages -= pending.count
             head += 1
         if head == len(queue):
             self._queue = []

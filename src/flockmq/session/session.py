@@ -51,7 +51,7 @@ class Session:
         self.unsettled: dict[int, object] | None = None
         """Those among them whose message is on its way into a log, with who waits for its outcome."""
         self.stored: dict[int, int] | None = None
-        """Those among them whose message is in a log: its Raft group, which has to forget the id when it is released."""
+        """Those among them whose message is in a log: its Raft group, which has to forget a released id."""
         self.will: Will | None = None
         self.window = 1
         """Most messages in flight towards the client."""

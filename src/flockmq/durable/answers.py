@@ -1,0 +1,173 @@
+"""What a publisher hears of its messages to a durable topic, whatever way they came.
+
+```
+ run of a client, QoS 1 or 2 --> PublishAnswer   stored:  PUBACK / PUBREC, in the client's order
+                                                 refused: MQTT 5: a failure code and what to do; 3.1.1: closed
+                                                 lost:    closed, with no code for the message; the client resends it
+ run of the admin API -------> CallAnswer        all of it at once, when all is known
+ QoS 0, wills, delayed messages: no answer
+```
+A failure code is a promise that the message is not in the log. Where nobody can promise that, the connection ends with
+0x80 (unspecified error): the client connects again, here or elsewhere, and sends the message again with DUP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from flockmq.mqtt import reasons
+from flockmq.mqtt.encode import encode_ack, encode_packet
+from flockmq.mqtt.packets import PUBACK, PUBREC, Ack
+from flockmq.mqtt.properties import Properties
+from flockmq.node.lifecycle import disconnect
+from flockmq.node.state import NodeState
+from flockmq.session.acks import PendingAck
+from flockmq.session.connection import CONNECTED, Connection
+from flockmq.session.session import Session
+
+PARTITION_PROPERTY: Final = "flockmq-partition"
+OFFSET_PROPERTY: Final = "flockmq-offset"
+WHY_LOST: Final = "Nobody could say in time whether a message was stored; connect again and send it again"
+
+Place = tuple[int, int]
+"""(shard, offset)"""
+
+
+class Unsettled:
+    """A QoS 2 message without an outcome, and who asked for it again."""
+
+    def __init__(self) -> None:
+        self.repeats: list[RepeatAnswer] = []
+
+
+class Answer:
+    """Somebody waits to hear what becomes of a run's messages. Positions are those within the run."""
+
+    def __init__(self) -> None:
+        self.wants_places = False
+        """It wants to hear offsets, and so waits until they are final, whatever the topic's ack level."""
+
+    def asks_for_places(self) -> None:
+        """One of its messages asks for its offset."""
+
+    def stored(self, first: int, count: int, shard: int, offset: int) -> None:
+        """These are in the log; from ``offset`` on, if that is known (else -1)."""
+        raise NotImplementedError
+
+    def refused(self, first: int, count: int, code: int, text: str) -> None:
+        """These are certainly not in the log."""
+        raise NotImplementedError
+
+    def lost(self, first: int, count: int) -> None:
+        """Nobody can say."""
+        raise NotImplementedError
+
+
+class PublishAnswer(Answer):
+    """To a client that is connected here, or was."""
+
+    def __init__(
+        self, node: NodeState, connection: Connection, session: Session, qos: int, pending: PendingAck
+    ) -> None:
+        super().__init__()
+        self.node = node
+        self.connection = connection
+        self.session = session
+        self.qos = qos
+        self.pending = pending
+        self.unsettled: list[Unsettled] | None = None
+        """QoS 2: what the session knows of each message until it has an outcome."""
+        self.wants_places = connection.wants_places
+
+    def asks_for_places(self) -> None:
+        """See ``Answer``. A client that wants no words beyond the necessary gets none. [MQTT-3.1.2-29]"""
+        self.wants_places = self.connection.version == 5 and self.connection.wants_problem_information
+
+    def stored(self, first: int, count: int, shard: int, offset: int) -> None:
+        """PUBACK, or PUBREC."""
+        if self.wants_places and offset >= 0:
+            self._name_places(first, count, shard, offset)
+        self._settle(count)
+
+    def _name_places(self, first: int, count: int, shard: int, offset: int) -> None:
+        connection = self.connection
+        limit = connection.client_packet_max
+        kind = PUBACK if self.qos == 1 else PUBREC
+        for index in range(count):
+            properties = Properties()
+            properties.user = [(PARTITION_PROPERTY, str(shard)), (OFFSET_PROPERTY, str(offset + index))]
+            packet = encode_packet(Ack(kind, self.pending.packet_id(first + index), 0, properties), 5)
+            if not limit or len(packet) <= limit:  # [MQTT-3.4.2-3], [MQTT-3.5.2-3]
+                self.pending.answer(first + index, packet)
+
+    def refused(self, first: int, count: int, code: int, text: str) -> None:
+        """Tell an MQTT 5 client; close the connection of another: an acknowledgement would be a lie. [MQTT-4.8.0-2]"""
+        connection = self.connection
+        if connection.version != 5:
+            self.close(code, text)
+            return
+        kind = PUBACK if self.qos == 1 else PUBREC
+        limit = connection.client_packet_max
+        for index in range(first, first + count):
+            pid = self.pending.packet_id(index)
+            packet = encode_ack(kind, pid, code, 5, text if connection.wants_problem_information else None)
+            if limit and len(packet) > limit:
+                packet = encode_ack(kind, pid, code, 5)
+            self.pending.answer(index, packet)
+        self._settle(count)
+
+    def lost(self, first: int, count: int) -> None:  # noqa: ARG002
+        """Close the connection."""
+        self.close(reasons.UNSPECIFIED_ERROR, WHY_LOST)
+
+    def close(self, code: int, text: str) -> None:
+        """End the connection, if it is still there."""
+        if self.connection.phase == CONNECTED:
+            disconnect(self.node, self.connection, code, text, self.node.now)
+
+    def _settle(self, count: int) -> None:
+        self.pending.left -= count
+        if not self.pending.left:
+            self.connection.go_on_answering()
+
+
+class CallAnswer(Answer):
+    """To whoever published a run within this node: place, or why not, for each message; None when nobody knows."""
+
+    def __init__(self, count: int, reply: Callable[[list[Place | str] | None], None]) -> None:
+        super().__init__()
+        self.wants_places = True
+        self.left = count
+        self.reply = reply
+        self.is_lost = False
+        self.places: list[Place | str] = [""] * count
+
+    def stored(self, first: int, count: int, shard: int, offset: int) -> None:
+        """Note where."""
+        for index in range(count):
+            self.places[first + index] = (shard, offset + index)
+        self._settle(count)
+
+    def refused(self, first: int, count: int, code: int, text: str) -> None:  # noqa: ARG002
+        """Note why."""
+        self.places[first : first + count] = [text] * count
+        self._settle(count)
+
+    def lost(self, first: int, count: int) -> None:  # noqa: ARG002
+        """Note that."""
+        self.is_lost = True
+        self._settle(count)
+
+    def _settle(self, count: int) -> None:
+        self.left -= count
+        if not self.left:
+            self.reply(None if self.is_lost else self.places)
+
+
+class RepeatAnswer(PublishAnswer):
+    """To a QoS 2 message that came again before the first of its kind had an outcome."""
+
+    def __init__(self, node: NodeState, connection: Connection, session: Session, pending: PendingAck) -> None:
+        super().__init__(node, connection, session, 2, pending)
+        self.wants_places = False

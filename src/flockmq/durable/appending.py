@@ -1,0 +1,378 @@
+"""Messages of durable topics on their way into logs, and their outcomes on the way back to publishers.
+
+```
+ accept() --> append(topic, run, connection) --> records (entering.py) --> the open batch of a group, one per turn
+                       | PENDING                                                  |
+                       v                                                          v
+        the client's queue of acknowledgements <-- answers <-- heard() <-- outcome of the batch
+```
+| outcome            | ack level | publisher                                                        |
+| ------------------ | --------- | ---------------------------------------------------------------- |
+| TAKEN              | memory    | acknowledged (unless it wants the offset: that is known later)   |
+| STORED             | leader    | the same                                                         |
+| COMMITTED          | all       | acknowledged, if it was not                                      |
+| REFUSED            |           | failure code (MQTT 5), closed (3.1.1): certainly not in the log  |
+| UNKNOWN            |           | closed, without any code for the message                         |
+| REPLAN             |           | waits: its records are put where they belong by now              |
+
+A publisher that has much under way, or whose partition takes no more, is not read for a while. A connection that closes
+while its messages are under way forgets about them; they get into the log all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.answers import Answer, CallAnswer, Place, PublishAnswer
+from flockmq.durable.entering import enter, enter_again, is_too_large
+from flockmq.durable.lanes import Batch, HeldRun, Lane, Share
+from flockmq.durable.pausing import Stopped
+from flockmq.durable.releasing import ReleasePort, release
+from flockmq.durable.unsettled import drop_ids, keep_ids, note_unsettled, repeat_of
+from flockmq.errors import RemoteProtocolError
+from flockmq.mqtt import reasons
+from flockmq.mqtt.payloads import plain_acks
+from flockmq.node.ports import PENDING
+from flockmq.raft.appends import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN, Appends, Outcome
+from flockmq.session.acks import AckQueue, PendingAck
+from flockmq.session.outbound import PACKET_IDS
+
+if TYPE_CHECKING:
+    from flockmq.mqtt.run import Run
+    from flockmq.node.state import NodeState
+    from flockmq.routing.durable import DurableTopic
+    from flockmq.session.connection import Connection
+
+HELD_MESSAGES_MAX: Final = 16_384
+HELD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What a client may have under way before it is no longer read; it is read again at half of that."""
+
+
+class Appending:
+    """See the module. Implements ``node.ports.DurablePort``."""
+
+    def __init__(
+        self, node: NodeState, appends: Appends, entry_bytes_max: int, releases: ReleasePort | None = None
+    ) -> None:
+        self.node = node
+        self.appends = appends
+        self.releases = releases
+        """Who has logs forget QoS 2 ids; None: nobody has to."""
+        self.lanes: dict[bytes, Lane] = {}
+        """By topic."""
+        self._entry_bytes_max = entry_bytes_max
+        self._number = 0
+        self._waiting: dict[bytes, Lane] = {}
+        """Lanes that wait for a plan."""
+        self._laden = Stopped()
+        """Clients that are not read because they have much under way,"""
+        self._crowded = Stopped()
+        """and those whose partition takes no more for now."""
+        appends.on_room = self._on_room
+
+    # --- in ---
+
+    def append(
+        self, topic: DurableTopic, run: Run, connection: Connection | None, now: int, client_id: str = ""
+    ) -> int:
+        """See ``DurablePort``."""
+        code = self._refusal(run)
+        if code:
+            return code
+        answer: Answer | None = None
+        client = client_id.encode()
+        epoch = 0
+        if connection is not None:
+            session = connection.session
+            if session is not None:
+                client = session.client_id.encode()
+                epoch = session.epoch
+            acks = connection.acks
+            if acks is None:
+                acks = AckQueue()
+                connection.acks = acks
+            if run.qos and session is not None:
+                check_receive_maximum(connection, acks, run)
+                pending = PendingAck(plain_acks(run), run.count)
+                acks.add(pending)
+                waits = PublishAnswer(self.node, connection, session, run.qos, pending)
+                if run.qos == 2:
+                    note_unsettled(waits)
+                answer = waits
+        self._take(topic, run, answer, connection, client, epoch, now)
+        return PENDING
+
+    def publish(
+        self,
+        topic: DurableTopic,
+        run: Run,
+        client: bytes,
+        reply: Callable[[list[Place | str] | None], None],
+        now: int,
+    ) -> None:
+        """Append from within this node. ``reply``: shard and offset of each message, or why it is certainly not stored;
+
+        None when nobody can say what became of one of them.
+        """
+        if self._refusal(run):
+            text = "This node can't store the messages: they are too large, or it takes part in consensus no more."
+            reply([text] * run.count)
+            return
+        self._take(topic, run, CallAnswer(run.count, reply), None, client, 0, now)
+
+    def repeat(self, connection: Connection, packet_id: int) -> bool:
+        """See ``DurablePort``."""
+        return repeat_of(self.node, connection, packet_id)
+
+    def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
+        """See ``DurablePort``."""
+        return release(self.node, self.releases, connection, packet_ids, now)
+
+    def _refusal(self, run: Run) -> int:
+        """Why a run can't even be tried; 0 when it can."""
+        code = 0
+        if self.appends.is_stopped():
+            code = reasons.UNSPECIFIED_ERROR
+        elif is_too_large(run, b"", self._entry_bytes_max):
+            code = reasons.QUOTA_EXCEEDED
+        self.node.stats.durable_in += run.count
+        if code:
+            self.node.stats.durable_refused += run.count
+        return code
+
+    def _take(
+        self,
+        topic: DurableTopic,
+        run: Run,
+        answer: Answer | None,
+        connection: Connection | None,
+        client: bytes,
+        epoch: int,
+        now: int,
+    ) -> None:
+        wall_offset_ms = self.node.wall_offset_ms
+        expires_at = run.expires_at + wall_offset_ms if run.expires_at else 0
+        held = HeldRun(run, answer, connection, client, epoch, now + wall_offset_ms, expires_at)
+        lane = self.lanes.get(topic.id)
+        if lane is None:
+            lane = Lane(topic)
+            self.lanes[topic.id] = lane
+        if lane.must_wait(topic):
+            self._hold(lane, held, now)
+        else:
+            enter(self, lane, held)
+
+    def _hold(self, lane: Lane, held: HeldRun, now: int) -> None:
+        self._wait(lane, now)
+        lane.held.append(held)
+        if held.connection is not None:
+            lane.stopped.stop(held.connection)
+
+    def batch(self, lane: Lane, group: int, size: int) -> Batch:
+        """Where ``size`` bytes of records for a group go, in this turn."""
+        opened = self.appends.open_batch(group, size)
+        batch = lane.batches.get(group)
+        if batch is not None and batch.opened is opened:
+            return batch
+        self._number += 1
+        batch = Batch(self, lane, opened, lane.topic.groups.index(group), self._number)
+        opened.follower = batch
+        opened.plan = self.node.table.topics.index
+        lane.batches[group] = batch
+        lane.unsettled += 1
+        return batch
+
+    def share(self, batch: Batch, share: Share) -> None:
+        """These records are in a batch now."""
+        batch.shares.append(share)
+        connection = share.connection
+        if connection is None or connection.acks is None:
+            return
+        acks = connection.acks
+        acks.held_messages += share.count
+        acks.held_bytes += share.size
+        if acks.held_bytes > HELD_BYTES_MAX or acks.held_messages > HELD_MESSAGES_MAX:
+            self._laden.stop(connection)
+        if not self.appends.has_room(batch.opened.group):
+            self._crowded.stop(connection)
+
+    # --- back ---
+
+    def heard(self, batch: Batch, outcome: Outcome) -> None:
+        """Something is known of a batch."""
+        kind = outcome.kind
+        if kind in (TAKEN, STORED):
+            self._stored(batch, -1)
+            return
+        lane = batch.lane
+        if not batch.settled:
+            batch.settled = True
+            lane.unsettled -= 1
+            if lane.batches.get(batch.opened.group) is batch:
+                del lane.batches[batch.opened.group]
+            for share in batch.shares:
+                self._relieve(share)
+        if kind == COMMITTED:
+            self._stored(batch, outcome.base_offset)
+        elif kind == REPLAN:
+            self._give_back(batch, outcome)
+        elif kind == REFUSED:
+            self._refused(batch, why_refused(batch.lane.topic, batch.shard))
+        elif kind == UNKNOWN:
+            self._lost(batch, outcome.final)
+        if lane.is_waiting():
+            self._go_on(lane)
+
+    def _stored(self, batch: Batch, base: int) -> None:
+        """Acknowledge. Without ``base`` it is early: whoever wants offsets waits, and so do QoS 2 ids."""
+        for share in batch.shares:
+            answer = share.answer
+            if base < 0 and answer is not None and answer.wants_places:
+                continue
+            if not share.told:
+                share.told = True
+                self.node.stats.durable_stored += share.count
+                if answer is not None:
+                    answer.stored(share.first, share.count, batch.shard, base + share.at if base >= 0 else -1)
+            if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+                keep_ids(answer, share.first, share.count, batch.opened.group)
+
+    def _refused(self, batch: Batch, text: str) -> None:
+        for share in batch.shares:
+            self._refuse(share, text)
+
+    def _refuse(self, share: Share, text: str) -> None:
+        answer = share.answer
+        if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+            drop_ids(answer, share.first, share.count, text)
+        if share.told:
+            return
+        share.told = True
+        self.node.stats.durable_refused += share.count
+        if answer is not None:
+            answer.refused(share.first, share.count, reasons.UNSPECIFIED_ERROR, text)
+
+    def _lost(self, batch: Batch, final: bool) -> None:
+        for share in batch.shares:
+            answer = share.answer
+            if final and isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+                drop_ids(answer, share.first, share.count, "")
+            if share.told:
+                continue
+            share.told = True
+            self.node.stats.durable_unknown += share.count
+            if answer is not None:
+                answer.lost(share.first, share.count)
+
+    # --- other plans ---
+
+    def topics_changed(self, now: int) -> None:
+        """Another cluster state is known here."""
+        for lane in list(self._waiting.values()):
+            self._go_on(lane)
+        known = self.node.table.topics.topics
+        for identity in [one for one in self.lanes if one not in known]:
+            lane = self.lanes[identity]
+            if not lane.unsettled and not lane.is_waiting():
+                del self.lanes[identity]
+        self.tick(now)
+
+    def tick(self, now: int) -> None:
+        """Time passes: whoever waits for a plan too long is refused."""
+        for lane in list(self._waiting.values()):
+            if now - lane.since >= self.appends.give_up_ms:
+                self._refuse_waiting(lane, why_refused(lane.topic, 0))
+
+    def _wait(self, lane: Lane, now: int) -> None:
+        if not lane.is_waiting():
+            lane.since = now
+            self._waiting[lane.topic.id] = lane
+
+    def _give_back(self, batch: Batch, outcome: Outcome) -> None:
+        lane = batch.lane
+        self._wait(lane, self.node.now)
+        batch.data = outcome.batch
+        lane.needs = max(lane.needs, outcome.base_offset)
+        lane.given_back.append(batch)
+
+    def _go_on(self, lane: Lane) -> None:
+        """Put in again what waits, once all that was before it has its outcome and the plan is known."""
+        topics = self.node.table.topics
+        if lane.unsettled or topics.index < lane.needs:
+            return
+        topic = topics.topics.get(lane.topic.id)
+        if topic is None or self.appends.is_stopped():
+            self._refuse_waiting(lane, f"There is no durable topic {name_of(lane.topic)} any more; nothing was stored.")
+            return
+        lane.topic = topic
+        given_back, held = self._stop_waiting(lane)
+        for batch in given_back:
+            enter_again(self, lane, batch)
+        for run in held:
+            enter(self, lane, run)
+        lane.stopped.let_all_go(self.node)
+
+    def _stop_waiting(self, lane: Lane) -> tuple[list[Batch], list[HeldRun]]:
+        """All that waits, in order."""
+        given_back = sorted(lane.given_back, key=number_of)
+        held = lane.held
+        lane.given_back = []
+        lane.held = []
+        lane.needs = 0
+        del self._waiting[lane.topic.id]
+        return given_back, held
+
+    def _refuse_waiting(self, lane: Lane, text: str) -> None:
+        given_back, held = self._stop_waiting(lane)
+        for batch in given_back:
+            self._refused(batch, text)
+        for run in held:
+            self._refuse(Share(run.answer, run.connection, 0, 0, run.run.count, 0), text)
+        lane.stopped.let_all_go(self.node)
+
+    # --- reading ---
+
+    def _relieve(self, share: Share) -> None:
+        connection = share.connection
+        if connection is None or connection.acks is None:
+            return
+        acks = connection.acks
+        acks.held_messages -= share.count
+        acks.held_bytes -= share.size
+        if acks.held_bytes * 2 <= HELD_BYTES_MAX and acks.held_messages * 2 <= HELD_MESSAGES_MAX:
+            self._laden.let_go(self.node, connection)
+
+    def _on_room(self) -> None:
+        self._crowded.let_all_go(self.node)
+
+
+def check_receive_maximum(connection: Connection, acks: AckQueue, run: Run) -> None:
+    """An MQTT 5 client has no more messages unacknowledged than it was allowed. QoS 2 is counted where it is taken."""
+    if connection.version != 5 or run.qos != 1:
+        return
+    most = connection.limits.receive_max or PACKET_IDS
+    session = connection.session
+    unreleased = len(session.received) if session is not None and session.received is not None else 0
+    if acks.messages + run.count + unreleased > most:
+        raise RemoteProtocolError(
+            reasons.RECEIVE_MAXIMUM_EXCEEDED, f"More than {most} messages wait for their acknowledgement"
+        )
+
+
+def name_of(topic: DurableTopic) -> str:
+    """For people."""
+    return topic.name.decode("utf-8", "replace")
+
+
+def why_refused(topic: DurableTopic, shard: int) -> str:
+    """What to tell a publisher whose message is certainly not in the log."""
+    return (
+        f"Partition {shard} of topic {name_of(topic)} takes nothing now: a majority of its replicas can't be reached. "
+        "The message was not stored; publish it again later."
+    )
+
+
+def number_of(batch: Batch) -> int:
+    """Order batches as they were begun."""
+    return batch.number

@@ -1,0 +1,39 @@
+"""Publishers that are not read for a while, for one reason: TCP slows them down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flockmq.node.state import NodeState
+    from flockmq.session.connection import Connection
+
+
+class Stopped:
+    """Who waits. A connection may wait for several reasons; it is read when none is left."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Connection] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def stop(self, connection: Connection) -> None:
+        """Read no more from it, unless it stopped before."""
+        if connection.number not in self._waiting:
+            self._waiting[connection.number] = connection
+            connection.waits_for += 1
+            connection.reading_paused = True
+            connection.mark()
+
+    def let_go(self, node: NodeState, connection: Connection) -> None:
+        """If it waits: not for this reason any more."""
+        if self._waiting.pop(connection.number, None) is not None:
+            connection.waits_for -= 1
+            connection.last_read_at = node.now  # it was not silent, it was not listened to
+            connection.start_reading_again()
+
+    def let_all_go(self, node: NodeState) -> None:
+        """Nobody has to wait for this reason any more."""
+        for connection in list(self._waiting.values()):
+            self.let_go(node, connection)
