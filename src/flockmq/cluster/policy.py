@@ -64,6 +64,7 @@ class SeenMember:
         api: str = "",
         zone: str = "",
         version: str = "",
+        is_leaving: bool = False,
     ) -> None:
         self.node_id = node_id
         self.name = name
@@ -75,6 +76,8 @@ class SeenMember:
         self.api = api
         self.zone = zone
         self.version = version
+        self.is_leaving = is_leaving
+        """It is there, and votes, until nothing depends on it any more; ``state`` is LEFT meanwhile."""
 
 
 class View:
@@ -102,7 +105,8 @@ class View:
         self.leading_ms = leading_ms
         """For how long this node has led."""
         self.settings = settings
-        self.alive = {me, *[member.node_id for member in members if member.state == ALIVE]}
+        self.alive = {me, *[member.node_id for member in members if member.state == ALIVE or member.is_leaving]}
+        self.leaving = {member.node_id for member in members if member.is_leaving}
 
     def is_lost(self, node: NodeRecord) -> bool:
         """Whether a node has been away for so long that it is taken for lost."""
@@ -200,7 +204,7 @@ def _gone(view: View) -> tuple[int, ...]:
             node.id
             for node in view.state.nodes.values()
             if node.state != ALIVE
-            and node.id not in view.alive
+            and (node.id not in view.alive or node.id in view.leaving)
             and (node.state == LEFT or view.is_lost(node) or _successor(view.state, node) is not None)
         ]
     )
@@ -292,12 +296,17 @@ def _forgotten(view: View, gone: tuple[int, ...]) -> list[Command]:
         for node in gone
         if node not in group_0
         and not view.state.loads.replicas.get(node, 0)
-        and (view.is_lost(view.state.nodes[node]) or _successor(view.state, view.state.nodes[node]) is not None)
+        and _will_not_return(view, view.state.nodes[node])
     ]
     if not ready:
         return []
     held = {node for partition in view.state.moving() for node in partition.replicas}
     return [ForgetNode(node) for node in ready if node not in held]
+
+
+def _will_not_return(view: View, node: NodeRecord) -> bool:
+    """Whether a node is lost, has a successor, or takes its leave."""
+    return view.is_lost(node) or _successor(view.state, node) is not None or node.id in view.leaving
 
 
 def _id_of(member: SeenMember) -> int:

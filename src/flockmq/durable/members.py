@@ -38,11 +38,12 @@ MOVES_SETTING: Final = "moves_at_once"
 MOVES_AT_ONCE: Final = 4
 
 
-def seen_member(member: Member, api: str = "", zone: str = "") -> SeenMember:
+def seen_member(member: Member, api: str = "", zone: str = "", is_leaving: bool = False) -> SeenMember:
     """A member of gossip as policy sees it. Whoever stopped in good order may be back soon: it is dead, not gone."""
-    state = model.ALIVE if member.is_live else model.DEAD
+    is_leaving = is_leaving and member.is_live
+    state = model.LEFT if is_leaving else model.ALIVE if member.is_live else model.DEAD
     return SeenMember(
-        member.node_id, member.name, member.host, member.port, state, member.role, api, zone, member.version
+        member.node_id, member.name, member.host, member.port, state, member.role, api, zone, member.version, is_leaving
     )
 
 

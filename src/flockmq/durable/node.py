@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 API: Final = b"f/api"
 ZONE: Final = b"f/zone"
 """What a node tells of itself in owned maps, as text."""
+LEAVING: Final = b"f/leaving"
+"""It wants to be free of replicas and votes."""
 TEXT_BYTES_MAX: Final = 256
 SLOW_TICK_MS: Final = 100
 """How often everything but consensus looks at the time."""
@@ -109,6 +111,20 @@ class DurableNode:
         self.cluster.maps.set(API, api.encode())
         self.cluster.maps.set(ZONE, zone.encode())
 
+    def set_leaving(self, is_leaving: bool) -> None:
+        """Ask the cluster to take this node's replicas and votes away, or to let it have some again."""
+        if is_leaving:
+            self.cluster.maps.set(LEAVING, b"1")
+        else:
+            self.cluster.maps.delete(LEAVING)
+
+    def belongings(self) -> int:
+        """What the cluster would miss if this node were gone: its replicas, group 0's and those on their way too."""
+        me = self.cluster.node_id
+        state = self.meta.state
+        held = sum(1 for partition in state.moving() if me in partition.members())
+        return max(state.loads.replicas.get(me, 0), held) + len(self.engine.replicas)
+
     def hand_over(self) -> int:
         """This node is about to stop: let others lead what it leads; how many groups it still leads."""
         return self.engine.hand_over()
@@ -143,7 +159,12 @@ class DurableNode:
     def _seen(self) -> list[SeenMember]:
         maps = self.cluster.maps
         return [
-            seen_member(member, _text(maps.get(member.node_id, API)), _text(maps.get(member.node_id, ZONE)))
+            seen_member(
+                member,
+                _text(maps.get(member.node_id, API)),
+                _text(maps.get(member.node_id, ZONE)),
+                maps.get(member.node_id, LEAVING) is not None,
+            )
             for member in self.cluster.swim.members.values()
         ]
 

@@ -62,6 +62,7 @@ FIND_SETTLED_S: Final = 30.0
 SETTLE_S_MAX: Final = 5.0
 LEAVE_S_MAX: Final = 2.0
 HAND_OVER_S_MAX: Final = 1.5
+PART_S_MAX: Final = 60.0
 JOIN_S_MAX: Final = 15.0
 REMIND_S: Final = 30.0
 """How often the log is told what a node waits for."""
@@ -423,7 +424,8 @@ class ClusterService:
             await asyncio.sleep(0.05)
 
     async def leave(self) -> None:
-        """Take leave of the others and be a cluster of one."""
+        """Take leave of the others and be a cluster of one, once they have all that this node stored for them."""
+        await self._part()
         await self._say_goodbye()
         for member in self.node.swim.alive():
             self.links.forget_peer(member.node_id)
@@ -431,6 +433,23 @@ class ClusterService:
         self._known.forget()
         await self._start_over()
         self._found(secrets.randbits(63) + 1)
+
+    async def _part(self) -> None:
+        """Let the others take over replicas and votes; FlockError when they can't."""
+        if self.durable is None or len(self.node.swim.alive()) < 2:
+            return
+        node = self.durable.node
+        node.set_leaving(True)
+        until = time.monotonic() + PART_S_MAX
+        while node.belongings():
+            if time.monotonic() > until:
+                node.set_leaving(False)
+                raise FlockError(
+                    f"{node.belongings()} replicas could not be moved to other nodes within {PART_S_MAX:g} s, so this "
+                    "node stays. See `flockmq cluster status`: most of the others must be there, and have room."
+                )
+            node.hand_over()
+            await asyncio.sleep(0.1)
 
     async def _start_over(self) -> None:
         """What this node stored is the former cluster's: put it aside and begin with an empty store."""
