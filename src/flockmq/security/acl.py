@@ -176,6 +176,14 @@ def load_acl(path: Path) -> Acl:
     return Acl(rules, default=tree["default"] == "allow")
 
 
+def parse_rules(tables: Iterable[object]) -> list[Rule]:
+    """Rules in their order; FlockError says what is wrong with one."""
+    rules: list[Rule] = []
+    for table in tables:
+        rules += _rules(len(rules), table)
+    return rules
+
+
 def parse_pattern(text: str) -> Pattern:
     """A topic of a rule; FlockError says what is wrong with it."""
     check_topic_filter(text.encode("utf-8", "surrogatepass"))

@@ -6,12 +6,15 @@
    2  an authentication method -----> SCRAM-SHA-256 alone; 0x8C for any other
    3  a verified certificate -------> its common name is the user
    4  a password of a token's form -> JWT decides
-   5  user name and password -------> password file, in a thread; 0x89 when too many wait
+   5  user name and password -------> password file, then clients of the cluster, in a thread; 0x89 when too many wait
    6  neither, or nothing to check --> allow_anonymous
    7  otherwise --------------------> 0x86 for wrong credentials, 0x87 for none
 ```
 A way that judged is the last one asked: wrong credentials don't fall through to anonymous. A user name stays with a
 connection only when it was proved. All methods run on the event loop's thread.
+
+Users come from two places. Who is in the password file is judged by the files alone (password, ACL file); a client of
+the cluster has its own record there (``clients.py``), and the rules of its namespace hold for it, too.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flockmq.mqtt.namespaces import unqualified
 from flockmq.mqtt.reasons import (
     BAD_AUTHENTICATION_METHOD,
     BAD_USER_NAME_OR_PASSWORD,
@@ -31,18 +35,29 @@ from flockmq.mqtt.reasons import (
 )
 from flockmq.mqtt.topics import DELAYED_PREFIX
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
-from flockmq.security.acl import Acl, Selection, Who, grant, is_sys, load_acl
+from flockmq.security.acl import Acl, Selection, Who, grant, load_acl
+from flockmq.security.clients import Client, ClientChanges, Clients
 from flockmq.security.filters import Filter, parse_filter, parse_name
 from flockmq.security.hashing import HashingPool
 from flockmq.security.login_cache import LoginCache
 from flockmq.security.passwords import PASSWORD_BYTES_MAX, User, Users, load_users
-from flockmq.security.scram import METHOD, ScramError, ScramKeys, ScramMismatchError, ScramServer, fake_keys
+from flockmq.security.rights import Grant, Rules, own_name, rules_of
+from flockmq.security.scram import (
+    ITERATIONS_DEFAULT,
+    METHOD,
+    ScramError,
+    ScramKeys,
+    ScramMismatchError,
+    ScramServer,
+    fake_keys,
+)
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.throttle import LoginThrottle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from flockmq.cluster.model import AclRecord, ClientRecord
     from flockmq.security.acl import Action
     from flockmq.security.hashing import CallSoon
     from flockmq.security.jwt_auth import TokenVerifier
@@ -59,19 +74,6 @@ class _Sources:
     users: Users | None
     tokens: TokenVerifier | None
     acl: Acl | None
-
-
-class _Grant:
-    """What a connection brought besides its names, and its rules once they were looked up."""
-
-    __slots__ = ("own", "peer", "selection", "version")
-
-    def __init__(self, peer: str, own: Selection | None) -> None:
-        self.peer = peer
-        self.own = own
-        """Rights out of a token, in place of the ACL file."""
-        self.selection: Selection | None = None
-        self.version = -1
 
 
 class BrokerGate:
@@ -94,6 +96,7 @@ class BrokerGate:
         self.version = 1
         self.settings = settings
         self._sources = _load(settings)
+        self._clients = Clients()
         self._deliver = deliver
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
@@ -102,10 +105,6 @@ class BrokerGate:
         self._cache = LoginCache(random_bytes(32), settings.login_cache_max, settings.login_cache_ms)
         self._pool: HashingPool | None = None
         self._call_soon = call_soon
-        if settings.password_file:
-            self._pool = HashingPool(
-                settings.hash_threads, settings.hash_queue_max, settings.hash_queue_per_peer_max, call_soon
-            )
 
     def reload(self) -> list[str]:
         """Read all files again and tell which. On ConfigError everything stays as it was.
@@ -117,6 +116,28 @@ class BrokerGate:
         self.version += 1
         named = {"passwords": self._sources.users, "tokens": self._sources.tokens, "acl": self._sources.acl}
         return [name for name, source in named.items() if source is not None]
+
+    def set_clients(self, records: Iterable[ClientRecord], acls: Iterable[AclRecord] = ()) -> ClientChanges:
+        """Take these clients and rules of the cluster in place of all before; who among the connected it concerns.
+
+        Who is in the password file is not concerned: the file wins.
+        """
+        changes = self._clients.replace(records, acls)
+        self.version += 1
+        users = self._sources.users
+        if users is None:
+            return changes
+        removed, changed, rights = (
+            frozenset(name for name in names if users.get(name) is None)
+            for names in (changes.removed, changes.changed, changes.rights)
+        )
+        return ClientChanges(removed, changed, rights, changes.namespaces)
+
+    def identify(self, client_id: str, username: str | None, namespace: str) -> Identity | None:
+        """Who a session without a connection belongs to; None where only a token could tell what it may do."""
+        if self._sources.tokens is not None:
+            return None
+        return Identity(client_id, username, self._is_superuser(username), None, namespace)
 
     def close(self) -> None:
         """Stop the threads; no verdict is delivered any more."""
@@ -143,16 +164,18 @@ class BrokerGate:
         if request.method is not None:
             return self._begin_scram(request)
         if request.certificate_name is not None and self.settings.use_certificate_as_username:
-            return self._accept(request, request.certificate_name)
+            namespace, name = request.locate(request.certificate_name)
+            return self._accept(request, name, namespace)
         if self._sources.tokens is not None and request.password is not None:
             from flockmq.security.jwt_auth import looks_like_token
 
-            if looks_like_token(request.password) or self._sources.users is None:
+            if looks_like_token(request.password) or not self._has_logins(request.namespace):
                 return self._judge_token(request, self._sources.tokens, request.password)
-        if self._sources.users is not None and (request.username is not None or request.password is not None):
-            return self._judge_password(request, self._sources.users)
+        is_named = request.username is not None or request.password is not None
+        if is_named and self._has_logins(request.namespace):
+            return self._judge_password(request)
         if self.settings.allow_anonymous and (self._sources.tokens is None or request.username is None):
-            return self._accept(request, None)
+            return self._accept(request, None, request.namespace)
         return Refuse(NOT_AUTHORIZED, "This broker lets nobody in without credentials")
 
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:
@@ -161,42 +184,74 @@ class BrokerGate:
         request.state = None  # an exchange ends here, whatever comes of it
         if not isinstance(exchange, ScramServer):
             return Refuse(BAD_AUTHENTICATION_METHOD, "No enhanced authentication is in progress")
-        refused = self._refuse_if_blocked(request, exchange.username)
+        namespace, name = _scram_name(request, exchange.username)
+        refused = self._refuse_if_blocked(request, name)
         if refused is not None:
             return refused
         try:
             answer = exchange.final(data)
         except ScramError as error:
             if isinstance(error, ScramMismatchError):
-                self._throttle.failed(request.peer, exchange.username, request.now_ms)
+                self._throttle.failed(request.peer, name, request.now_ms)
             return Refuse(NOT_AUTHORIZED, str(error))
-        self._throttle.succeeded(exchange.username)
-        return self._accept(request, exchange.username, data=answer)
+        self._throttle.succeeded(name)
+        return self._accept(request, name, namespace, data=answer)
 
     def _begin_scram(self, request: AuthRequest) -> Verdict:
-        users = self._sources.users
-        if request.method != METHOD or users is None or not users.has_scram or not self.settings.scram:
+        if request.method != METHOD or not self._has_scram() or not self.settings.scram:
             return Refuse(BAD_AUTHENTICATION_METHOD, f"Authentication method {request.method!r} is not supported here")
         nonce = b64encode(self._random_bytes(18)).decode("ascii")
-        exchange = ScramServer(lambda name: self._scram_keys(users, name), nonce)
+        exchange = ScramServer(lambda name: self._scram_keys(_scram_name(request, name)[1]), nonce)
         try:
             challenge = exchange.first(request.data or b"")
         except ScramError as error:
             return Refuse(NOT_AUTHORIZED, str(error))
-        certified = request.certificate_name if self.settings.use_certificate_as_username else None
+        proving = _scram_name(request, exchange.username)[1]
+        certified = None
+        if request.certificate_name is not None and self.settings.use_certificate_as_username:
+            certified = request.locate(request.certificate_name)[1]
         for name in (request.username, certified):
-            if name is not None and name != exchange.username:
+            if name is not None and name != proving:
                 return Refuse(NOT_AUTHORIZED, "The user name of the SCRAM exchange is not the one of this connection")
-        refused = self._refuse_if_blocked(request, exchange.username)
+        refused = self._refuse_if_blocked(request, proving)
         if refused is not None:
             return refused
         request.state = exchange
         return Continue(challenge)
 
-    def _scram_keys(self, users: Users, name: str) -> ScramKeys:
-        user = users.get(name)
-        fake = fake_keys(name, self._fake_secret, users.scram_iterations)
+    def _has_scram(self) -> bool:
+        users = self._sources.users
+        return (users is not None and users.has_scram) or self._clients.some_user is not None
+
+    def _scram_keys(self, name: str) -> ScramKeys:
+        user = self._find(name)
+        users, other = self._sources.users, self._clients.some_user
+        iterations = ITERATIONS_DEFAULT
+        if users is not None and users.has_scram:
+            iterations = users.scram_iterations
+        elif other is not None and other.scram is not None:
+            iterations = other.scram.iterations
+        fake = fake_keys(name, self._fake_secret, iterations)
         return user.scram if user is not None and user.scram is not None else fake
+
+    def _has_logins(self, namespace: str) -> bool:
+        return self._sources.users is not None or self._clients.has_logins(namespace)
+
+    def _find(self, name: str) -> User | None:
+        """Who has this name: in the file, else in the cluster."""
+        users = self._sources.users
+        user = users.get(name) if users is not None else None
+        if user is None:
+            client = self._clients.get(name)
+            user = client.user if client is not None else None
+        return user
+
+    def _client(self, name: str | None) -> Client | None:
+        """The record of a client of the cluster that no file has."""
+        users = self._sources.users
+        if name is None or (users is not None and users.get(name) is not None):
+            return None
+        return self._clients.get(name)
 
     def _judge_token(self, request: AuthRequest, tokens: TokenVerifier, password: bytes) -> Verdict:
         from flockmq.security.jwt_auth import TokenError
@@ -210,42 +265,63 @@ class BrokerGate:
             self._throttle.failed(request.peer, None, request.now_ms)
             return Refuse(BAD_USER_NAME_OR_PASSWORD, str(error))
         own = None
+        namespace, name = request.namespace, token.username
+        if name is not None:  # what the client said to be called is not believed, nor the namespace in it
+            namespace, name = request.locate(name)
+        elif not request.is_namespace_proved():
+            return Refuse(NOT_AUTHORIZED, "The token names nobody, and so does not prove this namespace")
         if token.rights is not None:
             who = Who(request.client_id, token.username, request.peer)
             own = grant(token.rights.publish, token.rights.subscribe, who)
         expires_at_ms = 0
         if token.expires_at_wall_ms is not None:
             expires_at_ms = max(1, request.now_ms + token.expires_at_wall_ms - wall_ms)
-        return self._accept(request, token.username, own=own, expires_at_ms=expires_at_ms)
+        return self._accept(request, name, namespace, own=own, expires_at_ms=expires_at_ms)
 
-    def _judge_password(self, request: AuthRequest, users: Users) -> Verdict | None:
+    def _judge_password(self, request: AuthRequest) -> Verdict | None:
         name, password = request.username, request.password
         if name is None or password is None or len(password) > PASSWORD_BYTES_MAX:
             return Refuse(BAD_USER_NAME_OR_PASSWORD, _WRONG)
-        user = users.get(name)
+        user = self._find(name)
+        if user is not None and not user.password_hash:
+            user = None  # it has SCRAM keys only
         # A user that does not exist takes the same way and the same time.
-        password_hash = user.password_hash if user is not None else users.dummy_hash
+        password_hash = user.password_hash if user is not None else self._other_hash()
+        if not password_hash:
+            return Refuse(BAD_USER_NAME_OR_PASSWORD, _WRONG)
         tag = self._cache.tag(name, password, password_hash)
         if user is not None and self._cache.holds(tag, request.now_ms):
-            return self._accept(request, name)
-        assert self._pool is not None
-        queued = self._pool.submit(
+            return self._accept(request, name, request.namespace)
+        queued = self._hashing().submit(
             request.peer, password_hash, password, lambda matches: self._hashed(request, user, tag, matches=matches)
         )
         return None if queued else Refuse(SERVER_BUSY, "Too many logins are waiting; try again later")
 
+    def _other_hash(self) -> str:
+        """A hash that no password fits, as costly as those of users."""
+        users = self._sources.users
+        return users.dummy_hash if users is not None else self._clients.dummy_hash
+
+    def _hashing(self) -> HashingPool:
+        if self._pool is None:
+            settings = self.settings
+            self._pool = HashingPool(
+                settings.hash_threads, settings.hash_queue_max, settings.hash_queue_per_peer_max, self._call_soon
+            )
+        return self._pool
+
     def _hashed(self, request: AuthRequest, user: User | None, tag: bytes, *, matches: bool) -> None:
         """A password was compared, maybe long after it was asked for."""
         verdict = self._refuse_if_blocked(request, request.username)  # guesses made at once count one by one
-        users = self._sources.users
-        if verdict is None and users is not None and users.get(request.username or "") != user:
-            verdict = self._judge_password(request, users)  # the file changed meanwhile: only the new password counts
+        known = self._find(request.username or "")
+        if verdict is None and known != user and (user is not None or (known is not None and known.password_hash)):
+            verdict = self._judge_password(request)  # users changed meanwhile: only the new password counts
             if verdict is None:
                 return
         elif verdict is None and user is not None and matches:
             self._cache.add(tag, request.now_ms)
             self._throttle.succeeded(user.name)
-            verdict = self._accept(request, user.name)
+            verdict = self._accept(request, user.name, request.namespace)
         elif verdict is None:
             self._throttle.failed(request.peer, request.username, request.now_ms)
             verdict = Refuse(BAD_USER_NAME_OR_PASSWORD, _WRONG)
@@ -261,15 +337,21 @@ class BrokerGate:
         self,
         request: AuthRequest,
         username: str | None,
+        namespace: str,
         *,
         own: Selection | None = None,
         expires_at_ms: int = 0,
         data: bytes | None = None,
     ) -> Accept:
-        superuser = username is not None and username in self.settings.superusers
         # Most brokers have no rules by client: their connections then cost no object more.
-        claims = _Grant(request.peer, own) if own is not None or self._sources.acl is not None else None
-        return Accept(Identity(request.client_id, username, superuser, claims), expires_at_ms, data)
+        has_rules = self._sources.acl is not None or self._clients.acl(namespace) is not None
+        is_ruled = own is not None or has_rules or self._client(username) is not None
+        claims = Grant(request.peer, own) if is_ruled else None
+        superuser = self._is_superuser(username)
+        return Accept(Identity(request.client_id, username, superuser, claims, namespace), expires_at_ms, data)
+
+    def _is_superuser(self, username: str | None) -> bool:
+        return username is not None and username in self.settings.superusers
 
     # --- what -------------------------------------------------------------------------------------------------------
 
@@ -280,27 +362,38 @@ class BrokerGate:
             if not slash:
                 break
             topic = target
-        return self._may(identity, "publish", parse_name(topic))
+        own = own_name(identity, topic)
+        return own is not None and self._may(identity, "publish", parse_name(own))
 
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         """Whether this identity may read all names that this filter matches."""
-        return self._may(identity, "subscribe", parse_filter(topic_filter))
+        own = own_name(identity, topic_filter)
+        return own is not None and self._may(identity, "subscribe", parse_filter(own))
 
     def _may(self, identity: Identity, action: Action, wanted: Filter) -> bool:
         if identity.superuser:
             return True
-        claims = identity.claims if isinstance(identity.claims, _Grant) else None
+        claims = identity.claims if isinstance(identity.claims, Grant) else None
         if claims is not None and claims.own is not None:
             return claims.own.decide(action, wanted)
-        acl = self._sources.acl
-        if acl is None:
-            return not is_sys(wanted)
         if claims is None:
-            return acl.select(Who(identity.client_id, identity.username)).decide(action, wanted)
-        if claims.selection is None or claims.version != self.version:
-            claims.selection = acl.select(Who(identity.client_id, identity.username, claims.peer))
+            return self._rules(identity, "").decide(action, wanted)
+        if claims.rules is None or claims.version != self.version:
+            claims.rules = self._rules(identity, claims.peer)
             claims.version = self.version
-        return claims.selection.decide(action, wanted)
+        return claims.rules.decide(action, wanted)
+
+    def _rules(self, identity: Identity, peer: str) -> Rules:
+        rules = self._clients.acl(identity.namespace)
+        return rules_of(identity, peer, self._client(identity.username), rules, self._sources.acl)
+
+
+def _scram_name(request: AuthRequest, name: str) -> tuple[str, str]:
+    """Namespace and whole name of who a SCRAM exchange is about: CONNECT or the exchange may name the namespace."""
+    asked = request.username
+    if asked is not None and name in (asked, unqualified(request.namespace, asked)):
+        return request.namespace, asked
+    return request.locate(name)
 
 
 def _load(settings: SecuritySettings) -> _Sources:

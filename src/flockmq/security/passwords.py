@@ -69,7 +69,7 @@ class Users:
         self._users = users
         costs = Counter(user.password_hash.rsplit("$", 2)[0] for user in users.values())
         # Most like the others, so that the time it takes to refuse does not tell an unknown name from a known one.
-        self.dummy_hash = f"{costs.most_common(1)[0][0]}${_random(16)}${_random(32)}"
+        self.dummy_hash = dummy_hash(f"{costs.most_common(1)[0][0]}$$")
         iterations = Counter(user.scram.iterations for user in users.values() if user.scram is not None)
         self.scram_iterations = iterations.most_common(1)[0][0] if iterations else ITERATIONS_DEFAULT
         self.has_scram = bool(iterations)
@@ -83,6 +83,11 @@ class Users:
     def get(self, name: str) -> User | None:
         """The user of this name."""
         return self._users.get(name)
+
+
+def dummy_hash(like: str) -> str:
+    """A hash that no password fits, and that costs as much as another one."""
+    return f"{like.rsplit('$', 2)[0]}${_random(16)}${_random(32)}"
 
 
 def load_users(path: Path) -> Users:
@@ -115,6 +120,28 @@ def set_password(
             lines.append(line)
         replace_file(path, _join(lines))
     return user not in known
+
+
+def make_secret(name: str, password: bytes | str, *, cost: HashCost | None = None) -> str:
+    """What is kept of a password outside of files, in the same form: ``HASH`` or ``HASH:SCRAM KEYS``. Takes long.
+
+    ConfigError when the password can't be used. SCRAM is left out for names and passwords that it can't have.
+    """
+    try:
+        user = _make_user(name, password, cost or HashCost(), ITERATIONS_DEFAULT)
+    except ConfigError:
+        user = _make_user(name, password, cost or HashCost(), 0)
+    return _format(user).removeprefix(f"{name}:")
+
+
+def parse_secret(name: str, secret: str) -> User:
+    """Take a secret apart; without a hash there is no password login. ConfigError when it can't be understood."""
+    place = f"The secret of {name!r}"
+    if secret.startswith("$scram-sha-256$"):
+        return User(name, "", _parse_scram(place, name, secret))
+    password_hash, colon, keys = secret.partition(":")
+    _check_hash(place, name, password_hash)
+    return User(name, password_hash, _parse_scram(place, name, keys) if colon else None)
 
 
 def delete_user(path: Path | str, user: str) -> None:
@@ -161,7 +188,12 @@ def _parse_line(place: str, line: str) -> User:
     problem = _name_problem(name)
     if problem:
         raise ConfigError(f"{place}: the user name {name!r} {problem}.")
-    match = _ARGON2.fullmatch(parts[0])
+    _check_hash(place, name, parts[0])
+    return User(name, parts[0], _parse_scram(place, name, parts[1]) if len(parts) == 2 else None)
+
+
+def _check_hash(place: str, name: str, password_hash: str) -> None:
+    match = _ARGON2.fullmatch(password_hash)
     if match is None:
         raise ConfigError(
             f"{place}: the hash of {name!r} is not an argon2id hash; set the password anew with flockmq passwd."
@@ -173,7 +205,6 @@ def _parse_line(place: str, line: str) -> User:
         )
     if len(match[4]) % 4 == 1 or len(match[5]) % 4 == 1:
         raise ConfigError(f"{place}: the hash of {name!r} is cut off; set the password anew with flockmq passwd.")
-    return User(name, parts[0], _parse_scram(place, name, parts[1]) if len(parts) == 2 else None)
 
 
 def _parse_scram(place: str, name: str, text: str) -> ScramKeys:

@@ -1,0 +1,76 @@
+"""What somebody who is let in may do, out of all places that have a say in it.
+
+```
+ its token has rights of its own ------------------------------> those alone
+ a client of the cluster: its record --------------------------> its lists, and the rules of its namespace if it has any
+ anybody else, in the default namespace: the ACL file ---------> else the namespace's rules
+               in another namespace: the namespace's rules ----> else the ACL file
+ none of these ------------------------------------------------> everything but $SYS
+```
+Names are judged as the clients of a namespace know them. The ACL file knows users by their whole name
+(``user:acme/bob``), the rules of a namespace by their name in it (``user:bob``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, INSIDE, topic_prefix, unqualified
+from flockmq.security.acl import Acl, Selection, Who, is_sys
+
+if TYPE_CHECKING:
+    from flockmq.node.ports import Identity
+    from flockmq.security.acl import Action
+    from flockmq.security.clients import Client
+    from flockmq.security.filters import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What somebody may do: all of these must allow it. With none of them everything but ``$SYS`` is allowed."""
+
+    selections: tuple[Selection, ...] = ()
+    is_superuser: bool = False
+
+    def decide(self, action: Action, wanted: Filter) -> bool:
+        """Whether all names of ``wanted`` are allowed."""
+        if self.is_superuser:
+            return True
+        if not self.selections:
+            return not is_sys(wanted)
+        return all(selection.decide(action, wanted) for selection in self.selections)
+
+
+class Grant:
+    """What a connection brought besides its names, and its rules once they were looked up."""
+
+    __slots__ = ("own", "peer", "rules", "version")
+
+    def __init__(self, peer: str, own: Selection | None) -> None:
+        self.peer = peer
+        self.own = own
+        """Rights out of a token, in place of all others."""
+        self.rules: Rules | None = None
+        self.version = -1
+
+
+def rules_of(identity: Identity, peer: str, client: Client | None, rules: Acl | None, acl: Acl | None) -> Rules:
+    """What an identity may do: by its record, by the rules of its namespace, by the ACL file."""
+    namespace = identity.namespace
+    name = identity.username
+    who = Who(identity.client_id, name and unqualified(namespace, name), peer)
+    if client is not None:
+        own = client.select(who)
+        return Rules((own, rules.select(who)) if rules is not None else (own,), client.record.superuser)
+    if rules is not None and (acl is None or namespace != DEFAULT_NAMESPACE):
+        return Rules((rules.select(who),))
+    return Rules((acl.select(Who(identity.client_id, name, peer)),)) if acl is not None else Rules()
+
+
+def own_name(identity: Identity, topic: bytes) -> bytes | None:
+    """A name or filter as clients of its namespace know it; None when that is not the identity's namespace."""
+    if not topic.startswith(INSIDE):
+        return topic
+    prefix = topic_prefix(identity.namespace)
+    return topic.removeprefix(prefix) if prefix and topic.startswith(prefix) else None
