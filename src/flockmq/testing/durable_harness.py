@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from flockmq.cluster.commands import CreateTopic
+from flockmq.cluster.commands import CreateTopic, DeleteTopic, Rebalance
 from flockmq.cluster.model import DEFAULT_NAMESPACE
 from flockmq.cluster.tables import key_of
 from flockmq.gossip.settings import profile
@@ -29,7 +29,7 @@ from flockmq.testing.simulation.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flockmq.cluster.commands import Result
+    from flockmq.cluster.commands import Command, Result
     from flockmq.cluster.model import TopicRecord
     from flockmq.testing.durable_plan import Fault, Plan
 
@@ -224,11 +224,25 @@ class DurableHarness:
                 process.worker.slow_us = int(words[1]) * 1_000
         elif fault.kind == "delay":
             self.network.delay_us = int(words[0]) * 1_000
+        elif fault.kind == "make":
+            self._submit(self._named(words[0]), CreateTopic(words[1], shards=2))
+        elif fault.kind == "drop":
+            self._submit(self._named(words[0]), DeleteTopic(words[1]))
+        elif fault.kind == "rebalance":
+            self._submit(self._named(words[0]), Rebalance())
         elif fault.kind == "roam":
             number = self._named(words[0]).number
             for client in self.clients:
                 if client.node == number and client.connected:
                     client.lost()
+
+    def _submit(self, machine: Machine, command: Command) -> None:
+        process = machine.process
+        if process is not None:
+            machine.do(machine.life, process.durable.meta.submit, command, self._answered, self.now_ms())
+
+    def _answered(self, result: Result) -> None:
+        self.count("commands done" if result.ok else f"commands {result.code}")
 
     def _named(self, word: str) -> Machine:
         if word.startswith("L"):
@@ -283,10 +297,13 @@ class DurableHarness:
         states = {process.durable.meta.state.index for process in self.processes()}
         if len(states) != 1:
             return f"cluster states are at {sorted(states)}"
-        first = self.processes()[0]
-        topic = self.topic(first)
-        assert topic is not None
-        for partition in topic.partitions:
+        partitions = self.processes()[0].durable.meta.state.partitions()
+        for process_ in self.processes():
+            number = process_.machine.number
+            wanted = {one.group for one in partitions if number in one.replicas} | {0}
+            if not process_.engine.replicas.keys() - {0} <= wanted:
+                return f"node {number} still has replicas {sorted(process_.engine.replicas.keys() - wanted)}"
+        for partition in partitions:
             if partition.is_moving:
                 return f"group {partition.group} moves from {partition.replicas} to {partition.target}"
             ends = set()
@@ -311,19 +328,18 @@ class DurableHarness:
                     f"nodes {first.machine.number} and {process.machine.number} have different ones at the same index"
                 )
                 raise Violation("cluster state", text)
-        topic = self.topic(first)
-        assert topic is not None
-        logs = []
-        for partition in sorted(topic.partitions, key=lambda one: one.shard):
+        wanted_groups = self.groups()
+        logs = {}
+        for partition in first.durable.meta.state.partitions():
             copies = {}
             for number in partition.replicas:
                 process_ = self.machine(number).process
                 assert process_ is not None
                 copies[number] = read_log(process_.engine.replicas[partition.group].log)
             _check_copies(partition.group, {number: entries for number, (entries, _) in copies.items()})
-            logs.append(max((records for _, records in copies.values()), key=len))
-        self.rules.check_logs(logs)
-        self.rules.check_deliveries(logs)
+            logs[partition.group] = max((records for _, records in copies.values()), key=len)
+        self.rules.check_logs([logs[group] for group in wanted_groups])
+        self.rules.check_deliveries([logs[group] for group in wanted_groups])
 
 
 def _check_copies(group: int, copies: dict[int, dict[int, bytes]]) -> None:

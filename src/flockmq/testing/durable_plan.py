@@ -27,7 +27,14 @@ KINDS: Final = {
     "delay": "MS: frames take up to this long",
     "roam": "NODE: all its clients lose their connections",
     "blackout": "all nodes lose power at once, and start again a little later",
+    "make": "NODE NAME: another topic is asked for",
+    "drop": "NODE NAME: and not wanted any more",
+    "rebalance": "NODE: partitions and leaders are to be spread evenly",
 }
+DRAWN: Final = (
+    *("kill", "crash", "crash", "pause", "split", "split"),
+    *("slow", "delay", "roam", "blackout", "make", "rebalance"),
+)
 START_MS: Final = 300
 """A node that is down is started after this at the earliest."""
 
@@ -101,7 +108,7 @@ def draw_plan(seed: int) -> Plan:
 def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) -> int:
     """Add a fault, and what ends it; when the next one may come."""
     node = rng.choice((f"L{rng.randrange(plan.shards)}", str(rng.randrange(plan.nodes) + 1)))
-    kind = rng.choice(("kill", "crash", "crash", "pause", "split", "split", "slow", "delay", "roam", "blackout"))
+    kind = rng.choice(DRAWN)
     back = at + rng.choice((START_MS, 1_000, 3_000))
     if kind in ("kill", "crash"):
         faults.append(Fault(at, kind, (node,)))
@@ -116,8 +123,13 @@ def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) ->
         faults.append(Fault(at, kind, (node, str(rng.choice((20, 100, 400))))))
     elif kind == "delay":
         faults.append(Fault(at, kind, (str(rng.choice((1, 20, 100))),)))
-    elif kind == "roam":
+    elif kind in ("roam", "rebalance"):
         faults.append(Fault(at, kind, (node,)))
+    elif kind == "make":
+        name = f"other{len(faults)}"
+        faults.append(Fault(at, kind, (node, name)))
+        if rng.random() < 0.5:
+            faults.append(Fault(back, "drop", (str(rng.randrange(plan.nodes) + 1), name)))
     else:
         faults.append(Fault(at, kind))
         faults.append(Fault(back, "start", ("all",)))
