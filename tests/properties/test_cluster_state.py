@@ -26,9 +26,7 @@ from policy_cluster import World
 from state_cases import Machine, spread
 
 LEVELS = [b"a", b"b", b"", b"$a"]
-NAMES = [
-    b"/".join(levels) for depth in (1, 2, 3, 4) for levels in product(LEVELS, repeat=depth) if any(levels) or depth > 1
-]
+NAMES = [b"/".join(levels) for depth in (1, 2, 3, 4) for levels in product(LEVELS, repeat=depth)]
 
 
 @st.composite

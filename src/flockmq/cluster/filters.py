@@ -33,7 +33,11 @@ def user_filter(namespace: str, topic_filter: bytes) -> str:
 
 
 def filters_overlap(one: bytes, other: bytes) -> bool:
-    """Whether some topic name matches both (valid) filters."""
+    """Whether some topic name matches both (valid) filters.
+
+    The empty name counts, though nobody can publish to it: ``+`` and ``/#`` share it. With a namespace before it, it is
+    a name like any other, and the rule should be the same in all namespaces.
+    """
     left = one.split(b"/")
     right = other.split(b"/")
     if (one.startswith(b"$") and right[0] in (b"+", b"#")) or (other.startswith(b"$") and left[0] in (b"+", b"#")):

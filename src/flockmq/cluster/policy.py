@@ -155,7 +155,7 @@ def decide(
 def wanted_voters(view: View, gone: tuple[int, ...]) -> tuple[int, ...]:
     """Who should vote in group 0 in the end; empty when cluster state does not know anybody yet."""
     nodes = view.state.nodes
-    cores = [node for node in nodes.values() if node.role == CORE and node.state == ALIVE and node.id in view.alive]
+    cores = [node for node in nodes.values() if node.role == CORE and node.id in view.alive]
     if not cores:
         return ()
     ids = [node.id for node in cores]
@@ -216,9 +216,9 @@ def _may_return(view: View, voter: int) -> bool:
 
 
 def _since(view: View, voter: int) -> int:
-    """Since when a voter is away; a node that gossip sees alive is not."""
+    """Since when a voter is away, as far as cluster state knows."""
     node = view.state.nodes.get(voter)
-    if node is None or node.state == ALIVE or voter in view.alive:
+    if node is None or node.state == ALIVE:
         return view.now_wall_ms
     return node.since_ms
 

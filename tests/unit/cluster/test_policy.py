@@ -254,3 +254,15 @@ def test_lost_nodes_go_when_their_replicas_have_gone() -> None:
         world.machine.follow(moves)
     world.calm()
     assert 2 not in world.machine.state.nodes
+
+
+def test_a_leader_that_cluster_state_holds_dead_keeps_its_seat() -> None:
+    world = World(5)
+    world.calm()
+    world.dead(1, 2)
+    world.round()
+    world.wait(AUTOCLEAN_MS)
+    world.says(1, ALIVE)
+    assert world.leader == 1
+    world.round()
+    assert 1 in world.voters()
