@@ -114,7 +114,7 @@ def encode_statements(statements: list[Statement]) -> bytes:
 def read_statements(reader: Reader) -> list[Statement]:
     """Read ``encode_statements``."""
     statements: list[Statement] = []
-    for _ in range(reader.count(COMMANDS_MAX, 19)):
+    for _ in range(reader.count(COMMANDS_MAX, 17)):
         what = reader.u8()
         statements.append(_read_statement(reader, what))
     return statements

@@ -1,0 +1,302 @@
+"""Which QoS 2 packet ids of a client wait for their PUBREL, over all partitions: asked before a session goes on here.
+
+```
+ here: collect(client, epoch) ... flush --> one round for all clients of a turn --> every node that is alive
+ there: fence the clients; in all groups that it leads: wait until everything that is in the log now is applied
+        groups that know ids: ADOPT them for the new owner, wait until that is applied as well
+        answer: which groups these were, and the ids
+ here: every group answered for? --> the ids, each with the groups that know it
+             `-- not yet: again, until ``COLLECT_MS`` is over, then nobody can say
+```
+A group that has no majority of its replicas among the nodes that are alive has no leader to ask, and takes no records
+either: it is left out, and an event says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.control_bodies import ADOPT, Statement
+from flockmq.durable.partition_calls import OK, UNRELEASED_CALL
+from flockmq.errors import RemoteProtocolError
+from flockmq.peering.fields import U16, U32, U64, Reader, sized
+
+if TYPE_CHECKING:
+    from flockmq.durable.control import Control
+    from flockmq.durable.fences import Fences
+    from flockmq.durable.machines import Machines
+    from flockmq.durable.partition_calls import PartitionCalls, Replied
+    from flockmq.node.events import EventList
+    from flockmq.raft.entry import Entry
+
+COLLECT_MS: Final = 3_000
+ANSWER_MS: Final = 1_000
+"""How long a node waits for its groups before it answers without those that are not ready."""
+RETRY_MS: Final = 200
+CLIENTS_MAX: Final = 1_000
+"""In one round."""
+ROUNDS_MAX: Final = 64
+GROUPS_MAX: Final = 1 << 20
+
+Found = dict[int, list[int]]
+"""Packet id -> groups that know it."""
+Collected = Callable[[Found | None, int], None]
+"""(what was found, now); None: nobody can say."""
+
+
+class _Client:
+    """A client whose ids are asked for."""
+
+    def __init__(self, client: bytes, epoch: int, reply: Collected) -> None:
+        self.client = client
+        self.epoch = epoch
+        self.reply = reply
+        self.found: dict[int, list[int]] = {}
+        """Group -> ids."""
+
+
+class _Round:
+    """Clients that are asked for together."""
+
+    def __init__(self, clients: list[_Client], due_at: int) -> None:
+        self.clients = clients
+        self.due_at = due_at
+        self.covered: set[int] = set()
+        self.out = 0
+        self.retry_at = 0
+        self.is_over = False
+
+
+class _Job:
+    """A round of another node (or of this one) that is being answered."""
+
+    def __init__(self, clients: list[tuple[bytes, int]], answer: Replied, due_at: int) -> None:
+        self.clients = clients
+        self.answer = answer
+        self.due_at = due_at
+        self.covered: dict[int, None] = {}
+        self.waiting: dict[int, tuple[int, int]] = {}
+        """Group -> the entry that has to be applied first, and the term in which this node leads."""
+        self.marks = 0
+        self.has_marked = False
+
+
+class Collecting:
+    """See the module. A listener of ``Machines``. ``alive``: nodes to ask, this one among them."""
+
+    def __init__(
+        self,
+        calls: PartitionCalls,
+        control: Control,
+        machines: Machines,
+        fences: Fences,
+        events: EventList,
+        alive: Callable[[], list[int]],
+    ) -> None:
+        self._calls = calls
+        self._control = control
+        self._machines = machines
+        self._fences = fences
+        self._events = events
+        self._alive = alive
+        self._fresh: list[_Client] = []
+        self._rounds: list[_Round] = []
+        self._jobs: dict[_Job, None] = {}
+        self._waiting: dict[int, dict[_Job, None]] = {}
+        """By group: jobs that wait for it."""
+        calls.serve_node(UNRELEASED_CALL, self._on_question)
+
+    # Here.
+
+    def collect(self, client: bytes, epoch: int, reply: Collected, now: int) -> None:
+        """Find the ids of a client whose owner this node is from ``epoch`` on."""
+        if len(self._fresh) >= CLIENTS_MAX * ROUNDS_MAX:
+            reply(None, now)
+            return
+        self._fresh.append(_Client(client, epoch, reply))
+
+    def flush(self, now: int) -> None:
+        """A turn ends: ask for all clients that it brought."""
+        while self._fresh and len(self._rounds) < ROUNDS_MAX:
+            one = _Round(self._fresh[:CLIENTS_MAX], now + COLLECT_MS)
+            del self._fresh[:CLIENTS_MAX]
+            self._rounds.append(one)
+            self._begin(one, now)
+
+    def _begin(self, one: _Round, now: int) -> None:
+        parts = [sized(client.client) + U64.pack(client.epoch) for client in one.clients]
+        question = U32.pack(len(parts)) + b"".join(parts)
+        nodes = self._alive()
+        one.covered = set()
+        one.out = len(nodes) + 1
+        one.retry_at = now + RETRY_MS
+        for node in nodes:
+            self._calls.ask_node(
+                node, UNRELEASED_CALL, question, partial(self._on_answer, one), now, ANSWER_MS + RETRY_MS
+            )
+        self._answered(one)
+
+    def _on_answer(self, one: _Round, code: int, body: bytes) -> None:
+        if code == OK and not one.is_over:
+            with suppress(RemoteProtocolError):  # as if it had said nothing: its groups are not answered for
+                self._read_answer(one, Reader(body))
+        self._answered(one)
+
+    def _read_answer(self, one: _Round, reader: Reader) -> None:
+        covered = [reader.u32() for _ in range(reader.count(GROUPS_MAX, 4))]
+        for client in one.clients:
+            for _ in range(reader.count(GROUPS_MAX, 10)):
+                group = reader.u64()
+                client.found[group] = [reader.u16() for _ in range(reader.u16())]
+        one.covered.update(covered)
+
+    def _answered(self, one: _Round) -> None:
+        one.out -= 1
+        if one.out or one.is_over:
+            return
+        missing = [group for group in self._calls.layout.groups() if group not in one.covered]
+        if missing and not self._can_do_without(missing):
+            return  # again in a moment
+        if missing:
+            self._events.note("unreleased_not_known", {"groups": len(missing), "clients": len(one.clients)})
+        self._end(one, True)
+
+    def _can_do_without(self, missing: list[int]) -> bool:
+        alive = set(self._alive())
+        for group in missing:
+            replicas = self._calls.layout.replicas_of(group)
+            if len(alive.intersection(replicas)) * 2 > len(replicas):
+                return False
+        return True
+
+    def _end(self, one: _Round, is_known: bool) -> None:
+        one.is_over = True
+        if one in self._rounds:
+            self._rounds.remove(one)
+        for client in one.clients:
+            if not is_known:
+                client.reply(None, self._calls.now)
+                continue
+            found: Found = {}
+            for group in sorted(client.found):
+                for packet_id in client.found[group]:
+                    found.setdefault(packet_id, []).append(group)
+            client.reply(found, self._calls.now)
+
+    # There.
+
+    def _on_question(self, body: bytes, answer: Replied) -> None:
+        reader = Reader(body)
+        clients: list[tuple[bytes, int]] = []
+        for _ in range(reader.count(CLIENTS_MAX, 10)):
+            client = reader.sized()
+            clients.append((client, reader.number()))
+        reader.finish()
+        now = self._calls.now
+        for client, epoch in clients:
+            self._fences.note(client, epoch, now)
+        job = _Job(clients, answer, now + ANSWER_MS)
+        self._jobs[job] = None
+        engine = self._calls.engine
+        for group, machine in self._machines.by_group.items():
+            if not engine.is_leader(group):
+                continue
+            state = engine.host.groups[group].state
+            if machine.applied < state.log.last_index or state.commit < state.term_start:
+                job.waiting[group] = (state.log.last_index, state.term)
+                self._waiting.setdefault(group, {})[job] = None
+            else:
+                job.covered[group] = None
+        self._look_at(job)
+
+    def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
+        """A group has moved on."""
+        waiting = self._waiting.get(group)
+        if waiting is None:
+            return
+        applied = self._machines.by_group[group].applied
+        for job in list(waiting):
+            target, term = job.waiting[group]
+            if applied < target:
+                continue
+            if self._leads(group, term):
+                job.covered[group] = None
+            self._stop_waiting(job, group)
+            self._look_at(job)
+
+    def _leads(self, group: int, term: int) -> bool:
+        engine = self._calls.engine
+        return engine.is_leader(group) and engine.host.groups[group].state.term == term
+
+    def _stop_waiting(self, job: _Job, group: int) -> None:
+        job.waiting.pop(group, None)
+        waiting = self._waiting.get(group)
+        if waiting is not None:
+            waiting.pop(job, None)
+            if not waiting:
+                del self._waiting[group]
+
+    def closed(self, group: int) -> None:
+        """Nobody can wait for it here."""
+        for job in list(self._waiting.get(group, {})):
+            self._stop_waiting(job, group)
+            self._look_at(job)
+
+    def _look_at(self, job: _Job) -> None:
+        """Go on with a job as far as it is."""
+        if job.waiting or job not in self._jobs:
+            return
+        if not job.has_marked:
+            job.has_marked = True
+            self._adopt(job)
+        if job.marks == 0:
+            del self._jobs[job]
+            job.answer(OK, self._encode(job))
+
+    def _adopt(self, job: _Job) -> None:
+        """Let the logs of all groups that know ids say who owns them now."""
+        by_group: dict[int, list[Statement]] = {}
+        for client, epoch in job.clients:
+            for group in self._machines.by_client.get(client, ()):
+                if group in job.covered:
+                    by_group.setdefault(group, []).append(Statement(ADOPT, client, epoch, []))
+        job.marks = len(by_group) + 1
+        for group, statements in by_group.items():
+            self._control.mark(group, statements, partial(self._on_adopted, job, group), self._calls.now)
+        job.marks -= 1
+
+    def _on_adopted(self, job: _Job, group: int, done: bool) -> None:
+        job.marks -= 1
+        if not done:
+            job.covered.pop(group, None)
+        self._look_at(job)
+
+    def _encode(self, job: _Job) -> bytes:
+        parts = [U32.pack(len(job.covered))]
+        parts += [U32.pack(group) for group in job.covered]
+        for client, epoch in job.clients:
+            rows: list[bytes] = []
+            for group in sorted(self._machines.by_client.get(client, ())):
+                known = self._machines.by_group[group].unreleased(client)
+                if group in job.covered and known is not None and known.epoch <= epoch:
+                    ids = b"".join([U16.pack(packet_id) for packet_id in sorted(known.ids)])
+                    rows.append(U64.pack(group) + U16.pack(len(known.ids)) + ids)
+            parts.append(U32.pack(len(rows)))
+            parts += rows
+        return b"".join(parts)
+
+    def tick(self, now: int) -> None:
+        """Ask again, or stop waiting."""
+        for job in [job for job in self._jobs if job.due_at <= now]:
+            for group in list(job.waiting):
+                self._stop_waiting(job, group)
+            self._look_at(job)
+        for one in list(self._rounds):
+            if one.due_at <= now:
+                self._end(one, False)
+            elif one.out == 0 and one.retry_at <= now:
+                self._begin(one, now)
+        self.flush(now)

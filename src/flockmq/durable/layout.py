@@ -1,0 +1,80 @@
+"""What the cluster state says about partitions, in the words of those who run them: who has which, what it keeps.
+
+Reads the tables as they are; nothing is copied, so that a change of one topic costs nothing for all the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.tables import key_of
+from flockmq.log.settings import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flockmq.cluster.model import TopicRecord
+    from flockmq.cluster.state import ClusterState
+
+HELD_BYTES_MAX: Final = "held_bytes_max"
+"""Setting: the most that a partition without a limit of its own keeps because a cursor holds it. 0: no limit."""
+HELD_TIMES: Final = 4
+"""A partition with a limit keeps at most so many times as much for the cursors that hold it."""
+
+
+def cursor_key(namespace: str, name: str) -> bytes:
+    """How partitions call a cursor."""
+    return key_of(namespace, name).encode()
+
+
+class Layout:
+    """See the module. ``state`` gives what is known now."""
+
+    def __init__(self, state: Callable[[], ClusterState]) -> None:
+        self._state = state
+        self._holders: dict[str, list[bytes]] = {}
+        self._holders_version = -1
+
+    def groups(self) -> list[int]:
+        """All partition groups that there are."""
+        return list(self._state().places)
+
+    def has_groups(self) -> bool:
+        """Whether there is any durable topic."""
+        return bool(self._state().places)
+
+    def replicas_of(self, group: int) -> tuple[int, ...]:
+        """Nodes that have a replica of a group, as far as its leader has told; none when there is no such group."""
+        state = self._state()
+        place = state.places.get(group)
+        return () if place is None else state.topics[place[0]].partitions[place[1]].replicas
+
+    def topic_of(self, group: int) -> TopicRecord | None:
+        """Whose partition a group is."""
+        return self._state().topic_of_group(group)
+
+    def retention_of(self, group: int) -> Retention | None:
+        """What a group keeps; None when there is no such group."""
+        topic = self._state().topic_of_group(group)
+        if topic is None:
+            return None
+        bound = topic.retention_bytes * HELD_TIMES
+        if not bound:
+            setting = self._state().settings.get(HELD_BYTES_MAX, 0)
+            bound = setting if isinstance(setting, int) and setting > 0 else 0
+        return Retention(age_ms=topic.retention_ms, bytes=topic.retention_bytes, bytes_bound=bound)
+
+    def holders_of(self, group: int) -> list[bytes]:
+        """Cursors that retention of a group waits for."""
+        state = self._state()
+        place = state.places.get(group)
+        if place is None:
+            return []
+        if self._holders_version != state.versions.cursors:
+            self._holders_version = state.versions.cursors
+            self._holders = {}
+            for cursor in state.cursors.values():
+                if cursor.hold:
+                    topic = key_of(cursor.namespace, cursor.topic)
+                    self._holders.setdefault(topic, []).append(cursor_key(cursor.namespace, cursor.name))
+        return self._holders.get(place[0], [])

@@ -1,0 +1,347 @@
+"""Committed batches of partitions that have a replica here: by offset, by time, and whoever waits for more of them.
+
+```
+ read(group, offset, bytes_max) --> whole batches from the one that holds the offset on, no further than what is applied
+        |-- Gone      retention took it; the oldest offset that is there
+        |-- Behind    this replica does not have it yet; how far it is: wait, or ask another
+        `-- NotHere   no replica here, or none that can be read; who has one
+ extents(group, offset, bytes_max) --> Extents: what to read from which file, or bytes --> read_extents() in a thread
+ wait_for({group: offset}, callback, due_at) --> called when one of them has more, or with nothing when the time is over
+```
+A replica never answers short: ``until`` is how far the log was committed when somebody asked, and one that is not so
+far says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from flockmq.errors import FlockError
+from flockmq.log import errors as log_errors
+from flockmq.log.batch import DATA, BatchError, BatchView
+from flockmq.log.reading import SegmentReader, rows_of
+from flockmq.log.segment import BY_INDEX, BY_OFFSET, find_row, row_index, row_position
+
+if TYPE_CHECKING:
+    from flockmq.durable.layout import Layout
+    from flockmq.durable.machines import Machines
+    from flockmq.log.group import GroupLog
+    from flockmq.log.segment import Segment
+    from flockmq.log.staging import Staging
+    from flockmq.raft.engine import RaftEngine
+    from flockmq.raft.entry import Entry
+    from flockmq.raft.replicas import Replica
+
+READ_BYTES_MAX: Final = 1_048_576
+"""Most that is read in one piece on the event loop (a single larger batch is read as it is)."""
+EXTENT_BYTES_MAX: Final = 64 * 1_048_576
+WAITERS_MAX: Final = 10_000
+WAITED_GROUPS_MAX: Final = 100_000
+"""Groups of all waiters together."""
+
+Grown = Callable[[list[int]], None]
+"""Groups that have more now; none when the time is over."""
+
+
+class Gone(FlockError):  # noqa: N818
+    """The offset is older than the oldest one that is kept."""
+
+    def __init__(self, group: int, offset: int, first: int) -> None:
+        super().__init__(
+            f"Offset {offset} of partition group {group} is gone; the oldest one is {first}: read from there."
+        )
+        self.first = first
+
+
+class Behind(FlockError):  # noqa: N818
+    """The replica does not have this yet."""
+
+    def __init__(self, group: int, wanted: int, end: int) -> None:
+        super().__init__(
+            f"This replica of group {group} is committed up to offset {end}, not {wanted}. Wait, or ask another one."
+        )
+        self.end = end
+
+
+class NotHere(FlockError):  # noqa: N818
+    """No replica here that can be read."""
+
+    def __init__(self, group: int, replicas: tuple[int, ...]) -> None:
+        super().__init__(f"This node has no replica of group {group} that can be read. Ask one that has.")
+        self.replicas = replicas
+
+
+class Again(FlockError):  # noqa: N818
+    """A file went away while it was read, because retention took it: ask for the extents once more."""
+
+
+class FilePart:
+    """Batches in a segment file: from ``first_index``, which stands at ``start``, to the end of what is written."""
+
+    def __init__(self, path: str, start: int, stop: int, first_index: int) -> None:
+        self.path = path
+        self.start = start
+        self.stop = stop
+        self.first_index = first_index
+
+
+class Extents:
+    """Where batches are. May be read in a thread: nothing in here changes."""
+
+    def __init__(self, group: int, offset: int, last_index: int, bytes_max: int) -> None:
+        self.group = group
+        self.offset = offset
+        self.last_index = last_index
+        """The last entry that was committed when these were made."""
+        self.bytes_max = bytes_max
+        self.parts: list[FilePart | bytes] = []
+
+
+class Waiter:
+    """Somebody who waits for more."""
+
+    def __init__(self, number: int, positions: dict[int, int], callback: Grown, due_at: int) -> None:
+        self.number = number
+        self.positions = positions
+        self.callback = callback
+        self.due_at = due_at
+        self.over = False
+
+
+class Reader:
+    """See the module. A listener of ``Machines``."""
+
+    def __init__(self, engine: RaftEngine, machines: Machines, layout: Layout) -> None:
+        self._engine = engine
+        self._machines = machines
+        self._layout = layout
+        self._waiters: dict[int, dict[int, Waiter]] = {}
+        """By group and number."""
+        self._due: list[tuple[int, int]] = []
+        self._by_number: dict[int, Waiter] = {}
+        self._number = 0
+        self._waited_groups = 0
+
+    # Where a log begins and ends.
+
+    def _replica(self, group: int) -> Replica:
+        replica = self._engine.replicas.get(group)
+        if replica is None or group not in self._machines.by_group or group in self._engine.host.broken:
+            raise NotHere(group, self._layout.replicas_of(group))
+        return replica
+
+    def end_of(self, group: int) -> int:
+        """Offset behind the last committed record that can be read here; -1 without a replica."""
+        machine = self._machines.by_group.get(group)
+        replica = self._engine.replicas.get(group)
+        if machine is None or replica is None or group in self._engine.host.broken:
+            return -1
+        # While a snapshot's entries are on their way the log may end before what is applied.
+        return min(machine.end_offset, replica.log.end_offset)
+
+    def first_of(self, group: int) -> int:
+        """The oldest offset that can be read here."""
+        return self._replica(group).log.first_offset
+
+    def heads(self, groups: list[int]) -> dict[int, tuple[int, int]]:
+        """(first offset, end offset) of those groups that have a replica here."""
+        found: dict[int, tuple[int, int]] = {}
+        for group in groups:
+            end = self.end_of(group)
+            if end >= 0:
+                found[group] = (self._engine.replicas[group].log.first_offset, end)
+        return found
+
+    # Batches.
+
+    def read(self, group: int, offset: int, bytes_max: int, until: int = 0) -> list[bytes]:
+        """Whole batches from the one that holds ``offset`` on: at least one if there is any, then as many as fit."""
+        log = self._check(group, offset, until)
+        try:
+            return log.read(offset, self._last_index(group, log), min(bytes_max, READ_BYTES_MAX))
+        except log_errors.Gone:
+            raise Gone(group, offset, log.first_offset) from None
+        except log_errors.DamageError:
+            raise NotHere(group, self._layout.replicas_of(group)) from None
+
+    def _check(self, group: int, offset: int, until: int) -> GroupLog:
+        log = self._replica(group).log
+        end = self.end_of(group)
+        if offset > end or until > end:
+            raise Behind(group, max(offset, until), end)
+        if offset < log.first_offset:
+            raise Gone(group, offset, log.first_offset)
+        return log
+
+    def _last_index(self, group: int, log: GroupLog) -> int:
+        return min(self._machines.by_group[group].applied, log.last)
+
+    def offset_at(self, group: int, time_ms: int) -> int:
+        """Offset of the first committed record that is not older; the end when all are."""
+        log = self._replica(group).log
+        try:
+            return log.offset_at(time_ms, self._last_index(group, log))
+        except log_errors.DamageError:
+            raise NotHere(group, self._layout.replicas_of(group)) from None
+
+    def extents(self, group: int, offset: int, bytes_max: int, until: int = 0) -> Extents:
+        """Where the batches are that ``read`` would give, for somebody who has time to read files."""
+        log = self._check(group, offset, until)
+        last = self._last_index(group, log)
+        found = Extents(group, offset, last, min(bytes_max, EXTENT_BYTES_MAX))
+        if offset == self.end_of(group):
+            return found
+        staging = self._engine.store.staging
+        index = _index_near(staging, log, offset)
+        size = 0
+        while index <= last and size < found.bytes_max:
+            batch = log.recent.get(index)
+            if batch is not None:
+                found.parts.append(batch)
+                size += len(batch)
+                index += 1
+                continue
+            segment = log.segment_of(index)
+            if segment.flushed_index <= index:
+                break
+            part = _file_part(staging, log, segment, index)
+            found.parts.append(part)
+            size += part.stop - part.start
+            index = segment.flushed_index
+        return found
+
+    # Waiting.
+
+    def wait_for(self, positions: dict[int, int], callback: Grown, due_at: int) -> Waiter | None:
+        """Call back, once, when the log of one of these groups goes beyond its offset; None: too many wait already.
+
+        Groups that are there already are told of at once, before this returns.
+        """
+        if len(self._by_number) >= WAITERS_MAX or self._waited_groups + len(positions) > WAITED_GROUPS_MAX:
+            return None
+        self._number += 1
+        waiter = Waiter(self._number, positions, callback, due_at)
+        grown = [group for group, offset in positions.items() if self.end_of(group) > offset]
+        if grown:
+            waiter.over = True
+            callback(grown)
+            return waiter
+        self._by_number[waiter.number] = waiter
+        self._waited_groups += len(positions)
+        heapq.heappush(self._due, (due_at, waiter.number))
+        for group in positions:
+            self._waiters.setdefault(group, {})[waiter.number] = waiter
+        return waiter
+
+    def cancel(self, waiter: Waiter) -> None:
+        """It waits no more; its callback is not called."""
+        if waiter.over:
+            return
+        waiter.over = True
+        self._by_number.pop(waiter.number, None)
+        self._waited_groups -= len(waiter.positions)
+        for group in waiter.positions:
+            waiting = self._waiters.get(group)
+            if waiting is not None:
+                waiting.pop(waiter.number, None)
+                if not waiting:
+                    del self._waiters[group]
+
+    def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
+        """A log may have grown: see who waits for it."""
+        waiting = self._waiters.get(group)
+        if waiting is None:
+            return
+        end = self.end_of(group)
+        for waiter in list(waiting.values()):
+            if not waiter.over and end > waiter.positions[group]:
+                self.cancel(waiter)
+                waiter.callback([group])
+
+    def closed(self, group: int) -> None:
+        """Whoever waits for it is told that nothing came, and asks anew."""
+        for waiter in list(self._waiters.get(group, {}).values()):
+            self.cancel(waiter)
+            waiter.callback([])
+
+    def tick(self, now: int) -> None:
+        """Time is over for some."""
+        due = self._due
+        while due and due[0][0] <= now:
+            waiter = self._by_number.get(heapq.heappop(due)[1])
+            if waiter is not None:
+                self.cancel(waiter)
+                waiter.callback([])
+
+
+def _segment_at(log: GroupLog, offset: int) -> Segment:
+    low = 0
+    high = len(log.segments)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if log.segments[middle].base_offset <= offset:
+            low = middle
+        else:
+            high = middle
+    return log.segments[low]
+
+
+def _index_near(staging: Staging, log: GroupLog, offset: int) -> int:
+    segment = _segment_at(log, offset)
+    rows = rows_of(staging, log, segment)
+    number = find_row(rows, BY_OFFSET, offset)
+    return row_index(rows, number) if number > 0 else segment.first_index
+
+
+def _file_part(staging: Staging, log: GroupLog, segment: Segment, index: int) -> FilePart:
+    path = log.path(segment.file_name())
+    rows = rows_of(staging, log, segment)
+    number = find_row(rows, BY_INDEX, index)
+    if number > 0 and row_position(rows, number) < segment.flushed:
+        return FilePart(path, row_position(rows, number), segment.flushed, row_index(rows, number))
+    return FilePart(path, 0, segment.flushed, segment.first_index)
+
+
+def read_extents(staging: Staging, extents: Extents) -> list[bytes]:
+    """The batches, each verified. Slow, and without any state: for a thread. NotHere: they can't be read any more."""
+    found: list[bytes] = []
+    size = 0
+    for part in extents.parts:
+        if isinstance(part, bytes):
+            views = [BatchView(part)]
+            size = _take(extents, views, found, size)
+        else:
+            size = _read_part(staging, part, extents, found, size)
+        if size >= extents.bytes_max:
+            break
+    return found
+
+
+def _read_part(staging: Staging, part: FilePart, extents: Extents, found: list[bytes], size: int) -> int:
+    reader = SegmentReader(staging, part.path, part.start, part.stop)
+    index = part.first_index
+    try:
+        while reader.position < part.stop and index <= extents.last_index and size < extents.bytes_max:
+            size = _take(extents, [reader.next(index)], found, size)
+            index += 1
+    except FileNotFoundError:
+        raise Again(f"A file of group {extents.group} was removed while it was read. Ask again.") from None
+    except (BatchError, OSError) as error:
+        if part.start and not found:
+            # A row of the sparse index that names the wrong place: the front of the file tells.
+            raise Again(f"Group {extents.group} could not be read from where its index said: {error}") from error
+        raise NotHere(extents.group, ()) from error
+    return size
+
+
+def _take(extents: Extents, views: list[BatchView], found: list[bytes], size: int) -> int:
+    for view in views:
+        if view.kind != DATA or view.next_offset <= extents.offset or view.index > extents.last_index:
+            continue
+        if found and size + view.size > extents.bytes_max:
+            return extents.bytes_max
+        found.append(view.whole())
+        size += view.size
+    return size

@@ -1,0 +1,169 @@
+"""Lets partitions forget what is old or too much, a few groups at a time, on every replica for itself.
+
+```
+ tick --> the next few groups --> what the topic keeps, what cursors hold --> log/retention.expired
+                                        |                                            |
+                     only what a checkpoint stands for may go                        v
+                     (more could go: have one made, look again soon)         GroupLog.compact_to
+                                                                              a cursor lost records: say so
+```
+A restart begins with the checkpoint and applies what follows; a follower that lacks entries which are gone gets the
+checkpoint and all entries that are kept. So entries up to the latest checkpoint may go, and not one more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.log.errors import StoreDown
+from flockmq.log.retention import Expiry, expired
+
+if TYPE_CHECKING:
+    from flockmq.durable.layout import Layout
+    from flockmq.durable.machine import PartitionMachine
+    from flockmq.durable.machines import Machines
+    from flockmq.node.events import EventList
+    from flockmq.raft.engine import RaftEngine
+    from flockmq.raft.replicas import Replica
+
+ROUND_MS: Final = 10_000
+"""How often every group is looked at."""
+GROUPS_MAX: Final = 64
+"""Groups that are looked at in one tick."""
+SAVING_MAX: Final = 8
+"""Checkpoints that are made for retention at once."""
+
+
+SAVE_RETRY_MS: Final = 2_000
+
+
+class _Saving:
+    """A checkpoint that retention waits for."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        """It must reach this entry."""
+        self.is_ours = False
+        """It was begun here, so that it is for us to let it count."""
+        self.retry_at = 0
+
+
+class Keeper:
+    """See the module."""
+
+    def __init__(
+        self, engine: RaftEngine, machines: Machines, layout: Layout, events: EventList, wall_offset_ms: int
+    ) -> None:
+        self._engine = engine
+        self._machines = machines
+        self._layout = layout
+        self._events = events
+        self._wall_offset_ms = wall_offset_ms
+        self._line: list[int] = []
+        """Groups that this round has yet to look at."""
+        self._round_at = 0
+        self._ticked_at = 0
+        self._rate = 0.0
+        self._saving: dict[int, _Saving] = {}
+        self.bytes_removed = 0
+        self.records_lost = 0
+        """Records that went although a cursor held them."""
+
+    def tick(self, now: int) -> None:
+        """Look at some groups."""
+        if self._engine.stopped:
+            return
+        if not self._line and now >= self._round_at:
+            self._round_at = now + ROUND_MS
+            self._line = list(self._machines.by_group)
+            self._rate = len(self._line) / ROUND_MS
+            self._ticked_at = now
+        count = min(int(self._rate * (now - self._ticked_at)) + 1, GROUPS_MAX)
+        self._ticked_at = now
+        try:
+            for _ in range(min(count, len(self._line))):
+                self.look_at(self._line.pop(), now)
+            for group in list(self._saving):
+                self._follow_save(group, now)
+        except StoreDown:
+            return  # the engine notices by itself
+
+    def look_at(self, group: int, now: int) -> None:
+        """Let one group forget what it may."""
+        replica = self._engine.replicas.get(group)
+        machine = self._machines.by_group.get(group)
+        rule = self._layout.retention_of(group)
+        if replica is None or machine is None or rule is None or group in self._engine.host.broken:
+            return
+        if not replica.log.segments or not (rule.age_ms or rule.bytes or rule.bytes_bound):
+            return
+        wall_ms = now + self._wall_offset_ms
+        held = self.held_offset(group, machine)
+        wanted = expired(replica.log, rule, wall_ms, held, min(machine.applied, replica.log.last))
+        if not wanted.index:
+            return
+        checkpoint = replica.checkpoints.latest()
+        known = checkpoint.index if checkpoint is not None else 0
+        if known < wanted.index:
+            self._begin_save(group, replica, wanted.index, now)
+            wanted = expired(replica.log, rule, wall_ms, held, min(known, machine.applied))
+        if wanted.index:
+            self._forget(group, replica, machine, wanted)
+
+    def held_offset(self, group: int, machine: PartitionMachine) -> int | None:
+        """The lowest offset that a cursor which holds retention needs; None: none holds any.
+
+        A cursor that has not been anywhere yet may still want everything.
+        """
+        held: int | None = None
+        for name in self._layout.holders_of(group):
+            position = machine.cursors.get(name, 0)
+            held = position if held is None else min(held, position)
+        return held
+
+    def _forget(self, group: int, replica: Replica, machine: PartitionMachine, wanted: Expiry) -> None:
+        log = replica.log
+        before = log.first_offset
+        log.compact_to(wanted.index)
+        self.bytes_removed += wanted.bytes
+        self._engine.kick()
+        if not wanted.overrun:
+            return
+        for name in self._layout.holders_of(group):
+            lost = log.first_offset - max(machine.cursors.get(name, 0), before)
+            if lost > 0:
+                self.records_lost += lost
+                self._events.note(
+                    "cursor_overrun",
+                    {"group": group, "cursor": name, "lost": lost, "first_offset": log.first_offset},
+                )
+
+    def _begin_save(self, group: int, replica: Replica, index: int, now: int) -> None:
+        if group not in self._saving and len(self._saving) < SAVING_MAX:
+            self._saving[group] = _Saving(index)
+            self._save(group, replica, now)
+
+    def _save(self, group: int, replica: Replica, now: int) -> None:
+        """Begin a checkpoint, unless one is being saved already: then whoever began it lets it count."""
+        saving = self._saving[group]
+        saving.retry_at = now + SAVE_RETRY_MS
+        table = self._engine.host.desks[group].table
+        if replica.checkpoints.save(replica.node, table, self._machines.state_of(group)):
+            saving.is_ours = True
+            self._engine.kick()
+
+    def _follow_save(self, group: int, now: int) -> None:
+        saving = self._saving[group]
+        replica = self._engine.replicas.get(group)
+        if replica is None or group in self._engine.host.broken:
+            del self._saving[group]
+            return
+        if saving.is_ours and replica.checkpoints.use_saved():
+            saving.is_ours = False
+            self._engine.kick()
+        checkpoint = replica.checkpoints.latest()
+        if not saving.is_ours and checkpoint is not None and checkpoint.index >= saving.index:
+            del self._saving[group]
+            self.look_at(group, now)
+        elif now >= saving.retry_at:
+            self._save(group, replica, now)

@@ -1,0 +1,254 @@
+"""Nodes with the partitions of one topic, in one process: real engines, stores and calls; disks and network in hand.
+
+```
+ cluster.run(ms)          time passes, everything is written and delivered
+ cluster.kill(1)          that node is gone, with all it had in memory; ``start(1)`` brings it back from its disk
+ cluster.publish(2, ...)  records through node 2, to whoever leads
+```
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from msgspec.structs import replace as change
+
+from flockmq.cluster.model import CursorRecord, PartitionRecord, TopicRecord
+from flockmq.cluster.state import ClusterState
+from flockmq.durable.collecting import Collecting
+from flockmq.durable.control import Control
+from flockmq.durable.cursors import Cursors
+from flockmq.durable.fences import Fences
+from flockmq.durable.fetching import Fetching
+from flockmq.durable.layout import Layout
+from flockmq.durable.machines import Machines
+from flockmq.durable.partition_calls import PartitionCalls
+from flockmq.durable.reading import Reader
+from flockmq.durable.releases import Releases
+from flockmq.durable.retention import Keeper
+from flockmq.log.recovery import open_store
+from flockmq.log.settings import StoreSettings
+from flockmq.node.events import EventList
+from flockmq.peering.calls import Calls
+from flockmq.raft.appends import OpenBatch, Outcome
+from flockmq.raft.engine import RaftEngine
+from flockmq.raft.host import RaftHost
+from flockmq.raft.ready import Ready
+from flockmq.raft.settings import RaftSettings
+from flockmq.testing.simulation.disk import SimulatedDisk
+
+WALL_MS = 1_700_000_000_000
+STORE = StoreSettings(journal_bytes=262_144, commit_bytes=65_536, segment_bytes=4_096, index_bytes=512)
+SETTINGS = replace(RaftSettings(), tail_bytes_max=4_096)
+
+
+class Sent:
+    """Records that were published, and what became of them."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+
+class Node:
+    """One node with all its parts."""
+
+    def __init__(self, cluster: PartitionCluster, number: int) -> None:
+        self.cluster = cluster
+        self.id = number
+        self.disk = SimulatedDisk(cluster.rng)
+        self.boot = 0
+        self.running = False
+
+    def start(self) -> None:
+        cluster = self.cluster
+        self.boot += 1
+        self.running = True
+        self.store = open_store(self.disk, STORE, cluster.rng)
+        host = RaftHost(self.id, self.boot, SETTINGS, cluster.rng, cluster.now)
+        self.machines = Machines()
+        self.events = EventList()
+        self.engine = RaftEngine(host, self.store, self.applied, self.machines.state_of, cluster.failed)
+        self.calls = Calls(self)
+        wall = WALL_MS - cluster.start
+        self.layout = Layout(lambda: cluster.state)
+        self.control = Control(self.engine, self.machines, wall)
+        self.asking = PartitionCalls(self.id, self.engine, self.calls, self.layout)
+        self.reader = Reader(self.engine, self.machines, self.layout)
+        self.cursors = Cursors(self.asking, self.control, self.machines, self.reader)
+        self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
+        self.fences = Fences(self.engine, self.machines)
+        self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
+        self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
+        self.fetching = Fetching(self.asking, self.reader)
+        self.machines.listeners = [self.control, self.reader, self.collecting]
+        for group in cluster.groups:
+            if self.id in self.layout.replicas_of(group):
+                self.machines.opened(group, self.engine.open(group, cluster.voters))
+            else:
+                host.elsewhere[group] = cluster.voters
+        self.write()
+
+    def applied(self, group: int, ready: Ready) -> None:
+        self.machines.applied(group, ready, self.engine)
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        self.cluster.said.append((self.id, peer, body))
+
+    def tick(self, now: int) -> None:
+        self.engine.tick(now)
+        for part in (self.calls, self.control, self.asking, self.reader, self.keeper, self.collecting, self.releases):
+            part.tick(now)
+
+    def turn(self) -> None:
+        now = self.cluster.now
+        self.cursors.flush(now)
+        self.releases.flush(now)
+        self.collecting.flush(now)
+        self.control.flush(now)
+        self.engine.turn(lambda peer, frame: self.cluster.flying.append((self.id, peer, frame)))
+        self.write()
+
+    def write(self) -> None:
+        while (commit := self.store.take_commit()) is not None:
+            commit.perform(self.disk)
+            self.store.committed(commit)
+            self.engine.committed(commit)
+        while (chore := self.store.take_chore()) is not None:
+            chore.perform(self.disk)
+            self.store.done(chore)
+
+
+class PartitionCluster:
+    """See the module."""
+
+    def __init__(self, nodes: int = 3, groups: int = 2, voters: tuple[int, ...] = (1, 2, 3), seed: int = 5) -> None:
+        self.rng = random.Random(seed)
+        self.start = 1_000_000
+        self.now = self.start
+        self.voters = voters
+        self.groups = list(range(1, groups + 1))
+        self.state = ClusterState()
+        self.flying: list[tuple[int, int, bytes]] = []
+        self.said: list[tuple[int, int, bytes]] = []
+        self.lost: Callable[[int, int], bool] = lambda sender, receiver: False
+        self.set_topic()
+        self.nodes = {number: Node(self, number) for number in range(1, nodes + 1)}
+        for node in self.nodes.values():
+            node.start()
+        for node in self.nodes.values():
+            self._link(node)
+        self.run(3_000)
+
+    def failed(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def set_topic(self, retention_ms: int = 0, retention_bytes: int = 0) -> None:
+        """The one topic there is."""
+        partitions = tuple(
+            PartitionRecord(group, shard, self.voters, self.voters, self.voters, self.voters[0], self.voters)
+            for shard, group in enumerate(self.groups)
+        )
+        self.state.topics["default/t"] = TopicRecord(
+            namespace="default",
+            name="t",
+            filters=(b"t/#",),
+            shards=len(partitions),
+            replication_factor=3,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+            ack=0,
+            key=0,
+            key_property="",
+            exchange="fanout",
+            created_ms=0,
+            changed_index=0,
+            partitions=partitions,
+        )
+        self.state.places = {group: ("default/t", shard) for shard, group in enumerate(self.groups)}
+
+    def set_cursor(self, name: str, hold: bool) -> None:
+        self.state.cursors[f"default/{name}"] = CursorRecord("default", name, "t", hold)
+        self.state.versions = change(self.state.versions, cursors=self.state.versions.cursors + 1)
+
+    def alive(self) -> list[int]:
+        return [number for number, node in self.nodes.items() if node.running]
+
+    def _link(self, node: Node) -> None:
+        for other in self.nodes.values():
+            if other is not node and other.running:
+                node.calls.peer_up(other.id, self.now)
+                other.calls.peer_up(node.id, self.now)
+
+    def run(self, ms: int) -> None:
+        for _ in range(ms // 50):
+            self.now += 50
+            for node in self.nodes.values():
+                if node.running:
+                    node.tick(self.now)
+            self.settle()
+
+    def settle(self) -> None:
+        """Everything that can happen without time passing."""
+        for _ in range(100):
+            for node in self.nodes.values():
+                if node.running:
+                    node.turn()
+            flying, self.flying = self.flying, []
+            said, self.said = self.said, []
+            for sender, receiver, frame in flying:
+                if self._arrives(sender, receiver):
+                    self.nodes[receiver].engine.receive(frame)
+            for sender, receiver, body in said:
+                if self._arrives(sender, receiver):
+                    self.nodes[receiver].calls.receive(sender, body, self.now)
+            if not flying and not said:
+                return
+
+    def _arrives(self, sender: int, receiver: int) -> bool:
+        return self.nodes[receiver].running and not self.lost(sender, receiver)
+
+    def kill(self, number: int) -> None:
+        self.nodes[number].running = False
+        self.nodes[number].disk.lose_power(self.rng)
+        for node in self.nodes.values():
+            if node.running:
+                node.calls.peer_dead(number, self.now)
+
+    def restart(self, number: int) -> None:
+        self.nodes[number].start()
+        self._link(self.nodes[number])
+
+    def leader(self, group: int) -> Node:
+        return next(node for node in self.nodes.values() if node.running and node.engine.is_leader(group))
+
+    def lead(self, group: int, number: int) -> None:
+        """Let a node lead a group."""
+        if self.leader(group).id != number:
+            assert self.leader(group).engine.host.transfer(group, number) is None
+            self.run(500)
+        assert self.leader(group).id == number
+
+    def publish(
+        self, number: int, group: int, *payloads: bytes, client: bytes = b"c", epoch: int = 0, ids: tuple[int, ...] = ()
+    ) -> Sent:
+        """Records through a node; run to have them committed."""
+        sent = Sent()
+        batch = self.nodes[number].engine.appends.open_batch(group)
+        for position, payload in enumerate(payloads):
+            packet_id = ids[position] if ids else 0
+            now = self.now - self.start + WALL_MS
+            batch.builder.add(b"t/x", client, now, 2, payload, packet_id=packet_id, session_epoch=epoch)
+        batch.waiting[sent] = len(payloads)
+        return sent
+
+    def fill(self, group: int, count: int, size: int = 100) -> None:
+        """Committed records, a batch each."""
+        for number in range(count):
+            self.publish(self.leader(group).id, group, b"%05d" % number + b"x" * size)
+            self.settle()
+        self.run(100)

@@ -1,0 +1,87 @@
+"""Batches, heads and states of partitions, asked for on a node that has none of them."""
+
+from __future__ import annotations
+
+from flockmq.durable.fetching import Fetched, ReplicaStatus
+from flockmq.durable.reading import Behind, Gone, NotHere
+from flockmq.log.batch import BatchView
+from partition_cluster import WALL_MS, PartitionCluster
+
+
+def fetch(cluster: PartitionCluster, number: int, offset: int, **more: int) -> Fetched:
+    told: list[Fetched] = []
+    cluster.nodes[number].fetching.fetch(1, offset, 1 << 20, told.append, cluster.now, **more)
+    cluster.run(6_000)
+    assert len(told) == 1
+    return told[0]
+
+
+def test_any_node_reads_any_partition() -> None:
+    cluster = PartitionCluster(nodes=4, groups=1)
+    cluster.fill(1, 20)
+    for number in cluster.nodes:
+        found = fetch(cluster, number, 7)
+        assert found.error is None
+        assert [BatchView(batch).base_offset for batch in found.batches] == list(range(7, 20))
+        assert (found.first, found.end) == (0, 20)
+
+
+def test_a_fetch_at_the_end_waits_for_more() -> None:
+    cluster = PartitionCluster(nodes=4, groups=1)
+    cluster.fill(1, 2)
+    told: list[Fetched] = []
+    cluster.nodes[4].fetching.fetch(1, 2, 1 << 20, told.append, cluster.now, wait_ms=2_000)
+    cluster.run(500)
+    assert told == []
+    cluster.fill(1, 1)
+    assert [BatchView(batch).base_offset for batch in told[0].batches] == [2]
+    assert fetch(cluster, 4, 3, wait_ms=500).batches == []
+
+
+def test_errors_come_as_they_are() -> None:
+    cluster = PartitionCluster(nodes=4, groups=1)
+    cluster.fill(1, 60)
+    assert isinstance(fetch(cluster, 4, 99).error, Behind)
+    cluster.set_topic(retention_bytes=4_096)
+    cluster.run(25_000)
+    gone = fetch(cluster, 4, 0)
+    assert isinstance(gone.error, Gone)
+    assert gone.first == gone.error.first > 0
+    told: list[Fetched] = []
+    cluster.nodes[4].fetching.fetch(77, 0, 1, told.append, cluster.now)
+    assert isinstance(told[0].error, NotHere)
+
+
+def test_a_dead_replica_is_passed_over() -> None:
+    cluster = PartitionCluster(nodes=4, groups=1)
+    cluster.fill(1, 3)
+    cluster.kill(1)
+    cluster.run(3_000)
+    assert len(fetch(cluster, 4, 0).batches) == 3
+
+
+def test_heads_times_and_statuses() -> None:
+    cluster = PartitionCluster(nodes=4, groups=3)
+    cluster.fill(1, 3)
+    cluster.run(1_000)
+    later = cluster.now - cluster.start + WALL_MS
+    cluster.fill(1, 2)
+    cluster.fill(3, 1)
+    fetching = cluster.nodes[4].fetching
+    heads: list[tuple[dict[int, tuple[int, int]], list[int]]] = []
+    times: list[tuple[dict[int, int], list[int]]] = []
+    statuses: list[list[ReplicaStatus] | None] = []
+    fetching.heads([1, 2, 3], lambda found, missing: heads.append((found, missing)), cluster.now)
+    fetching.times([1, 2], later, lambda found, missing: times.append((found, missing)), cluster.now)
+    leader = cluster.leader(1).id
+    fetching.statuses(leader, [1, 99], statuses.append, cluster.now)
+    fetching.statuses(4, [1], statuses.append, cluster.now)
+    cluster.run(1_000)
+    assert heads == [({1: (0, 5), 2: (0, 0), 3: (0, 1)}, [])]
+    assert times == [({1: 3, 2: 0}, [])]
+    assert statuses[0] == []
+    found = statuses[1]
+    assert found is not None
+    assert [(status.group, status.role_name, status.end, status.leader) for status in found] == [
+        (1, "leader", 5, leader)
+    ]
