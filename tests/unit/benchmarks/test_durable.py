@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
 from benchmarks.durable.__main__ import text, verdict
 from benchmarks.durable.cases import FLOCKMQ, LINES, MANY_NAMES, MANY_TOPICS
 from benchmarks.durable.flockmq import SHARDS, even_prefix, share_names
+
 from flockmq.client.load.plan import Load, topic_name
 from flockmq.errors import FlockError
 from flockmq.log.checksum import crc32c
