@@ -34,7 +34,7 @@ def effective_factor(wanted: int, cores: int) -> int:
 
 def next_moves(state: Tables, gone: tuple[int, ...] = (), moving_max: int = MOVES_AT_ONCE) -> list[SetTarget]:
     """What to do next, so that at most so many partitions move at once; nodes that are ``gone`` will not come back."""
-    room = moving_max - len(state.moving())
+    room = moving_max - sum(1 for partition in state.moving() if _can_move(state, partition))
     if room <= 0:
         return []
     moves = plan_repair(state, gone, room)
@@ -43,6 +43,17 @@ def next_moves(state: Tables, gone: tuple[int, ...] = (), moving_max: int = MOVE
     if not moves and not _is_waiting(state):
         moves = plan_rebalance(state, room)
     return moves
+
+
+def _can_move(state: Tables, partition: PartitionRecord) -> bool:
+    """Whether a move can be finished by nodes that are alive; one that can't must not keep others from moving."""
+    alive = [node for node in partition.replicas if _is_alive(state, node)]
+    return 2 * len(alive) > len(partition.replicas) and all(_is_alive(state, node) for node in partition.target)
+
+
+def _is_alive(state: Tables, node: int) -> bool:
+    found = state.nodes.get(node)
+    return found is not None and found.state == ALIVE
 
 
 def _is_waiting(state: Tables) -> bool:

@@ -96,6 +96,19 @@ def test_only_so_many_partitions_move_at_once() -> None:
     assert next_moves(machine.state) == []
 
 
+def test_moves_that_can_not_be_finished_keep_nobody_waiting() -> None:
+    machine = Machine(2)
+    machine.topic("t", shards=8)
+    machine.topic("u", shards=4)
+    machine.node(3)
+    for move in next_moves(machine.state):
+        machine.done(move)
+    assert next_moves(machine.state) == []
+    machine.done(NodeStateChanged(3, DEAD))
+    machine.node(4)
+    assert [move.group for move in next_moves(machine.state)] == [9, 10, 11, 12]
+
+
 def test_new_nodes_get_partitions_and_leaders_unasked() -> None:
     machine = Machine(3)
     machine.topic("t", shards=8)
