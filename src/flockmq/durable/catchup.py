@@ -57,6 +57,15 @@ class Catchup:
             self._paused[group] = live
         self._starts.setdefault(subscription, {})[group] = NEVER
 
+    def unpause(self, group: int) -> None:
+        """Nobody waits for a start any more: go on from where it was live."""
+        if self.positions.get(group) == UNKNOWN:
+            live = self._paused.pop(group, UNKNOWN)
+            if live == UNKNOWN:
+                self.drop(group)
+            else:
+                self.positions[group] = live
+
     def stream_known(self, group: int, live: int) -> None:
         """The stream of a partition has found out where it begins."""
         if self._paused.get(group) == UNKNOWN:

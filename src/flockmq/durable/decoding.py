@@ -68,9 +68,10 @@ class BatchDecoder:
         self._extras: list[_Extras] = []
 
     def has_retained(self) -> bool:
-        """Whether any record asks to be retained."""
-        self._load()
-        return max(self._flags) >= RETAIN
+        """Whether any record asks to be retained; nothing else is looked at."""
+        columns = self.view.columns()
+        at = columns.spans["flags"][0]
+        return max(columns.data[at : at + self.view.count]) >= RETAIN
 
     def retained(self, wall_offset_ms: int) -> list[Piece]:
         """The last record of each topic that asks to be retained, each alone, in order of offsets."""

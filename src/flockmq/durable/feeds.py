@@ -126,7 +126,7 @@ class Feeds:
         self.sink = sink
         self.caught_up = caught_up
         self.server = FeedServer(logs, outbox, caught_up)
-        self.wake: Callable[[], None] = _nothing
+        self.wake: Callable[[], None] = do_nothing
         self.gaps = 0
         """How often something that was to be delivered was gone from all logs."""
         self._up: dict[int, None] = {}
@@ -365,5 +365,5 @@ class Feeds:
         tail.asked_at = 0
 
 
-def _nothing() -> None:
+def do_nothing() -> None:
     """What the driver has yet to fill in."""

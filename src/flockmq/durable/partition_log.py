@@ -27,11 +27,17 @@ class Unreadable(FlockError):  # noqa: N818
 class PartitionLogs(Protocol):
     """The replicas of this node."""
 
+    def groups(self) -> list[int]:
+        """All partitions with a replica here."""
+
     def is_here(self, group: int) -> bool:
         """Whether this node has a replica that works."""
 
     def is_leader(self, group: int) -> bool:
         """Whether this node leads the partition."""
+
+    def term_of(self, group: int) -> int:
+        """The term that the replica here is in."""
 
     def leader_of(self, group: int) -> int:
         """Who leads it, as far as this node knows; 0: unknown."""
@@ -62,6 +68,10 @@ class EngineLogs:
     def __init__(self, engine: RaftEngine) -> None:
         self.engine = engine
 
+    def groups(self) -> list[int]:
+        """All but cluster state, which is no partition."""
+        return [group for group in self.engine.replicas if group]
+
     def is_here(self, group: int) -> bool:
         """Whether a replica works here."""
         engine = self.engine
@@ -70,6 +80,10 @@ class EngineLogs:
     def is_leader(self, group: int) -> bool:
         """Whether it leads."""
         return self.engine.is_leader(group)
+
+    def term_of(self, group: int) -> int:
+        """Its term."""
+        return self.engine.replicas[group].node.state.term
 
     def leader_of(self, group: int) -> int:
         """Who does."""

@@ -1,0 +1,354 @@
+"""History through MQTT: where a subscription wants to begin, and its SUBACK once that is known.
+
+```
+ flockmq-from: earliest | latest | offset:N | offset:SHARD=N,... | time:2026-01-31T12:00:00Z
+ $replay/<the same>/FILTER
+
+ SUBSCRIBE --> refusal: is there such a log? --> entered: a Wish per partition --> the log here or its leader tells
+                 SUBACK <--- all is known, or it took too long <--- hold           |  the offset --> Catchup.start
+```
+``offset:N`` is for topics with one shard; with more, each has offsets of its own, and those that are not named begin at
+their end. An offset behind the end is the end. What is gone begins at the oldest record that is left, and the SUBACK
+says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with history gets no retained messages.
+
+To ask again for the same filter begins anew. A position lives with the session on this node: who comes back to it goes
+on where it was; who comes to another node, or with a clean start, asks again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.catchup import UNKNOWN
+from flockmq.durable.feeds import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME, Told
+from flockmq.durable.partition_log import Unreadable
+from flockmq.mqtt.properties import Properties
+from flockmq.node.subscribing import answer
+
+if TYPE_CHECKING:
+    from flockmq.durable.delivery import Delivery
+    from flockmq.mqtt.packets import Suback
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
+
+CLEAN_WAIT_MS: Final = 1_000
+"""Longest wait for the SUBACK of a session that ends with its connection."""
+WAIT_MS: Final = 30_000
+PENDING_MAX: Final = 65_536
+RETRY_MS: Final = 200
+OFFSET_MAX: Final = (1 << 62) - 1
+OLDEST: Final = "flockmq-oldest"
+USAGE: Final = "earliest, latest, offset:N, offset:SHARD=N,... or time:2026-01-31T12:00:00Z"
+
+
+class Start:
+    """Where to begin."""
+
+    def __init__(self, what: int, value: int = 0, by_shard: dict[int, int] | None = None) -> None:
+        self.what = what
+        self.value = value
+        self.by_shard = by_shard
+
+    def of_shard(self, shard: int) -> tuple[int, int]:
+        """What to look for in a shard's log."""
+        if self.by_shard is None:
+            return self.what, self.value
+        offset = self.by_shard.get(shard, UNKNOWN)
+        return (FROM_END, 0) if offset == UNKNOWN else (FROM_OFFSET, offset)
+
+
+def parse_start(text: str) -> Start:
+    """Read what a client wrote; ValueError says what is wrong."""
+    kind, colon, value = text.partition(":")
+    if kind == "earliest" and not colon:
+        return Start(FROM_FIRST)
+    if kind == "latest" and not colon:
+        return Start(FROM_END)
+    if kind == "time":
+        return Start(FROM_TIME, parse_time(value))
+    if kind == "offset" and "=" not in value:
+        return Start(FROM_OFFSET, parse_offset(value))
+    if kind == "offset":
+        by_shard: dict[int, int] = {}
+        for part in value.split(","):
+            shard, _, offset = part.partition("=")
+            by_shard[parse_offset(shard)] = parse_offset(offset)
+        return Start(FROM_OFFSET, 0, by_shard)
+    raise ValueError(f"{text[:64]!r} is no place to start; use {USAGE}")
+
+
+def parse_offset(text: str) -> int:
+    """A number that an offset can be."""
+    if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > OFFSET_MAX:
+        raise ValueError(f"{text[:64]!r} is no offset; use {USAGE}")
+    return int(text)
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970 of an ISO 8601 time, in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:64]!r} is no ISO 8601 time; write it like 2026-01-31T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(int(moment.timestamp() * 1000), 0)
+
+
+class Wish:
+    """A subscription wants the history of one partition."""
+
+    def __init__(self, subscription: Subscription, group: int, shard: int, what: int, value: int) -> None:
+        self.subscription = subscription
+        self.group = group
+        self.shard = shard
+        self.what = what
+        self.value = value
+        self.is_done = False
+        self.is_asked = False
+        self.retry_at = 0
+        self.oldest = UNKNOWN
+        """Where it begins instead, when what it wanted is gone."""
+
+
+class Pending:
+    """A SUBACK that waits."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        wishes: list[Wish],
+        groups: list[int],
+        deadline: int,
+    ) -> None:
+        self.connection = connection
+        self.session = session
+        self.suback = suback
+        self.entered = entered
+        self.fresh = fresh
+        self.wishes = wishes
+        self.groups = groups
+        self.deadline = deadline
+
+
+class Replay:
+    """The broker's ``node.logs``; see the module."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self._wishes: list[Wish] = []
+        """Those whose start is not known yet."""
+        self._made: list[Wish] = []
+        """Those of the SUBSCRIBE that is being looked at."""
+        self._pending: list[Pending] = []
+
+    # --- SUBSCRIBE ---
+
+    def refusal(self, topic_filter: bytes, start: bytes) -> str:
+        """Why this can't be replayed; empty: it can."""
+        try:
+            wanted = parse_start(start.decode("utf-8", "replace"))
+        except ValueError as error:
+            return str(error)
+        topics = self.delivery.interest.overlapping(topic_filter)
+        if wanted.what == FROM_END:
+            return ""
+        if not topics:
+            return "No durable topic holds what this filter matches, so that there is no history"
+        if wanted.what == FROM_OFFSET:
+            shards = len(topics[0].groups)
+            if len(topics) > 1:
+                return "This filter matches names of several durable topics; an offset means something in one only"
+            if wanted.by_shard is None and shards > 1:
+                return f"This topic has {shards} shards, each with its own offsets; use offset:SHARD=N,..."
+            if wanted.by_shard is not None and max(wanted.by_shard) >= shards:
+                return f"This topic has {shards} shards, counted from 0"
+        return ""
+
+    def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:
+        """A subscription stands in the table."""
+        delivery = self.delivery
+        topics = delivery.notice(subscription.topic_filter, now)
+        wanted = parse_start(start.decode("utf-8", "replace")) if start else Start(FROM_END)
+        if wanted.what == FROM_END and old is not None:
+            self._replace(old, subscription)
+            return
+        if old is not None:
+            self.left(old)
+        for topic in topics:
+            for shard in range(len(topic.groups)):
+                group = topic.groups[shard]
+                what, value = wanted.of_shard(shard)
+                if what == FROM_END:
+                    self._join(subscription, group)
+                    continue
+                delivery.catchup_of(subscription.session).pause(subscription, group, delivery.streams[group].next)
+                wish = Wish(subscription, group, shard, what, value)
+                self._made.append(wish)
+                if not self._resolve(wish, now):
+                    self._wishes.append(wish)
+
+    def _join(self, subscription: Subscription, group: int) -> None:
+        delivery = self.delivery
+        catchup = delivery.catching.get(subscription.session)
+        if catchup is not None and group in catchup.positions:
+            catchup.join(subscription, group, delivery.streams[group].next)
+
+    def _replace(self, old: Subscription, subscription: Subscription) -> None:
+        catchup = self.delivery.catching.get(subscription.session)
+        if catchup is not None:
+            catchup.replace(old, subscription)
+            for wish in self._wishes:
+                if wish.subscription is old:
+                    wish.subscription = subscription
+
+    def left(self, subscription: Subscription) -> None:
+        """A subscription is no more; its session may go on without waiting for its start."""
+        catchup = self.delivery.catching.get(subscription.session)
+        if catchup is None:
+            return
+        catchup.forget(subscription)
+        left = [wish for wish in self._wishes if wish.subscription is subscription]
+        if left:
+            self._wishes = [wish for wish in self._wishes if wish.subscription is not subscription]
+            for wish in left:
+                wish.is_done = True
+                if not catchup.is_waiting(wish.group):
+                    catchup.unpause(wish.group)
+
+    # --- where it begins ---
+
+    def _resolve(self, wish: Wish, now: int) -> bool:
+        """Find out where a wish begins; False when that takes a while."""
+        delivery = self.delivery
+        stream = delivery.streams.get(wish.group)
+        if stream is None or wish.is_done:
+            wish.is_done = True
+            return True
+        if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at:
+            return False
+        told = delivery.feeds.locate(wish.group, wish.what, wish.value)
+        if told is None:
+            told = self._locate(wish)
+        if told is not None:
+            self._begin(wish, told)
+            return True
+        wish.is_asked = True
+        delivery.feeds.ask(wish.group, wish.what, wish.value, lambda told: self._told(wish, told), now)
+        return wish.is_done
+
+    def _locate(self, wish: Wish) -> Told | None:
+        """The answer of a replica here that does not lead: good for what lies behind the beginning of its log."""
+        logs = self.delivery.logs
+        group = wish.group
+        if not logs.is_here(group) or group not in self.delivery.caught_up:
+            return None
+        first, end = logs.first(group), logs.end(group)
+        offset = wish.value
+        if wish.what == FROM_TIME:
+            try:
+                offset = logs.offset_at(group, wish.value)
+            except Unreadable:
+                return None
+        if wish.what == FROM_FIRST or offset <= first:
+            return None  # another replica may have an older beginning
+        return Told(offset, first, end)
+
+    def _told(self, wish: Wish, told: Told | None) -> None:
+        wish.is_asked = False
+        wish.retry_at = self.delivery.node.now + RETRY_MS
+        if told is not None and not wish.is_done:
+            self._begin(wish, told)
+
+    def _begin(self, wish: Wish, told: Told) -> None:
+        wish.is_done = True
+        delivery = self.delivery
+        stream = delivery.streams.get(wish.group)
+        catchup = delivery.catching.get(wish.subscription.session)
+        if stream is None or catchup is None or stream.next == UNKNOWN:
+            return
+        offset = told.offset
+        if offset < told.first:
+            offset = told.first
+            wish.oldest = told.first
+        catchup.start(wish.subscription, wish.group, min(offset, stream.next))
+        delivery.feeds.wake()
+
+    # --- SUBACK ---
+
+    def hold(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        now: int,
+    ) -> bool:
+        """Keep a SUBACK until all streams and starts are known; False when they are."""
+        wishes = self._made
+        self._made = []
+        groups: list[int] = []
+        delivery = self.delivery
+        for subscription in entered:
+            if not subscription.group:
+                for topic in delivery.interest.overlapping(subscription.topic_filter):
+                    groups.extend(topic.groups)
+        deadline = now + (WAIT_MS if session.expiry_s else CLEAN_WAIT_MS)
+        pending = Pending(connection, session, suback, entered, fresh, wishes, groups, deadline)
+        if self._is_known(pending) or len(self._pending) >= PENDING_MAX:
+            note_oldest(connection, suback, wishes)
+            return False
+        self._pending.append(pending)
+        return True
+
+    def waiting(self) -> int:
+        """How many SUBACKs wait."""
+        return len(self._pending)
+
+    def _is_known(self, pending: Pending) -> bool:
+        for wish in pending.wishes:
+            if not wish.is_done:
+                return False
+        streams = self.delivery.streams
+        for group in pending.groups:
+            stream = streams.get(group)
+            if stream is not None and stream.next == UNKNOWN:
+                return False
+        return True
+
+    def look(self, now: int) -> None:
+        """Something may be known now."""
+        if self._wishes:
+            self._wishes = [wish for wish in self._wishes if not self._resolve(wish, now)]
+        if not self._pending:
+            return
+        waiting: list[Pending] = []
+        for pending in self._pending:
+            is_gone = pending.session.connection is not pending.connection
+            if is_gone or pending.deadline <= now or self._is_known(pending):
+                note_oldest(pending.connection, pending.suback, pending.wishes)
+                node = self.delivery.node
+                answer(node, pending.connection, pending.session, pending.suback, pending.entered, pending.fresh)
+            else:
+                waiting.append(pending)
+        self._pending = waiting
+
+    def tick(self, now: int) -> None:
+        """Time passes: nobody waits for ever."""
+        self.look(now)
+
+
+def note_oldest(connection: Connection, suback: Suback, wishes: list[Wish]) -> None:
+    """Say in a SUBACK where history begins that was asked for from before its beginning."""
+    late = [f"{wish.shard}={wish.oldest}" for wish in wishes if wish.oldest != UNKNOWN]
+    if late and connection.version == 5 and connection.wants_problem_information:
+        if suback.properties is None:
+            suback.properties = Properties()
+        suback.properties.user.append((OLDEST, ",".join(late)))
