@@ -22,6 +22,7 @@ from flockmq.raft.appends import OpenBatch, Outcome
 from flockmq.raft.engine import RaftEngine
 from flockmq.raft.host import RaftHost
 from flockmq.raft.ready import Ready
+from flockmq.raft.replicas import Replica
 from flockmq.raft.settings import RaftSettings
 from flockmq.testing.simulation.disk import SimulatedDisk
 
@@ -73,6 +74,7 @@ class Node:
         self.meta = Meta(self.engine, self.calls, self, cluster.rng, lambda now: WALL + now, self._keep)
         self.partitions = Partitions(self.meta, self.engine)
         self.members = Members(self.meta, self.engine, self.list_members, cluster.policy)
+        self.partitions.opened.append(self._opened)
         self.partitions.closed.append(self.closed.append)
         if self.kept:
             self.meta.restore(self.kept)
@@ -119,6 +121,9 @@ class Node:
         self.cluster.mail.append((self.number, self.boot, peer, channel, body))
 
     # What the engine asks.
+
+    def _opened(self, group: int, replica: Replica) -> None:
+        self.payloads[group] = replica.state.split(b",") if replica.state else []
 
     def _applied(self, group: int, ready: Ready) -> None:
         if group == 0:

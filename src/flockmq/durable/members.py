@@ -84,7 +84,7 @@ class Members:
 
     def tick(self, now: int) -> None:
         """Time passes; called about every 100 ms."""
-        if not self._meta.is_leader or not self._meta.is_current:
+        if not self._meta.is_leader or not self._meta.is_current or not self._meta.state.cluster_id:
             self._leading_since = -1
             self.warning = ""
             return

@@ -27,17 +27,15 @@ from flockmq.cluster.commands import (
     decode_envelope,
     encode_envelope,
 )
+from flockmq.durable.confirming import Confirmation
 from flockmq.durable.ledger import Ledger
 from flockmq.durable.meta_waiting import BUSY, TIMEOUT_MS, Pending, Waiting, unavailable, unknown
 from flockmq.durable.meta_wire import (
     COMMAND_BYTES_MAX,
     DONE,
-    META_HEAD,
     META_SUBMIT,
     NOT_DONE,
     decode_answer,
-    decode_number,
-    encode_number,
 )
 from flockmq.durable.parting import Parting
 from flockmq.durable.pulling import Puller
@@ -60,9 +58,7 @@ GROUP: Final = 0
 TOPIC: Final = b"$cluster"
 KEEP_MS: Final = 1_000
 """How often a node without a replica keeps a copy of a state that changes."""
-CONFIRM_MS: Final = 500
 OFFER_MS: Final = 200
-HEAD_ASKS_MAX: Final = 1_024
 
 
 def _keep_nothing(data: bytes) -> None:
@@ -117,14 +113,11 @@ class Meta:
         self._kept_index = 0
         self._keep_at = 0
         self._offer_at = 0
-        self._confirm_at = 0
-        self._is_confirming = False
-        self._confirmed = -1
-        self._head_asks: list[Callable[[bytes | None], None]] = []
+        self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
         self._is_founding = False
         self._now = 0
+        self.parting.closed.append(self._was_taken_out)
         calls.serve_later(META_SUBMIT, self._serve_submit)
-        calls.serve_later(META_HEAD, self._serve_head)
 
     @property
     def state(self) -> ClusterState:
@@ -153,10 +146,16 @@ class Meta:
             self._open(None)
 
     def begin(self, cluster_id: int) -> None:
-        """This node minted the cluster: found its state. Harmless when that was done before."""
+        """This node minted the cluster: found its state. Harmless when that was done before.
+
+        Only in a store that nothing was ever written to: a second group 0 would be a second truth. A founder that was
+        taken out of it, or lost it, has to wait until the others fill it again.
+        """
         self.cluster_id = cluster_id
-        if not self.has_replica and not self.ledger.index:
-            self._open((self._node,))
+        store = self.engine.store
+        if self.has_replica or self.ledger.index or store.sequence > 1 or store.groups or store.notes:
+            return
+        self._open((self._node,))
 
     def invited(self) -> None:
         """Others speak of group 0 as if it were here: their leader wants a replica on this node."""
@@ -302,7 +301,7 @@ class Meta:
         """Time passes; called about every 100 ms."""
         self._now = now
         self._found()
-        self._confirm(now)
+        self._confirmation.tick(now)
         self._puller.tick(now, self.has_replica)
         if now >= self._offer_at:
             self._offer_at = now + OFFER_MS
@@ -312,10 +311,9 @@ class Meta:
         if self.has_replica:
             self.parting.consider(GROUP, now)
         self.parting.tick(now)
-        if now >= self._keep_at and not self.has_replica and self._kept_index != self.ledger.index:
+        if now >= self._keep_at:
             self._keep_at = now + KEEP_MS
-            self._kept_index = self.ledger.index
-            self._keep(self.state.encode())
+            self._save()
         self.flush(now)
 
     def flush(self, now: int) -> None:
@@ -329,12 +327,11 @@ class Meta:
             for watcher in self._watchers:
                 watcher(self.state)
             self._waiting.reached(index)
-        if self._confirmed >= 0 and index >= self._confirmed and not self.is_current:
+        if not self.is_current and self._confirmation.is_reached():
             self.is_current = True
             for watcher in self._watchers:
                 watcher(self.state)
-        if self._head_asks:
-            self._answer_heads(now)
+        self._confirmation.flush(now)
         if self._waiting.has_finished():
             self._waiting.tell_finished()
 
@@ -347,47 +344,20 @@ class Meta:
     def _founded(self, result: Result) -> None:  # noqa: ARG002
         self._is_founding = False
 
-    # Being current.
+    # What is on the disk.
 
-    def _confirm(self, now: int) -> None:
-        """Find out how much was committed by now."""
-        if self._confirmed >= 0 or self._is_confirming or now < self._confirm_at:
-            return
-        self._confirm_at = now + CONFIRM_MS
-        if self.is_leader:
-            self._is_confirming = True
-            self.engine.read(GROUP, self._read_here, now)
-            return
-        leader = self.engine.leader_of(GROUP) if self.has_replica else 0
-        able = [leader] if leader else [node for node, head in self.facts.heads().items() if head.has_replica]
-        if able:
-            self._is_confirming = True
-            peer = able[int(self._rng.random() * len(able))]
-            self.calls.ask(peer, META_HEAD, b"", self._head_is, now)
+    def _save(self) -> None:
+        """A copy for a restart: a checkpoint of the replica lets its log forget commands; without a replica, a file."""
+        replica = self.engine.replicas.get(GROUP)
+        if replica is not None:
+            checkpoint = replica.checkpoints.latest()
+            if checkpoint is not None and replica.log.first_index() <= checkpoint.index:
+                replica.log.compact_to(checkpoint.index)
+        elif self._kept_index != self.ledger.index:
+            self._kept_index = self.ledger.index
+            self._keep(self.state.encode())
 
-    def _read_here(self, done: bool) -> None:
-        self._is_confirming = False
-        if done:
-            self._confirmed = self.ledger.index
-
-    def _head_is(self, body: bytes | None) -> None:
-        self._is_confirming = False
-        if body is not None:
-            self._confirmed = decode_number(body)
-
-    def _serve_head(self, peer: int, body: bytes, answer: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
-        """A peer wants to know how much is committed; answered at the end of the turn, when the time is known."""
-        if self.is_leader and len(self._head_asks) < HEAD_ASKS_MAX:
-            self._head_asks.append(answer)
-        else:
-            answer(None)
-
-    def _answer_heads(self, now: int) -> None:
-        asks = self._head_asks
-        self._head_asks = []
-        self.engine.read(GROUP, partial(self._tell_head, asks), now)
-
-    def _tell_head(self, asks: list[Callable[[bytes | None], None]], done: bool) -> None:
-        body = encode_number(self.ledger.index) if done else None
-        for answer in asks:
-            answer(body)
+    def _was_taken_out(self, group: int) -> None:
+        """The replica here is gone: what it knew must not be, or this node would not know that it ever had one."""
+        if group == GROUP and self.ledger.index:
+            self._save()

@@ -186,3 +186,28 @@ def test_commands_too_large_are_refused() -> None:
     cluster = Cluster(cores=1)
     cluster.found()
     assert cluster.submit(1, SetSetting("a", "x" * 1_000_000)).code == "invalid"
+
+
+def test_a_founder_that_lost_the_state_founds_no_second_one() -> None:
+    cluster = Cluster(cores=1)
+    cluster.found()
+    assert cluster.submit(1, SetSetting("a", 1)).ok
+    cluster[1].engine.close_group(0)
+    cluster.run(200)
+    cluster[1].kept = b""
+    cluster[1].kill()
+    cluster[1].start()
+    cluster[1].meta.begin(77)
+    assert not cluster[1].meta.has_replica
+    cluster[1].meta.invited()
+    cluster.run(5_000)
+    assert not cluster[1].meta.is_leader
+
+
+def test_a_founder_that_died_at_once_founds_it_again() -> None:
+    cluster = Cluster(cores=1)
+    cluster.found()
+    cluster[1].kill()
+    cluster[1].start()
+    cluster[1].meta.begin(77)
+    assert cluster.submit(1, SetSetting("a", 1)).ok

@@ -1,0 +1,96 @@
+"""Partitions that move about while nodes die: whatever was acknowledged is where the state says, once and in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.cluster.commands import CreateTopic, SetTarget
+from meta_cluster import SEED, Append, Cluster
+
+SHARDS = 3
+
+
+class Story:
+    """One run: appends, moves and deaths, as chance has it."""
+
+    def __init__(self, seed: int, cores: int) -> None:
+        self.cluster = Cluster(seed, cores=cores)
+        self.rng = self.cluster.rng
+        self.sent: dict[int, list[tuple[bytes, Append]]] = {group: [] for group in range(1, SHARDS + 1)}
+        self.number = 0
+        self.moves = 0
+
+    def begin(self) -> None:
+        cluster = self.cluster
+        cluster.found(*range(2, len(cluster.nodes) + 1))
+        cluster.until(lambda: len(cluster[1].meta.state.nodes) == len(cluster.nodes))
+        assert cluster.submit(1, CreateTopic("t", shards=SHARDS)).ok
+        cluster.until(lambda: all(cluster.leader(group) is not None for group in self.sent))
+
+    def act(self) -> None:
+        """Something happens."""
+        cluster = self.cluster
+        rng = self.rng
+        chance = rng.random()
+        node = rng.choice(cluster.running())
+        down = [each for each in cluster.nodes.values() if not each.runs]
+        if chance < 0.55:
+            group = rng.randint(1, SHARDS)
+            self.number += 1
+            payload = b"%d" % self.number
+            self.sent[group].append((payload, node.append(group, payload)))
+        elif chance < 0.70:
+            target = tuple(rng.sample(sorted(cluster.nodes), 3))
+            node.meta.submit(SetTarget(rng.randint(1, SHARDS), target), lambda result: None, cluster.now)
+            self.moves += 1
+        elif chance < 0.74 and not down:
+            node.kill()
+        elif chance < 0.80 and down:
+            down[0].start()
+        cluster.run(rng.choice((50, 50, 200, 1_000)))
+
+    def end(self) -> None:
+        """All nodes run again; everything comes to rest."""
+        cluster = self.cluster
+        for node in cluster.nodes.values():
+            if not node.runs:
+                node.start()
+        cluster.until(self.is_at_rest, 240_000)
+
+    def is_at_rest(self) -> bool:
+        cluster = self.cluster
+        states = {node.meta.state.encode() for node in cluster.running()}
+        if len(states) != 1 or cluster[1].meta.state.moving():
+            return False
+        for record in cluster[1].meta.state.partitions():
+            holders = {node.number for node in cluster.running() if record.group in node.store.groups}
+            if holders != set(record.replicas) or set(cluster.voters(record.group)) != holders:
+                return False
+            if len({tuple(cluster[number].payloads.get(record.group, [])) for number in holders}) != 1:
+                return False
+            if any(cluster[number].engine.host.groups[record.group].state.health for number in holders):
+                return False
+        return True
+
+    def check(self) -> None:
+        """Nothing acknowledged is missing, nothing is there twice; offsets are what was said."""
+        for record in self.cluster[1].meta.state.partitions():
+            found = self.cluster[record.replicas[0]].payloads.get(record.group, [])
+            assert len(set(found)) == len(found)
+            for payload, append in self.sent[record.group]:
+                outcome = append.outcome
+                if outcome is not None and outcome.kind == 1:
+                    assert found[outcome.base_offset] == payload
+                elif outcome is not None and outcome.kind == 2:
+                    assert payload not in found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_moves_and_deaths(seed: int) -> None:
+    story = Story(seed * 7 + SEED, cores=4 + seed % 2)
+    story.begin()
+    for _ in range(120):
+        story.act()
+    story.end()
+    story.check()
+    assert story.moves
