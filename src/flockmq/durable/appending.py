@@ -29,7 +29,7 @@ from flockmq.durable.entering import enter, enter_again, is_too_large
 from flockmq.durable.lanes import Batch, HeldRun, Lane, Share
 from flockmq.durable.pausing import Stopped
 from flockmq.durable.releasing import ReleasePort, release
-from flockmq.durable.unsettled import drop_ids, keep_ids, note_unsettled, repeat_of
+from flockmq.durable.unsettled import drop_ids, ids_of, note_unsettled, repeat_of, settle_ids
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.payloads import plain_acks
@@ -58,7 +58,7 @@ class Appending:
         self.node = node
         self.appends = appends
         self.releases = releases
-        """Who has logs forget QoS 2 ids; None: nobody has to."""
+        """Who knows which QoS 2 ids are in which logs; None: nobody needs to."""
         self.lanes: dict[bytes, Lane] = {}
         """By topic."""
         self._entry_bytes_max = entry_bytes_max
@@ -99,6 +99,8 @@ class Appending:
                 waits = PublishAnswer(self.node, connection, session, run.qos, pending)
                 if run.qos == 2:
                     note_unsettled(waits)
+                    if self.releases is not None:
+                        epoch = self.releases.tag(session)
                 answer = waits
         self._take(topic, run, answer, connection, client, epoch, now)
         return PENDING
@@ -127,6 +129,8 @@ class Appending:
 
     def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
         """See ``DurablePort``."""
+        if self.releases is None:
+            return reasons.SUCCESS
         return release(self.node, self.releases, connection, packet_ids, now)
 
     def _refusal(self, run: Run) -> int:
@@ -186,6 +190,9 @@ class Appending:
     def share(self, batch: Batch, share: Share) -> None:
         """These records are in a batch now."""
         batch.shares.append(share)
+        answer = share.answer
+        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
+            self.releases.note(answer.session, batch.opened.group, ids_of(answer, share.first, share.count))
         connection = share.connection
         if connection is None or connection.acks is None:
             return
@@ -236,7 +243,7 @@ class Appending:
                 if answer is not None:
                     answer.stored(share.first, share.count, batch.shard, base + share.at if base >= 0 else -1)
             if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
-                keep_ids(answer, share.first, share.count, batch.opened.group)
+                settle_ids(answer, share.first, share.count)
 
     def _refused(self, batch: Batch, text: str) -> None:
         for share in batch.shares:
@@ -245,6 +252,7 @@ class Appending:
     def _refuse(self, share: Share, text: str) -> None:
         answer = share.answer
         if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+            self._drop_noted(share)
             drop_ids(answer, share.first, share.count, text)
         if share.told:
             return
@@ -252,6 +260,12 @@ class Appending:
         self.node.stats.durable_refused += share.count
         if answer is not None:
             answer.refused(share.first, share.count, reasons.UNSPECIFIED_ERROR, text)
+
+    def _drop_noted(self, share: Share) -> None:
+        """QoS 2 ids are not in the log that they were on their way to."""
+        answer = share.answer
+        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
+            self.releases.drop(answer.session, ids_of(answer, share.first, share.count))
 
     def _lost(self, batch: Batch, final: bool) -> None:
         for share in batch.shares:
@@ -292,6 +306,8 @@ class Appending:
     def _give_back(self, batch: Batch, outcome: Outcome) -> None:
         lane = batch.lane
         self._wait(lane, self.node.now)
+        for share in batch.shares:
+            self._drop_noted(share)
         batch.data = outcome.batch
         lane.needs = max(lane.needs, outcome.base_offset)
         lane.given_back.append(batch)

@@ -1,7 +1,7 @@
 """QoS 2 messages on their way into a log: their ids are taken, but a PUBREC would be a lie until they are there.
 
 ```
- PUBLISH id --> unsettled --> in the log --> stored: the log remembers the id until PUBREL (releasing.py)
+ PUBLISH id --> unsettled --> in the log, which remembers the id until PUBREL (releasing.py)
                    |    `---> certainly not, or nobody will ever know: the id is free again
                    `<-- the same id again, perhaps on another connection: answered with the first one
 ```
@@ -60,19 +60,17 @@ def settle(answer: PublishAnswer, position: int) -> bool:
     return True
 
 
-def keep_ids(answer: PublishAnswer, first: int, count: int, group: int) -> None:
-    """Messages are in the log of a group, which remembers their ids until they are released."""
-    session = answer.session
+def ids_of(answer: PublishAnswer, first: int, count: int) -> list[int]:
+    """Packet ids of some messages of a run."""
+    return [answer.pending.packet_id(position) for position in range(first, first + count)]
+
+
+def settle_ids(answer: PublishAnswer, first: int, count: int) -> None:
+    """Messages are in a log."""
     for position in range(first, first + count):
-        if answer.unsettled is None or not settle(answer, position):
-            continue
-        packet_id = answer.pending.packet_id(position)
-        if session.received is not None and packet_id in session.received:
-            if session.stored is None:
-                session.stored = {}
-            session.stored[packet_id] = group
-        for repeat in answer.unsettled[position].repeats:
-            repeat.stored(0, 1, 0, -1)
+        if answer.unsettled is not None and settle(answer, position):
+            for repeat in answer.unsettled[position].repeats:
+                repeat.stored(0, 1, 0, -1)
 
 
 def drop_ids(answer: PublishAnswer, first: int, count: int, text: str) -> None:

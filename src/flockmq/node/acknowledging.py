@@ -15,7 +15,6 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_ack
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack
 from flockmq.node.congestion import look_again
-from flockmq.node.lifecycle import disconnect
 from flockmq.node.ports import PENDING
 from flockmq.node.state import NodeState
 from flockmq.session.connection import Connection
@@ -98,8 +97,8 @@ def on_pubrels(
     node: NodeState, connection: Connection, session: Session, buf: bytes, pos: int, end: int, now: int
 ) -> int:
     """The publisher releases QoS 2 ids: they may mean new messages from now on."""
-    if session.stored:
-        return on_stored_pubrels(node, connection, session, buf, pos, end, now)
+    if node.durable is not None:
+        return on_durable_pubrels(node, connection, session, buf, pos, end, now)
     ids = session.received
     parts: list[bytes] = []
     while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
@@ -119,41 +118,35 @@ def on_pubrels(
     return pos
 
 
-def on_stored_pubrels(
+def on_durable_pubrels(
     node: NodeState, connection: Connection, session: Session, buf: bytes, pos: int, end: int, now: int
 ) -> int:
-    """As ``on_pubrels``, where logs have to forget ids, too. They are told of all that come one after the other."""
-    stored: list[int] = []
+    """As ``on_pubrels``, where logs may have to forget ids, too. They are told of all that come together."""
+    known: dict[int, None] = {}
     while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
         pid = buf[pos + 2] << 8 | buf[pos + 3]
         if pid == 0:
             break
         pos += 4
-        if session.stored is not None and pid in session.stored:
-            stored.append(pid)
+        if session.received is not None and pid in session.received and pid not in known:
+            known[pid] = None
             continue
-        release_stored(node, connection, stored, now)
-        stored = []
+        release_known(node, connection, session, list(known), now)
+        known = {}
         release_one(connection, session, pid)
-    release_stored(node, connection, stored, now)
+    release_known(node, connection, session, list(known), now)
     return pos
 
 
-def release_stored(node: NodeState, connection: Connection, packet_ids: list[int], now: int) -> None:
-    """Release ids of messages that are in logs."""
-    session = connection.session
-    if not packet_ids or session is None:
-        return
-    if node.durable is None:
+def release_known(node: NodeState, connection: Connection, session: Session, packet_ids: list[int], now: int) -> None:
+    """Release ids of messages that were taken; those in logs when the logs have forgotten them."""
+    if packet_ids and (node.durable is None or node.durable.release(connection, packet_ids, now) != PENDING):
         for pid in packet_ids:
             release_one(connection, session, pid)
-    elif node.durable.release(connection, packet_ids, now) != PENDING:
-        text = "This node can't release messages now; connect to another one and go on there"
-        disconnect(node, connection, reasons.UNSPECIFIED_ERROR, text, now)
 
 
 def release_one(connection: Connection, session: Session, pid: int) -> None:
-    """Release an id that no log knows."""
+    """Release an id that no log knows, if anybody does."""
     known = session.received is not None and pid in session.received
     if known and session.received is not None:
         session.received.discard(pid)
@@ -183,8 +176,8 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
     outbound = session.outbound
     pid = ack.packet_id
     if ack.kind == PUBREL:
-        if session.stored is not None and pid in session.stored:
-            release_stored(node, connection, [pid], now)
+        if session.received is not None and pid in session.received:
+            release_known(node, connection, session, [pid], now)
         else:
             release_one(connection, session, pid)
         return

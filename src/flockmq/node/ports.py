@@ -12,6 +12,7 @@ namespace come with its prefix (``$ns/NAME/``), which is always that of the iden
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -44,6 +45,10 @@ class Identity:
     superuser: bool = False
     claims: object = None
     namespace: str = DEFAULT_NAMESPACE
+
+
+Identify = Callable[[str, str | None, str], Identity | None]
+"""Tells who a session without a connection belongs to, by client id, user name and namespace; None: can't be told."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +160,10 @@ class DurablePort(Protocol):
         """A QoS 2 message came again that has no outcome yet: acknowledge this one, too, then; False: it has one."""
 
     def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
-        """PUBREL for messages in ``session.stored``: ``PENDING``, PUBCOMP follows; or the reason code why not."""
+        """PUBREL for messages that the session knows. Anything but ``PENDING``: no log knows them, go on.
+
+        ``PENDING``: PUBCOMP follows when the logs have forgotten these ids, and so has the session by then.
+        """
 
 
 class LogPort(Protocol):

@@ -23,6 +23,7 @@ earlier where a group's publishers want to know no more than that. ``forwarder.p
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import DATA, kind_of, note_of
@@ -53,6 +54,11 @@ TAKEN: Final = 8
 """In the leader's log, in memory. The outcome is still to come."""
 STORED: Final = 9
 """In the leader's log, on its disk. The outcome is still to come."""
+
+ADMITTED: Final = 0
+REFUSED_RUN: Final = 1
+ASK_LATER: Final = 2
+"""What ``DeskRules.admits`` says of a run."""
 
 PLAN_AHEAD: Final = 1
 """Value of LATER: the leader's cluster state is older than the plan."""
@@ -181,6 +187,8 @@ class DeskRules:
         """Group -> index of the last change of its plan."""
         self.early: dict[int, int] = {}
         """Group -> TAKEN or STORED, where its publishers wait for no more than that."""
+        self.admits: Callable[[int, bytes], int] | None = None
+        """(group, batch) -> ADMITTED, REFUSED_RUN or ASK_LATER: what only those know who know the records."""
 
 
 class _Waiter:
@@ -284,6 +292,11 @@ class SenderDesk:
                 return self._answer(run, node, attempt, LATER, 0, self.term)
             if run.plan > self.rules.known:
                 return self._answer(run, node, attempt, LATER, PLAN_AHEAD, self.term)
+        if self.rules.admits is not None:
+            verdict = self.rules.admits(self.node.state.group, forward.batch)
+            if verdict != ADMITTED:
+                is_certain = verdict == REFUSED_RUN and may_be_certain
+                return self._answer(run, node, attempt, REFUSED if is_certain else LATER, 0, self.term)
         proposal = self.node.propose(forward.batch)
         if not isinstance(proposal, Proposal):
             is_certain = proposal.code == NOT_ALLOWED and may_be_certain

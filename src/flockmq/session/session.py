@@ -50,14 +50,14 @@ class Session:
         """Packet ids of QoS 2 messages taken and not yet released."""
         self.unsettled: dict[int, object] | None = None
         """Those among them whose message is on its way into a log, with who waits for its outcome."""
-        self.stored: dict[int, int] | None = None
-        """Those among them whose message is in a log: its Raft group, which has to forget a released id."""
         self.will: Will | None = None
         self.window = 1
         """Most messages in flight towards the client."""
         self.queue_messages_max = 0
         self.queue_bytes_max = 0
         self.dropped = 0
+        self.rights_version = 0
+        """The gate's version by which its subscriptions were last judged."""
 
     def deliver(self, run: Run, qos: int, retain: bool, properties: bytes, group: object, now: int) -> int:
         """Give this client a run at (at most) ``qos``; how many messages were dropped."""
