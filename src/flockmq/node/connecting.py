@@ -4,7 +4,8 @@
  CONNECT --> listener full? banned? --> gate --Refuse--> CONNACK code, close
                                          |---Continue--> AUTH <--> AUTH ...
                                          |---None------> (reading pauses) ... Broker.auth_result
-                                         `---Accept----> take over a live session (0x8E to the old connection)
+                                         `---Accept----> claim the client id, collect QoS 2 ids from logs
+                                                         take over a live session (0x8E to the old connection)
                                                          clean start: end the old one | resume it
                                                          CONNACK, then what was in flight, then the queue
 ```
@@ -51,6 +52,8 @@ class Admission:
         """The verdict, while the cluster is asked whose the client id is."""
         self.epoch = 0
         """Under which the client id is this node's; 0: not known yet, or this node is alone."""
+        self.unreleased: set[int] | None = None
+        """Packet ids of QoS 2 messages that an owner which died left in logs; None: nobody had to ask."""
 
 
 def on_connect(node: NodeState, connection: Connection, connect: Connect, now: int) -> None:
@@ -300,6 +303,8 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         return
     session, present = claim_session(node, connection, connect, client_id, now)
     session.epoch = admission.epoch
+    if admission.unreleased and not connect.clean_start:
+        session.received = admission.unreleased.union(session.received or ())
     connection.phase = CONNECTED
     connection.auth = None
     connection.admission = None

@@ -4,17 +4,23 @@
  claim --> ask --> GRANT: nobody had it ----------------------------------------.
             |        `--> GRANT: another had it --> its session comes (taking) --+--> conclude --> CONNACK
             |                                 `---> FOUND_NONE -----------------'          |
-            |--> REFUSE --> CONNACK with the code                                          `--> revoked meanwhile:
-            '--> nothing: ask again, at last conclude alone                                     give it on
+            |--> REFUSE --> CONNACK with the code                                          |--> revoked meanwhile:
+            '--> nothing: ask again, at last conclude alone                                |    give it on
+                                                                                           `--> QoS 2 ids in logs:
+                                                                                                collect them first
 ```
+A session whose owner died may have left QoS 2 messages in the logs of durable topics, with ids that their client has
+not released. Whoever goes on with it has to know them before the CONNACK (``Collector``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.mqtt import reasons
-from flockmq.node.connecting import refuse
+from flockmq.node.connecting import Admission, refuse
 from flockmq.node.ports import CLAIM_BUSY, CLAIM_WAITS
 from flockmq.peering.scene import Scene, user_key
 from flockmq.peering.session_messages import CHECKS_USER, CLAIM, CLEAN, Message
@@ -23,6 +29,7 @@ from flockmq.session.connection import AUTHENTICATING, Connection
 if TYPE_CHECKING:
     from flockmq.peering.giving import Giver
     from flockmq.peering.taking import Taker
+    from flockmq.session.session import Session
 
 CLAIMS_MAX: Final = 10_000
 """Clients that wait for an answer to their claim; beyond it they are refused with Server busy."""
@@ -31,6 +38,19 @@ CLAIM_MS: Final = 2_000
 CLAIM_MS_MAX: Final = 8_000
 """Longest wait whatever comes: a client must have its CONNACK."""
 CLAIM_RETRY_MS: Final = 500
+
+
+class Collector(Protocol):
+    """Who knows which QoS 2 messages of a client are in logs and not released."""
+
+    def wants(self, session: Session | None) -> bool:
+        """Whether a client with this session (None: there is none here) has to wait for ``collect``."""
+
+    def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
+        """Find the packet ids of a client, once: (ids, now), or None when nobody can say."""
+
+    def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
+        """The client starts clean: ids of earlier epochs mean nothing any more."""
 
 
 class Claim:
@@ -59,6 +79,10 @@ class Claim:
         """A client that came after that: claims anew then."""
         self.next_flags = 0
         self.next_user = 0
+        self.is_alone = False
+        """Nobody could be asked for it."""
+        self.collecting = False
+        """It is this node's; the client's QoS 2 ids are being collected."""
         self.done = False
 
 
@@ -77,6 +101,8 @@ class Claimant:
         self.claims_alone = 0
         """Claims that this node decided by itself, because the registrar could not be asked."""
         self.claims_busy = 0
+        self.collector: Collector | None = None
+        """Set where there are durable topics."""
 
     def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
         """Want a client id. See OwnerPort; while ``inline`` is set, the answer may be there before the turn is over."""
@@ -87,7 +113,8 @@ class Claimant:
             and client_id not in self.giver.leaving
         ):
             known = session.epoch if session is not None else 0
-            return max(known + 1, self.scene.wall_ms(now))
+            epoch = max(known + 1, self.scene.wall_ms(now))
+            return self.claim_alone(connection, client_id, session, clean_start, epoch, now)
         flags = (CLEAN if clean_start else 0) | (0 if self.scene.node.gate_is_open else CHECKS_USER)
         user = user_key(username)
         known_claim = self.claims.get(client_id)
@@ -105,6 +132,30 @@ class Claimant:
         self.claims_made += 1
         self.inline = claim
         self.ask(claim)
+        return CLAIM_WAITS
+
+    def claim_alone(
+        self, connection: Connection, client_id: str, session: Session | None, clean_start: bool, epoch: int, now: int
+    ) -> int:
+        """There is no other node: the client id is this one's, at once unless logs have to be asked."""
+        collector = self.collector
+        if collector is None:
+            return epoch
+        if clean_start:
+            collector.begins_anew(client_id, epoch, now)
+            return epoch
+        if not collector.wants(session):
+            return epoch
+        if len(self.claims) >= CLAIMS_MAX:
+            self.claims_busy += 1
+            return CLAIM_BUSY
+        claim = Claim(client_id, self.scene.number(), connection, now)
+        claim.granted = True
+        claim.waits = False
+        claim.epoch = epoch
+        self.claims[client_id] = claim
+        self.inline = claim
+        self.conclude(claim, now)
         return CLAIM_WAITS
 
     def join(self, claim: Claim, connection: Connection, flags: int, user: int, now: int) -> None:
@@ -146,6 +197,8 @@ class Claimant:
 
     def watch(self, claim: Claim, now: int) -> None:
         """Ask again, or stop asking."""
+        if claim.collecting:
+            return
         if now - claim.news_at >= CLAIM_MS or now - claim.began_at >= CLAIM_MS_MAX:
             self.conclude(claim, now)
         elif claim.retry_at <= now:
@@ -181,7 +234,7 @@ class Claimant:
     def on_refuse(self, message: Message, now: int) -> None:
         """The client id is not to be had."""
         claim = self.claims.get(message.client_id)
-        if claim is None or claim.nonce != message.nonce or claim.granted:
+        if claim is None or claim.nonce != message.nonce or claim.granted or claim.collecting:
             return
         del self.claims[message.client_id]
         connection = claim.connection
@@ -195,7 +248,7 @@ class Claimant:
         """The origin has nothing to send."""
         client_id = message.client_id
         claim = self.claims.get(client_id)
-        if claim is None or claim.nonce != message.nonce:
+        if claim is None or claim.nonce != message.nonce or claim.collecting:
             gone = client_id not in self.scene.node.sessions and client_id not in self.giver.leaving
             if gone and claim is None and not message.value:
                 self.scene.releases[client_id] = message.epoch
@@ -221,21 +274,61 @@ class Claimant:
     def conclude(self, claim: Claim, now: int) -> None:
         """Nothing more comes, or it takes too long: go on with what is here."""
         client_id = claim.client_id
-        if self.claims.get(client_id) is not claim:
+        if self.claims.get(client_id) is not claim or claim.collecting:
             return
         for arrival in list(self.taker.arrivals.values()):
             if arrival.client_id == client_id:
                 self.taker.on_rest(arrival, now)
-        del self.claims[client_id]
         session = self.scene.node.sessions.get(client_id)
-        alone = not claim.granted
-        if alone:
+        if not claim.granted:
             known = max(session.epoch if session is not None else 0, claim.known_epoch)
             claim.epoch = max(known + 1, self.scene.wall_ms(now))
+            claim.is_alone = True
             self.claims_alone += 1
+        if self.must_collect(claim, session, now):
+            # Revocations that come meanwhile wait, as for a session that is on its way here.
+            claim.granted = True
+            claim.collecting = True
+            collected = partial(self.on_collected, claim)
+            assert self.collector is not None
+            self.collector.collect(client_id, claim.epoch, collected, now)
+            return
+        self.finish(claim, now)
+
+    def must_collect(self, claim: Claim, session: Session | None, now: int) -> bool:
+        """Whether a client waits whose QoS 2 ids nobody here knows."""
+        collector = self.collector
+        connection = claim.connection
+        if collector is None or connection is None or connection.phase != AUTHENTICATING:
+            return False
+        if claim.flags & CLEAN:
+            collector.begins_anew(claim.client_id, claim.epoch, now)
+            return False
+        return collector.wants(session)
+
+    def on_collected(self, claim: Claim, ids: set[int] | None, now: int) -> None:
+        """The ids are known, or nobody can say: then the client has to come again."""
+        claim.collecting = False
+        if self.claims.get(claim.client_id) is not claim:
+            return
         connection = claim.connection
         if connection is not None and connection.phase == AUTHENTICATING:
-            if alone or now - claim.began_at >= CLAIM_RETRY_MS:  # much may have happened since the grant
+            admission = connection.admission
+            if ids is None:
+                claim.connection = None
+                text = "What this client has published exactly once can't be told from again now; connect later"
+                refuse(self.scene.node, connection, claim.client_id, reasons.SERVER_UNAVAILABLE, text, now)
+            elif isinstance(admission, Admission):
+                admission.unreleased = ids
+        self.finish(claim, now)
+
+    def finish(self, claim: Claim, now: int) -> None:
+        """The client id is this node's: CONNACK, then whatever came meanwhile."""
+        client_id = claim.client_id
+        del self.claims[client_id]
+        connection = claim.connection
+        if connection is not None and connection.phase == AUTHENTICATING:
+            if claim.is_alone or now - claim.began_at >= CLAIM_RETRY_MS:  # much may have happened since the grant
                 self.scene.registers[client_id] = True
             if self.inline is claim:
                 claim.done = True
