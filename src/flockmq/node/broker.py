@@ -65,6 +65,7 @@ from flockmq.node.namespaces import (
 from flockmq.node.ports import AuthRequest, Gate, OpenGate, Verdict
 from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
 from flockmq.node.retained_feed import feed_retained
+from flockmq.node.reviewing import Review, ask_for_proof, go_on_reviewing, review
 from flockmq.node.state import (
     AUTHORITY_TIMER,
     CONGESTION_TIMER,
@@ -423,6 +424,8 @@ class Broker:
     def tick(self, now: int) -> None:
         """Do what has come due. Call about every 100 ms."""
         self.node.now = now
+        if self.node.reviews.waiting:
+            go_on_reviewing(self.node)
         overdue = self.overdue
         overdue.extend(self.node.timers.due(now))
         overdue.reverse()
@@ -489,6 +492,22 @@ class Broker:
     def set_listener_namespace(self, listener: str, namespace: str) -> None:
         """Who comes through a listener and names no namespace is in this one, which exists from now on."""
         set_listener_namespace(self.node, listener, namespace)
+
+    # --- who may do what ---
+
+    def use_gate(self, gate: Gate, proving: frozenset[str], now: int) -> None:
+        """Have another gate judge from now on, in place of an open one; who came in through that is now anonymous.
+
+        ``proving`` are the namespaces whose clients have passwords.
+        """
+        if self.node.gate_is_open:
+            ask_for_proof(self.node, proving, now)
+        self.node.gate = gate
+        self.node.gate_is_open = type(gate) is OpenGate
+
+    def review(self, found: Review, now: int) -> None:
+        """Users or rules of the gate have changed: have them hold for those who are connected, too."""
+        review(self.node, found, now)
 
     # --- the admin's side ---
 

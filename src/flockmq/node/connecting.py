@@ -30,6 +30,7 @@ from flockmq.node.lifecycle import (
 )
 from flockmq.node.namespaces import edge_will
 from flockmq.node.ports import CLAIM_BUSY, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
+from flockmq.node.reviewing import review_session
 from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
@@ -274,6 +275,7 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         return
     connect = admission.connect
     identity = accept.identity
+    connection.admitted_as = identity.username
     client_id = inside_client_id(identity.namespace, admission.request.client_id)
     # Who it is may be known only now: by certificate, token or SCRAM.
     ban = node.bans.check(client_id, identity.username, connection.peer, now)
@@ -319,6 +321,10 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if will is not None:
         will.topic = will_topic
     session.will = will
+    if node.gate_is_open or not present:
+        session.rights_version = node.gate.version
+    elif session.rights_version != node.gate.version:
+        review_session(node, session, None)  # rules may have changed while it was away
     node.online += 1
     node.stats.connects_accepted += 1
     settings = agree(node, connection, session, connect)

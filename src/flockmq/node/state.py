@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.node.delaying import Delayed
-    from flockmq.node.ports import DurablePort, Gate, LogPort, OwnerPort, SubscribePort
+    from flockmq.node.ports import DurablePort, Gate, Identify, LogPort, OwnerPort, SubscribePort
     from flockmq.node.settings import BrokerSettings
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -41,6 +41,14 @@ DELAYED_TIMER: Final = 5
 SYS_TIMER: Final = 6
 SWEEP_TIMER: Final = 7
 CONGESTION_TIMER: Final = 8
+
+
+class Reviews:
+    """Sessions whose subscriptions are still to be judged by new rules."""
+
+    def __init__(self) -> None:
+        self.waiting: list[str] = []
+        self.identify: Identify | None = None
 
 
 class NodeState:
@@ -76,6 +84,7 @@ class NodeState:
         self.delayed: dict[int, Delayed] = {}
         self.delayed_bytes = 0
         self.spaces = Spaces()
+        self.reviews = Reviews()
         self.online = 0
         """Sessions with a connection."""
         self.owner: OwnerPort | None = None

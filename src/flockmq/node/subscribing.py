@@ -198,6 +198,18 @@ def without_start(topic_filter: bytes) -> bytes:
         return topic_filter  # nobody can have subscribed to that
 
 
+def leave(node: NodeState, session: Session, full_filter: bytes) -> bool:
+    """End a subscription; False when there is none."""
+    subscription = session.subscriptions.pop(full_filter, None)
+    if subscription is None:
+        return False
+    session.subscriptions_weight -= filter_weight(full_filter)
+    node.table.remove(session, subscription.group, subscription.topic_filter)
+    if node.logs is not None:
+        node.logs.left(subscription)
+    return True
+
+
 def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe) -> None:
     """Remove all filters of an UNSUBSCRIBE."""
     session = connection.session
@@ -205,15 +217,7 @@ def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe)
         return
     codes: list[int] = []
     for asked in packet.topic_filters:
-        topic_filter = without_start(asked)
-        subscription = session.subscriptions.pop(topic_filter, None)
-        if subscription is None:
-            codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
-        else:
-            session.subscriptions_weight -= filter_weight(topic_filter)
-            node.table.remove(session, subscription.group, subscription.topic_filter)
-            if node.logs is not None:
-                node.logs.left(subscription)
-            codes.append(reasons.SUCCESS)
+        is_left = leave(node, session, without_start(asked))
+        codes.append(reasons.SUCCESS if is_left else reasons.NO_SUBSCRIPTION_EXISTED)
     node.stats.unsubscribes += len(codes)
     connection.answer(encode_packet(Unsuback(packet.packet_id, codes), connection.version))

@@ -96,7 +96,8 @@ class Clients:
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
         self._acls: dict[str, tuple[AclRecord, Acl]] = {}
-        self._namespaces: frozenset[str] = frozenset()
+        self.namespaces: frozenset[str] = frozenset()
+        """Those in which somebody logs in with a password."""
         self.dummy_hash = ""
         """What the password of an unknown name is compared with: it costs what those of known ones do."""
         self.some_user: User | None = None
@@ -116,7 +117,7 @@ class Clients:
 
     def has_logins(self, namespace: str) -> bool:
         """Whether somebody in this namespace logs in with a password."""
-        return namespace in self._namespaces
+        return namespace in self.namespaces
 
     def replace(self, records: Iterable[ClientRecord], acls: Iterable[AclRecord]) -> ClientChanges:
         """Take these in place of all that were; what that changes for whom."""
@@ -141,7 +142,7 @@ class Clients:
                 namespaces.add(record.namespace)
                 some_hash = some_hash or (name if record.secret.startswith("$argon2id$") else "")
                 some_scram = some_scram or (name if "$scram-sha-256$" in record.secret else "")
-        self._namespaces = frozenset(namespaces)
+        self.namespaces = frozenset(namespaces)
         self._acls = {record.namespace: _acl(record, old_acls.get(record.namespace)) for record in acls}
         other = {name for name in {*old_acls, *self._acls} if old_acls.get(name) is not self._acls.get(name)}
         user = self._clients[some_hash].user if some_hash else None

@@ -133,6 +133,11 @@ class BrokerGate:
         )
         return ClientChanges(removed, changed, rights, changes.namespaces)
 
+    @property
+    def proving(self) -> frozenset[str]:
+        """Namespaces in which clients of the cluster have passwords."""
+        return self._clients.namespaces
+
     def identify(self, client_id: str, username: str | None, namespace: str) -> Identity | None:
         """Who a session without a connection belongs to; None where only a token could tell what it may do."""
         if self._sources.tokens is not None:
@@ -190,6 +195,8 @@ class BrokerGate:
             return refused
         try:
             answer = exchange.final(data)
+            if not exchange.is_current():  # the client was removed, or got another password meanwhile
+                raise ScramError(_WRONG)
         except ScramError as error:
             if isinstance(error, ScramMismatchError):
                 self._throttle.failed(request.peer, name, request.now_ms)

@@ -91,6 +91,10 @@ class ScramServer:
     def __repr__(self) -> str:
         return f"ScramServer(username={self.username!r}, step={self._step!r})"
 
+    def is_current(self) -> bool:
+        """Whether the user still has the keys that the exchange began with."""
+        return self._keys == self._lookup(self.username)
+
     def first(self, message: bytes) -> bytes:
         """Answer the client's first message with salt and nonce."""
         self._advance("first", "final")

@@ -69,6 +69,8 @@ class Connection:
         self.auth_method: str | None = None
         self.awaits_auth = False
         self.admission: object = None
+        self.admitted_as: str | None = None
+        """The proved name of who is let in, and may still wait for its CONNACK."""
         self.expiry_asked = 0
         # reading
         self.rest: bytes = b""

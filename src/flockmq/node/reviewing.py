@@ -1,0 +1,148 @@
+"""Rights that change while clients are here: who must go, and which subscriptions are no longer allowed.
+
+```
+ the gate's users or rules changed --review--> gone: DISCONNECT 0x98, its session ends
+                                               other credentials: DISCONNECT 0x87, its session stays
+                                               other rights: subscriptions are judged again, at once
+                                               other rules for a whole namespace: the same, a few thousand a tick
+ a session is resumed ----------------------> judged again, if rules have changed since
+```
+Publishing needs none of this: verdicts are kept for one version of the gate only. A dropped subscription is an event;
+the client is not told, MQTT has no word for it. What waited for it already is still delivered.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.mqtt import reasons
+from flockmq.mqtt.namespaces import split_client_id
+from flockmq.node.lifecycle import disconnect, end_session
+from flockmq.node.ports import Identify
+from flockmq.node.state import NodeState
+from flockmq.node.subscribing import leave
+from flockmq.session.session import Session
+
+CHECKS_PER_TICK: Final = 5_000
+
+
+class Review:
+    """What changed, and for whom. User names are with their namespace."""
+
+    def __init__(
+        self,
+        identify: Identify,
+        removed: frozenset[str] = frozenset(),
+        changed: frozenset[str] = frozenset(),
+        rights: frozenset[str] = frozenset(),
+        namespaces: frozenset[str] | None = frozenset(),
+    ) -> None:
+        self.identify = identify
+        self.removed = removed
+        self.changed = changed
+        """Have other credentials."""
+        self.rights = rights
+        self.namespaces = namespaces
+        """Have other rules; None: all of them."""
+
+
+def review(node: NodeState, found: Review, now: int) -> None:
+    """Act on a change of users and rules."""
+    refuse_waiting(node, found, now)
+    waiting: list[str] = []
+    for session in list(node.sessions.values()):
+        name = session.username
+        if name is not None and name in found.removed:
+            remove(node, session, now)
+            continue
+        connection = session.connection
+        if name is not None and name in found.changed and connection is not None:
+            text = "The credentials of this client have changed"
+            disconnect(node, connection, reasons.NOT_AUTHORIZED, text, now)
+        if name is not None and name in found.rights:
+            review_session(node, session, found.identify)
+        elif found.namespaces is None or (
+            found.namespaces and split_client_id(session.client_id)[0] in found.namespaces
+        ):
+            waiting.append(session.client_id)
+    if waiting:
+        node.reviews.waiting = list({*waiting, *node.reviews.waiting})
+        node.reviews.identify = found.identify
+
+
+def refuse_waiting(node: NodeState, found: Review, now: int) -> None:
+    """Those who were let in before the change, and wait for the cluster to let them go on."""
+    gone = found.removed | found.changed
+    if not gone:
+        return
+    for connection in list(node.connections.values()):
+        admitted = connection.admitted_as
+        if connection.session is None and admitted is not None and admitted in gone:
+            disconnect(node, connection, reasons.NOT_AUTHORIZED, "The credentials have changed meanwhile", now)
+
+
+def remove(node: NodeState, session: Session, now: int) -> None:
+    """The client of a session is no longer one."""
+    connection = session.connection
+    if connection is not None:
+        disconnect(node, connection, reasons.ADMINISTRATIVE_ACTION, "This client was removed", now)
+    if node.sessions.get(session.client_id) is session:
+        end_session(node, session, now)
+
+
+def ask_for_proof(node: NodeState, proving: frozenset[str], now: int) -> None:
+    """Nobody had to prove anything so far: what clients said to be called, or where to belong, counts no longer.
+
+    Where clients have passwords now (``proving``), sessions wait for who proves to be called as was said.
+    """
+    for connection in list(node.connections.values()):
+        identity = connection.identity
+        connection.verdicts = None
+        if identity is None or connection.session is None:
+            continue
+        identity.username = None
+        if identity.namespace != node.spaces.of_listener(connection.listener):
+            text = "Clients must prove now that they belong to this namespace"
+            disconnect(node, connection, reasons.NOT_AUTHORIZED, text, now)
+    for session in node.sessions.values():
+        if split_client_id(session.client_id)[0] not in proving:
+            session.username = None
+
+
+def go_on_reviewing(node: NodeState) -> None:
+    """Look at some of the sessions that wait for it."""
+    reviews = node.reviews
+    checks = 0
+    while reviews.waiting and checks < CHECKS_PER_TICK:
+        session = node.sessions.get(reviews.waiting.pop())
+        if session is not None and reviews.identify is not None:
+            checks += 1 + review_session(node, session, reviews.identify)
+
+
+def review_session(node: NodeState, session: Session, identify: Identify | None) -> int:
+    """Drop the subscriptions of a session that are not allowed any more; how many were looked at."""
+    connection = session.connection
+    identity = connection.identity if connection is not None else None
+    if identity is None and identify is not None:
+        namespace, client_id = split_client_id(session.client_id)
+        identity = identify(client_id, session.username, namespace)
+    if identity is None or node.gate_is_open:
+        return 0
+    gate = node.gate
+    session.rights_version = gate.version
+    checks = 0
+    for full_filter, subscription in list(session.subscriptions.items()):
+        checks += 1
+        if gate.may_subscribe(identity, subscription.topic_filter):
+            continue
+        leave(node, session, full_filter)
+        node.events.note(
+            "subscription_revoked",
+            {
+                "client_id": session.client_id,
+                "username": session.username,
+                "filter": full_filter,
+                "reason": "This client may not subscribe to it any more",
+            },
+        )
+    return checks
