@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import explain_alone, routes
+from flockmq.admin.durable_cluster_views import with_decisions, with_durable
 from flockmq.admin.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.handlers import page
 from flockmq.errors import FlockError, RemoteProtocolError
@@ -18,12 +19,20 @@ if TYPE_CHECKING:
     from flockmq.admin.operations import Call, NoQuery
 
 
-def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
-    """The members."""
+async def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
+    """The members, who decides, and how partitions do."""
     cluster = desk.ports.cluster
     if cluster is None:
         return model.Cluster(id=None, node=desk.node.name, state="off", reason="cluster.enabled is false", members=[])
-    return cluster.status()
+    found = cluster.status()
+    port = desk.ports.durable
+    if port is None:
+        return found
+    try:
+        told = await port.replicas(None)
+    except FlockError:
+        told = {}
+    return with_decisions(found, port.state(), port.meta(), told)
 
 
 async def join(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.JoinResult:
@@ -59,7 +68,8 @@ async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Exp
     cluster = desk.ports.cluster
     if cluster is None:
         return explain_alone(desk.broker, desk.node.name, topic, call.query.publisher)
-    return await cluster.explain(topic, call.query.publisher)
+    found = await cluster.explain(topic, call.query.publisher)
+    return found if desk.ports.durable is None else with_durable(found, desk.ports.durable, topic)
 
 
 def _cluster(desk: Desk) -> ClusterPort:

@@ -10,7 +10,7 @@ from flockmq.admin.model import Request, Response
 
 MemberState = Literal["alive", "suspect", "dead", "left"]
 Role = Literal["core", "edge"]
-StepKind = Literal["Publish", "Route", "Deliver"]
+StepKind = Literal["Publish", "Append", "Route", "Deliver"]
 NodeId = Annotated[str, Meta(description="16 hexadecimal digits", examples=["9f86d081884c7d65"])]
 
 
@@ -34,6 +34,22 @@ class Member(Response, frozen=True):
     clients: Annotated[int | None, Meta(description="Clients connected to it, as it told last")]
     routes: Annotated[int, Meta(description="Topic filters that lead there")]
     unsent_bytes: Annotated[int, Meta(description="What waits to be sent to it")]
+    leads: Annotated[int | None, Meta(description="Partitions that it leads; null when it does not tell")] = None
+    replicas: Annotated[int | None, Meta(description="Partitions that it holds a copy of")] = None
+    lag: Annotated[int | None, Meta(description="Records that the worst of its copies is behind")] = None
+
+
+class Decisions(Response, frozen=True):
+    """Who decides about cluster state (group 0), and how the partitions of durable topics do."""
+
+    index: Annotated[int, Meta(description="Index of cluster state on the node that answers")]
+    leader: Annotated[str | None, Meta(description="Node that leads group 0; null when none is known")]
+    voters: Annotated[list[str], Meta(description="Nodes that decide")]
+    learners: Annotated[list[str], Meta(description="Nodes that will, once they have caught up")]
+    topics: int
+    partitions: int
+    without_leader: Annotated[int, Meta(description="Partitions that nobody leads, as far as nodes answer")]
+    moving: Annotated[int, Meta(description="Partitions whose copies are on their way to other nodes")]
 
 
 class Cluster(Response, frozen=True):
@@ -46,6 +62,7 @@ class Cluster(Response, frozen=True):
     ]
     reason: Annotated[str, Meta(description="What it waits for; empty when nothing")]
     members: list[Member]
+    decisions: Annotated[Decisions | None, Meta(description="Null on a node without cluster state")] = None
 
 
 class JoinRequest(Request, frozen=True):
@@ -93,6 +110,16 @@ class Miss(Response, frozen=True):
     reason: str
 
 
+class DurablePlace(Response, frozen=True):
+    """Where a message would be kept."""
+
+    namespace: str
+    topic: Annotated[str, Meta(description="The durable topic")]
+    shard: Annotated[int | None, Meta(description="Null when it depends on the message's key")]
+    group: int | None
+    leader: Annotated[str | None, Meta(description="Node that would append it; null when none is known")]
+
+
 class Explanation(Response, frozen=True):
     """Who would get a message, on which way, and who would not."""
 
@@ -101,6 +128,7 @@ class Explanation(Response, frozen=True):
     steps: list[Step]
     misses: list[Miss]
     notes: Annotated[list[str], Meta(description="What else to know, such as filters that look alike and don't match")]
+    durable: Annotated[DurablePlace | None, Meta(description="Null when no durable topic keeps it")] = None
 
 
 class ExplainQuery(Request, frozen=True):

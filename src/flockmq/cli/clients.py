@@ -6,11 +6,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from flockmq.cli import registrations
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.durable_options import NAMESPACE_DEFAULT
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, print_fields, print_json, print_listing
 from flockmq.errors import FlockError
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
+RegisteredOption = Annotated[
+    bool, typer.Option("--registered", help="Registered clients of a namespace, connected or not.")
+]
+RegisteredNamespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="N", help="With --registered: in this namespace.")
+]
 Kind = Annotated[
     Literal["client", "username", "address"], typer.Option("--kind", help="What VALUE is: client id, user name, IP.")
 ]
@@ -19,9 +27,10 @@ ValueArgument = Annotated[str, typer.Argument(metavar="VALUE", help="Client id, 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Connected clients, and bans.")
+    group = typer.Typer(help="Clients: those that are connected, those that are registered, and bans.")
     group.command("list")(list_clients)
     group.command("show")(show_client)
+    registrations.register(group)
     group.command("kick")(kick)
     group.command("ban")(ban)
     group.command("unban")(unban)
@@ -34,11 +43,16 @@ def list_clients(
     prefix: Annotated[str | None, typer.Option("--prefix", help="Only client ids that begin with this.")] = None,
     username: Annotated[str | None, typer.Option("--username", help="Only this user name.")] = None,
     peer: Annotated[str | None, typer.Option("--peer", help="Only this IP address.")] = None,
+    registered: RegisteredOption = False,
+    namespace: RegisteredNamespace = None,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List the clients that are connected now."""
+    """List the clients that are connected now, or with --registered those that may log in."""
+    if registered or namespace is not None:
+        registrations.list_registered(server, namespace or NAMESPACE_DEFAULT, limit, as_json=as_json)
+        return
     found = admin_client(server).connections(client_id_prefix=prefix, username=username, peer=peer)
     columns = {
         "CLIENT": "client_id",
@@ -55,11 +69,19 @@ def list_clients(
 
 
 def show_client(
-    client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+    client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id, or a registered name.")],
+    *,
+    registered: RegisteredOption = False,
+    namespace: RegisteredNamespace = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
-    """Show one connected client."""
+    """Show one connected client, or with --registered what is registered of it."""
     import msgspec
 
+    if registered or namespace is not None:
+        registrations.show_registered(server, namespace or NAMESPACE_DEFAULT, client_id, as_json=as_json)
+        return
     found = msgspec.to_builtins(admin_client(server).connection(client_id))
     if as_json:
         print_json(found)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
+from flockmq.cli.output import JsonOption, counted, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from flockmq.admin.cluster_model import Cluster, Member
+    from flockmq.admin.cluster_model import Cluster, Decisions, Member
+    from flockmq.admin.durable_tenants_model import Rebalance
+    from flockmq.client.admin import AdminClient
 
 COLUMNS: Final = (
     "NODE",
@@ -22,9 +25,13 @@ COLUMNS: Final = (
     "CLOCK MS",
     "CLIENTS",
     "ROUTES",
+    "LEADS",
+    "COPIES",
+    "LAG",
     "VERSION",
     "ID",
 )
+WATCH_S: Final = 1.0
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="Any node of the cluster: host, host:port or name@host.")
 ]
@@ -39,6 +46,7 @@ def register(app: typer.Typer) -> None:
     cluster.command("status")(status)
     cluster.command("join")(join)
     cluster.command("leave")(leave)
+    cluster.command("rebalance")(rebalance)
     app.add_typer(cluster, name="cluster")
     nodes = typer.Typer(help="The nodes one by one.")
     nodes.command("list")(list_nodes)
@@ -46,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """Show the cluster as one node sees it: its members, the links to them and their clocks."""
+    """Show the cluster as one node sees it: members, links and clocks, who decides, leaders, copies and their lag."""
     found = admin_client(server).cluster()
     if as_json:
         print_json(found)
@@ -68,7 +76,22 @@ def _summary(found: Cluster) -> list[tuple[str, object]]:
     ]
     if found.reason:
         fields.append(("waits for", found.reason))
+    if found.decisions is not None:
+        fields += _decisions(found.decisions)
     return fields
+
+
+def _decisions(found: Decisions) -> list[tuple[str, object]]:
+    partitions = f"{found.partitions:,} of {counted(found.topics, 'durable topic')}"
+    counts = ((found.without_leader, "without leader"), (found.moving, "moving"))
+    notes = [f"{count:,} {what}" for count, what in counts if count]
+    return [
+        ("state index", found.index),
+        ("decided by", found.leader),
+        ("voters", " ".join(found.voters) or None),
+        *([("learners", " ".join(found.learners))] if found.learners else []),
+        ("partitions", ", ".join([partitions, *notes])),
+    ]
 
 
 def _print_members(members: list[Member]) -> None:
@@ -83,6 +106,9 @@ def _print_members(members: list[Member]) -> None:
             member.clock_offset_ms,
             member.clients,
             member.routes,
+            member.leads,
+            member.replicas,
+            member.lag,
             member.version,
             member.id,
         ]
@@ -125,3 +151,59 @@ def leave(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False)
         print_json(client.cluster())
     else:
         print("The node has left and is a cluster of its own now.")
+
+
+def rebalance(
+    *,
+    moves: Annotated[int, typer.Option("--moves", min=1, max=1000, help="Most moves to have under way at once.")] = 10,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until nothing is left to move, and show it.")] = False,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Spread the copies and leaders of partitions evenly over nodes and zones, while everything goes on.
+
+    A copy is moved by making the new one first. Without --watch one round of moves is begun.
+    """
+    client = admin_client(server)
+    found = client.rebalance(moves)
+    if watch:
+        found = _watch(client, found, moves, as_json=as_json)
+    if as_json:
+        print_json(found)
+    elif watch:
+        print("Copies and leaders are where they should be.")
+    else:
+        print(_progress(found))
+
+
+def _watch(client: AdminClient, found: Rebalance, moves: int, *, as_json: bool) -> Rebalance:
+    """Begin round after round until nothing is left; a line each time something has changed."""
+    shown = ""
+    remaining = found.remaining or 0
+    begun = found.begun
+    while True:
+        line = _progress(found, remaining)
+        if line != shown and not as_json:
+            print(line, flush=True)
+            shown = line
+        if found.settled and not remaining and not begun:
+            return found
+        time.sleep(WATCH_S)
+        if found.settled or not found.moves_left:
+            found = client.rebalance(moves)
+            remaining, begun = found.remaining or 0, found.begun
+        else:
+            found = client.rebalance_progress()
+
+
+def _progress(found: Rebalance, remaining: int | None = None) -> str:
+    left = found.remaining if remaining is None else remaining
+    parts = [
+        f"{counted(found.moves_left, 'partition')} moving",
+        f"{counted(found.leaders_left, 'leader')} not in place",
+    ]
+    if left:
+        parts.append(f"{left:,} more to begin")
+    if found.unknown:
+        parts.append(f"{counted(found.unknown, 'partition')} without an answer")
+    return ", ".join(parts) + "."

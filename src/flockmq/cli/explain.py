@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.mqtt_options import TopicArgument
 from flockmq.cli.output import JsonOption, print_json
 from flockmq.server.escape import printable
+
+if TYPE_CHECKING:
+    from flockmq.admin.cluster_model import DurablePlace
 
 
 def register(app: typer.Typer) -> None:
@@ -36,9 +39,19 @@ def explain(
         print(printable(f"{step.source}{arrow}{step.target}: {step.kind}[{where}]{note}"))
     if not any(step.kind == "Deliver" for step in found.steps):
         print("Nobody would get it.")
-    if found.misses or found.notes:
+    if found.misses or found.notes or found.durable is not None:
         print()
+    if found.durable is not None:
+        print(printable(_kept(found.durable)))
     for miss in found.misses:
         print(printable(f"not {miss.node}: {miss.reason}"))
     for note in found.notes:
         print(printable(note))
+
+
+def _kept(place: DurablePlace) -> str:
+    topic = place.topic if place.namespace == "default" else f"{place.namespace}/{place.topic}"
+    if place.shard is None:
+        return f"kept in durable topic {topic}; its key decides the shard"
+    leader = f"which {place.leader} leads" if place.leader else "which has no leader now"
+    return f"kept in durable topic {topic}, shard {place.shard} (group {place.group}), {leader}; delivered after commit"

@@ -1,4 +1,4 @@
-"""``flockmq log``: look into the log of a node on its own disk, without a broker."""
+"""``flockmq log``: look into the log of a node on its own disk, without a broker; ``read`` asks a running one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from flockmq.cli.log_read import read
 from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
 from flockmq.errors import FlockError
 
@@ -25,10 +26,11 @@ _READ_BYTES: Final = 1 << 20
 def register(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(
-        help="The log on disk: what a folder holds, and whether all of it can be read. Nothing is changed."
+        help="Logs: what a folder on disk holds, whether all of it can be read, and records of a running cluster."
     )
     group.command("inspect")(inspect)
     group.command("verify")(verify)
+    group.command("read")(read)
     app.add_typer(group, name="log")
 
 

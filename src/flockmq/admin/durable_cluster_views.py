@@ -1,0 +1,79 @@
+"""What cluster state and partitions add to what the API says about the cluster and about the way of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from flockmq.admin import cluster_model as model
+from flockmq.admin.cluster_views import step
+from flockmq.admin.durable_common import owner_of
+from flockmq.admin.durable_port import LEADING
+from flockmq.admin.durable_views import leader_among, node_name
+from flockmq.cluster.model import BY_TOPIC
+from flockmq.routing.durable import shard_of
+
+if TYPE_CHECKING:
+    from flockmq.admin.durable_port import DurablePort, MetaStatus, ReplicaStatus
+    from flockmq.cluster.state import ClusterState
+
+
+def with_decisions(
+    cluster: model.Cluster, state: ClusterState, meta: MetaStatus, told: Mapping[int, Sequence[ReplicaStatus]]
+) -> model.Cluster:
+    """The cluster with who decides about its state, and what each node has of the partitions."""
+    leads: dict[int, int] = {}
+    copies: dict[int, int] = {}
+    lags: dict[int, int] = {}
+    without_leader = 0
+    for partition in state.partitions():
+        replicas = told.get(partition.group, ())
+        without_leader += not leader_among(replicas)
+        end = max((one.end for one in replicas), default=0)
+        for one in replicas:
+            copies[one.node] = copies.get(one.node, 0) + 1
+            leads[one.node] = leads.get(one.node, 0) + (one.role == LEADING)
+            lags[one.node] = max(lags.get(one.node, 0), end - one.end)
+    members = []
+    for member in cluster.members:
+        node = int(member.id, 16)
+        is_known = node in copies or member.is_self
+        members.append(
+            replace(
+                member,
+                leads=leads.get(node, 0) if is_known else None,
+                replicas=copies.get(node, 0) if is_known else None,
+                lag=lags.get(node, 0) if is_known else None,
+            )
+        )
+    decisions = model.Decisions(
+        index=meta.index,
+        leader=node_name(state.nodes, meta.leader) if meta.leader else None,
+        voters=[node_name(state.nodes, node) for node in meta.voters],
+        learners=[node_name(state.nodes, node) for node in meta.learners],
+        topics=len(state.topics),
+        partitions=len(state.places),
+        without_leader=without_leader,
+        moving=len(state.moving()),
+    )
+    return replace(cluster, members=members, decisions=decisions)
+
+
+def with_durable(found: model.Explanation, port: DurablePort, topic: bytes) -> model.Explanation:
+    """The way of a message with the log that keeps it, where one does."""
+    state = port.state()
+    record = owner_of(state, topic)
+    if record is None:
+        return found
+    is_fixed = record.key == BY_TOPIC or record.shards == 1
+    shard = shard_of(topic, record.shards) if is_fixed else None
+    group = record.partitions[shard].group if shard is not None else None
+    leader = port.leader_of(group) if group is not None else 0
+    name = node_name(state.nodes, leader) if leader else None
+    place = model.DurablePlace(namespace=record.namespace, topic=record.name, shard=shard, group=group, leader=name)
+    steps = list(found.steps)
+    if name is not None:
+        steps.insert(1, step(found.node, name, "Append", f"{record.name}/{shard}"))
+    return replace(found, steps=steps, durable=place)

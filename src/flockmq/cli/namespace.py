@@ -1,0 +1,127 @@
+"""``flockmq namespace``, also called ``flockmq vpn``: tenants, each with topics, clients and sessions of its own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.durable_options import YesOption, confirm
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from flockmq.admin.durable_tenants_model import NamespaceInfo
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The namespace's name.")]
+LimitsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max",
+        metavar="NAME=NUMBER",
+        help="A limit, can be repeated: topics, clients, connections, sessions, retained, messages_per_second, "
+        "stored_bytes; `none` for NUMBER takes it away.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group under both of its names."""
+    for name, text in (
+        ("namespace", "Namespaces: tenants with topics, clients and sessions of their own."),
+        ("vpn", "Another name for `flockmq namespace`."),
+    ):
+        group = typer.Typer(help=text)
+        group.command("create")(create)
+        group.command("list")(list_namespaces)
+        group.command("show")(show)
+        group.command("alter")(alter)
+        group.command("delete")(delete)
+        app.add_typer(group, name=name)
+
+
+def create(
+    name: NameArgument,
+    *,
+    limits: LimitsOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a namespace. Its clients log in as NAME/USER, or through a listener that is set to it."""
+    _print(admin_client(server).create_namespace(name, parse_limits(limits)), as_json=as_json)
+
+
+def list_namespaces(
+    *, limit: LimitOption = LIMIT_DEFAULT, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """List namespaces."""
+    found = list(itertools.islice(admin_client(server).namespaces(), limit or None))
+    if as_json:
+        print_json(found)
+    else:
+        rows = [[one.name, one.topics, one.clients, _limits_text(one)] for one in found]
+        print_table(["NAMESPACE", "TOPICS", "CLIENTS", "LIMITS"], rows)
+
+
+def show(name: NameArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show one namespace."""
+    _print(admin_client(server).namespace(name), as_json=as_json)
+
+
+def alter(
+    name: NameArgument,
+    *,
+    limits: LimitsOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Change limits of a namespace; those not named stay."""
+    wanted = parse_limits(limits)
+    if not wanted:
+        raise FlockError("Nothing to change was given; see `flockmq namespace alter --help`.")
+    _print(admin_client(server).alter_namespace(name, wanted), as_json=as_json)
+
+
+def delete(
+    name: NameArgument, *, yes: YesOption = False, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Delete a namespace that has no topics and clients any more."""
+    confirm(f"Delete namespace {name!r}?", yes=yes)
+    admin_client(server).delete_namespace(name)
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        print(f"Namespace {name!r} was deleted.")
+
+
+def parse_limits(texts: list[str] | None) -> dict[str, int | None]:
+    """``["topics=5", "clients=none"]`` as the API takes it."""
+    from flockmq.config.units import BYTES, COUNT, parse_number
+
+    found: dict[str, int | None] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise FlockError(f"--max can't be {text!r}: give NAME=NUMBER, like topics=100.")
+        field = name if name.endswith("_max") else f"{name}_max"
+        try:
+            is_none = value.lower() == "none"
+            found[field] = None if is_none else parse_number(value, BYTES if "bytes" in field else COUNT)
+        except ValueError as error:
+            raise FlockError(f"--max can't be {text!r}: {error}.") from None
+    return found
+
+
+def _limits_text(one: NamespaceInfo) -> str | None:
+    return ", ".join(f"{name.removesuffix('_max')} {value:,}" for name, value in one.limits.items()) or None
+
+
+def _print(one: NamespaceInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(one)
+        return
+    fields: list[tuple[str, object]] = [("namespace", one.name), ("topics", one.topics), ("clients", one.clients)]
+    fields += [(f"most {name.removesuffix('_max').replace('_', ' ')}", value) for name, value in one.limits.items()]
+    print_fields(fields)

@@ -1,0 +1,72 @@
+"""``flockmq partition``: where the shards of durable topics are and how they do."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated
+
+import typer
+
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.durable_options import AnyNamespaceOption, size_text
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.cli.topic import print_partitions
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Partitions: the shards of durable topics, each a replicated log.")
+    group.command("list")(list_partitions)
+    group.command("show")(show)
+    app.add_typer(group, name="partition")
+
+
+def list_partitions(
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only those of this topic.")] = None,
+    namespace: AnyNamespaceOption = None,
+    unhealthy: Annotated[bool, typer.Option("--unhealthy", help="Only those that are not healthy.")] = False,
+    limit: LimitOption = LIMIT_DEFAULT,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """List partitions with leaders, replicas, offsets and lag."""
+    found = admin_client(server).partitions(namespace=namespace, topic=topic, unhealthy=unhealthy)
+    partitions = list(itertools.islice(found, limit or None))
+    if as_json:
+        print_json(partitions)
+    elif partitions:
+        print_partitions(partitions, with_topic=True)
+    else:
+        print("All partitions are healthy." if unhealthy else "There are no partitions.")
+
+
+def show(
+    group: Annotated[int, typer.Argument(metavar="GROUP", min=1, help="The partition's group, as list shows it.")],
+    *,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one partition and each of its replicas."""
+    found = admin_client(server).partition(group)
+    if as_json:
+        print_json(found)
+        return
+    print_fields(
+        [
+            ("group", found.group),
+            ("topic", f"{found.namespace}/{found.topic}"),
+            ("shard", found.shard),
+            ("leader", found.leader),
+            ("preferred leader", found.preferred),
+            ("term", found.term),
+            ("first offset", found.first_offset),
+            ("end offset", found.end_offset),
+            ("size", size_text(found.bytes)),
+            ("moving to", " ".join(found.target) or None),
+            ("state", found.problem or "healthy"),
+        ]
+    )
+    print()
+    rows = [[one.node, one.role, one.end_offset, one.lag, one.api, one.id] for one in found.replicas]
+    print_table(["NODE", "ROLE", "END", "LAG", "API", "ID"], rows)
