@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from flockmq.admin import cluster_model, model
@@ -24,6 +24,8 @@ from flockmq.client.durable_calls import DurableCalls
 from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, UnreachableError
 
 __all__ = ["DEFAULT_SERVER_URL", "AdminClient", "AdminError", "UnreachableError"]
+
+LEAVE_S_MAX: Final = 30.0
 
 
 class AdminClient(DurableCalls):
@@ -75,8 +77,8 @@ class AdminClient(DurableCalls):
         return self._decode(self._call("POST", "/api/v1/cluster/join", request), cluster_model.JoinResult)
 
     def leave(self) -> None:
-        """Let the node take leave of the others."""
-        self._call("POST", "/api/v1/cluster/leave")
+        """Let the node take leave of the others. Takes as long as they need to take over what it stores."""
+        self._transport.request("POST", "/api/v1/cluster/leave", wait_s=LEAVE_S_MAX)
 
     def routes(self) -> Iterator[cluster_model.Route]:
         """All topic filters of the cluster with their nodes."""

@@ -155,7 +155,8 @@ def decide(
 def wanted_voters(view: View, gone: tuple[int, ...]) -> tuple[int, ...]:
     """Who should vote in group 0 in the end; empty when cluster state does not know anybody yet."""
     nodes = view.state.nodes
-    cores = [node for node in nodes.values() if node.role == CORE and node.id in view.alive]
+    staying = view.alive - view.leaving
+    cores = [node for node in nodes.values() if node.role == CORE and node.id in staying]
     if not cores:
         return ()
     ids = [node.id for node in cores]

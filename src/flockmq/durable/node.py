@@ -113,6 +113,7 @@ class DurableNode:
 
     def set_leaving(self, is_leaving: bool) -> None:
         """Ask the cluster to take this node's replicas and votes away, or to let it have some again."""
+        self.meta.parting.is_leaving = is_leaving
         if is_leaving:
             self.cluster.maps.set(LEAVING, b"1")
         else:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LONELY_MS: Final = 10_000
 """Without a leader for so long a replica asks."""
 AGAIN_MS: Final = 2_000
+LEAVING_MS: Final = 500
 ASKS_MAX: Final = 1_024
 
 
@@ -56,17 +57,19 @@ class Parting:
         self._to_close: list[int] = []
         self._asks: list[_Ask] = []
         self.closed: list[Callable[[int], None]] = []
+        self.is_leaving = False
+        """This node wants to leave: it asks at once, whether it hears a leader or not."""
         calls.serve_later(META_MEMBERS, self._serve)
 
     def consider(self, group: int, now: int, peers: tuple[int, ...] = ()) -> None:
         """Look at a replica; call it now and then. ``peers``: who may lead it, else all that have group 0."""
-        if not _is_lonely(self._engine.host.groups[group].state):
+        if not self.is_leaving and not _is_lonely(self._engine.host.groups[group].state):
             self._lonely.pop(group, None)
             return
-        ask_at, asked = self._lonely.setdefault(group, (now + LONELY_MS, self._start))
+        ask_at, asked = self._lonely.setdefault(group, (now if self.is_leaving else now + LONELY_MS, self._start))
         if now < ask_at:
             return
-        self._lonely[group] = (now + AGAIN_MS, asked + 1)
+        self._lonely[group] = (now + (LEAVING_MS if self.is_leaving else AGAIN_MS), asked + 1)
         able = [node for node in peers if node != self._engine.host.node]
         if not able:
             able = [node for node, head in self._facts.heads().items() if head.has_replica]
@@ -94,7 +97,7 @@ class Parting:
 
     def _answered(self, group: int, body: bytes | None) -> None:
         node = self._engine.host.groups.get(group)
-        if body is None or node is None or not _is_lonely(node.state):
+        if body is None or node is None or not (self.is_leaving or _is_lonely(node.state)):
             return
         _, configuration = decode_members(body)
         if self._engine.host.node not in configuration.members():

@@ -62,7 +62,7 @@ FIND_SETTLED_S: Final = 30.0
 SETTLE_S_MAX: Final = 5.0
 LEAVE_S_MAX: Final = 2.0
 HAND_OVER_S_MAX: Final = 1.5
-PART_S_MAX: Final = 60.0
+PART_S_MAX: Final = 25.0
 JOIN_S_MAX: Final = 15.0
 REMIND_S: Final = 30.0
 """How often the log is told what a node waits for."""
