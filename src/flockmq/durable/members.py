@@ -84,7 +84,7 @@ class Members:
 
     def tick(self, now: int) -> None:
         """Time passes; called about every 100 ms."""
-        if not self._meta.is_leader or not self._meta.is_current or not self._meta.state.cluster_id:
+        if not self._leads():
             self._leading_since = -1
             self.warning = ""
             return
@@ -98,10 +98,16 @@ class Members:
             self._moves_at = now + MOVES_MS
             self._move(now)
 
+    def _leads(self) -> bool:
+        """Whether this node leads group 0 and has applied all that earlier leaders decided."""
+        meta = self._meta
+        if not meta.is_leader or not meta.is_current or not meta.state.cluster_id:
+            return False
+        state = self._engine.host.groups[GROUP].state
+        return state.term_start <= state.applied
+
     def _decide(self, now: int) -> None:
         state = self._engine.host.groups[GROUP].state
-        if state.commit < state.term_start:
-            return
         decision = decide(
             self._engine.host.node,
             self._seen(),

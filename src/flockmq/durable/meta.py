@@ -126,8 +126,9 @@ class Meta:
 
     @property
     def has_replica(self) -> bool:
-        """Whether this node has a replica of group 0."""
-        return GROUP in self.engine.replicas
+        """Whether this node has a replica of group 0 that works. If it has stopped, others are asked instead."""
+        engine = self.engine
+        return GROUP in engine.replicas and GROUP not in engine.host.broken and not engine.stopped
 
     @property
     def is_leader(self) -> bool:
@@ -153,13 +154,13 @@ class Meta:
         """
         self.cluster_id = cluster_id
         store = self.engine.store
-        if self.has_replica or self.ledger.index or store.sequence > 1 or store.groups or store.notes:
+        if GROUP in self.engine.replicas or self.ledger.index or store.sequence > 1 or store.groups or store.notes:
             return
         self._open((self._node,))
 
     def invited(self) -> None:
         """Others speak of group 0 as if it were here: their leader wants a replica on this node."""
-        if not self.has_replica and not self.engine.stopped:
+        if GROUP not in self.engine.replicas and not self.engine.stopped:
             self._open(None)
 
     def _open(self, founders: tuple[int, ...] | None) -> None:
@@ -349,6 +350,8 @@ class Meta:
     def _save(self) -> None:
         """A copy for a restart: a checkpoint of the replica lets its log forget commands; without a replica, a file."""
         replica = self.engine.replicas.get(GROUP)
+        if self.engine.stopped:
+            return  # the disk may be what failed
         if replica is not None:
             checkpoint = replica.checkpoints.latest()
             if checkpoint is not None and replica.log.first_index() <= checkpoint.index:

@@ -211,3 +211,15 @@ def test_a_founder_that_died_at_once_founds_it_again() -> None:
     cluster[1].start()
     cluster[1].meta.begin(77)
     assert cluster.submit(1, SetSetting("a", 1)).ok
+
+
+def test_a_node_whose_disk_failed_still_follows_and_asks_others() -> None:
+    cluster = three()
+    follower = next(node for node in cluster.running() if not node.meta.is_leader)
+    follower.may_stop = True
+    follower.engine.stop("The disk failed.")
+    cluster.run(200)
+    assert cluster.submit(follower.number, SetSetting("a", 1)).ok
+    assert follower.meta.state.settings["a"] == 1
+    assert follower.head is not None
+    assert not follower.head.has_replica
