@@ -159,9 +159,7 @@ class Members:
         planned = (state.versions.topics, state.versions.nodes, self._gone, at_once)
         if planned == self._planned:
             return
-        # Those on their way to a node that is lost will never arrive and must not keep others from moving.
-        stuck = sum(1 for each in state.moving() if any(node in self._gone for node in each.target))
-        moves = next_moves(state, self._gone, at_once + stuck)
+        moves = next_moves(state, self._gone, at_once)
         if not moves:
             self._planned = planned
         for move in moves:
