@@ -181,16 +181,9 @@ class Releases:
 
     # Sessions that go on here, or end.
 
-    def wants(self, session: Session | None) -> bool:
-        """Whether the ids of a client with this session (None: there is none here) have to be collected first."""
-        if not self._calls.layout.has_groups():
-            return False
-        if session is None:
-            return True
-        if not session.received:
-            return False
-        held = self._of(session)
-        return held is None or not session.received.issubset(held.groups)
+    def wants(self) -> bool:
+        """Whether ids have to be collected for a session that was not here."""
+        return self._calls.layout.has_groups()
 
     def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
         """Find the ids of a client; None: nobody can say."""
@@ -215,13 +208,12 @@ class Releases:
         self._tidy(client_id, held)
         reply(set(found), now)
 
-    def ended(self, session: Session, now: int) -> None:
+    def ended(self, session: Session) -> None:
         """A session is over: its ids mean nothing any more."""
         held = self._of(session)
         if held is None:
             return
         del self._held[session.client_id]
-        self._calls.now = now
         groups = {group for known in held.groups.values() for group in known}
         epoch = max(held.epoch, session.epoch) + 1
         for group in sorted(groups):

@@ -43,8 +43,8 @@ CLAIM_RETRY_MS: Final = 500
 class Collector(Protocol):
     """Who knows which QoS 2 messages of a client are in logs and not released."""
 
-    def wants(self, session: Session | None) -> bool:
-        """Whether a client with this session (None: there is none here) has to wait for ``collect``."""
+    def wants(self) -> bool:
+        """Whether a client whose session this node has not had itself has to wait for ``collect``."""
 
     def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
         """Find the packet ids of a client, once: (ids, now), or None when nobody can say."""
@@ -79,6 +79,8 @@ class Claim:
         """A client that came after that: claims anew then."""
         self.next_flags = 0
         self.next_user = 0
+        self.had_session = False
+        """The session was here when the claim was made: this node knows all of it."""
         self.is_alone = False
         """Nobody could be asked for it."""
         self.collecting = False
@@ -103,6 +105,8 @@ class Claimant:
         self.claims_busy = 0
         self.collector: Collector | None = None
         """Set where there are durable topics."""
+        self.uncollected: dict[str, None] = {}
+        """Sessions that came here without a client who would have had to wait."""
 
     def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
         """Want a client id. See OwnerPort; while ``inline`` is set, the answer may be there before the turn is over."""
@@ -128,6 +132,7 @@ class Claimant:
         claim.flags = flags
         claim.user = user
         claim.known_epoch = session.epoch if session is not None else 0
+        claim.had_session = session is not None
         self.claims[client_id] = claim
         self.claims_made += 1
         self.inline = claim
@@ -144,7 +149,7 @@ class Claimant:
         if clean_start:
             collector.begins_anew(client_id, epoch, now)
             return epoch
-        if not collector.wants(session):
+        if (session is not None and client_id not in self.uncollected) or not collector.wants():
             return epoch
         if len(self.claims) >= CLAIMS_MAX:
             self.claims_busy += 1
@@ -298,13 +303,27 @@ class Claimant:
     def must_collect(self, claim: Claim, session: Session | None, now: int) -> bool:
         """Whether a client waits whose QoS 2 ids nobody here knows."""
         collector = self.collector
+        if collector is None:
+            return False
+        client_id = claim.client_id
+        if session is not None and not claim.had_session:
+            self.note_uncollected(client_id)
         connection = claim.connection
-        if collector is None or connection is None or connection.phase != AUTHENTICATING:
+        if connection is None or connection.phase != AUTHENTICATING:
             return False
         if claim.flags & CLEAN:
-            collector.begins_anew(claim.client_id, claim.epoch, now)
+            self.uncollected.pop(client_id, None)
+            collector.begins_anew(client_id, claim.epoch, now)
             return False
-        return collector.wants(session)
+        return (session is None or client_id in self.uncollected) and collector.wants()
+
+    def note_uncollected(self, client_id: str) -> None:
+        """A session came from elsewhere. Those that have gone since are forgotten by and by."""
+        uncollected = self.uncollected
+        uncollected[client_id] = None
+        if len(uncollected) > 2 * len(self.scene.node.sessions) + CLAIMS_MAX:
+            for known in [one for one in uncollected if one not in self.scene.node.sessions]:
+                del uncollected[known]
 
     def on_collected(self, claim: Claim, ids: set[int] | None, now: int) -> None:
         """The ids are known, or nobody can say: then the client has to come again."""
@@ -320,6 +339,7 @@ class Claimant:
                 refuse(self.scene.node, connection, claim.client_id, reasons.SERVER_UNAVAILABLE, text, now)
             elif isinstance(admission, Admission):
                 admission.unreleased = ids
+                self.uncollected.pop(claim.client_id, None)
         self.finish(claim, now)
 
     def finish(self, claim: Claim, now: int) -> None:
@@ -351,6 +371,7 @@ class Claimant:
         claim.flags = old.next_flags
         claim.user = old.next_user
         claim.known_epoch = old.epoch
+        claim.had_session = old.client_id in self.scene.node.sessions
         self.claims[old.client_id] = claim
         self.ask(claim)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Connack, Packet
-from flockmq.session.session import Session
 from flockmq.testing.harness_client import HarnessClient
 from session_cluster import SessionCluster, SimNode
 
@@ -20,8 +19,8 @@ class Logs:
         self.asked: list[tuple[str, int, Reply]] = []
         self.anew: list[tuple[str, int]] = []
 
-    def wants(self, session: Session | None) -> bool:
-        return session is None or bool(session.received)
+    def wants(self) -> bool:
+        return True
 
     def collect(self, client_id: str, epoch: int, reply: Reply, now: int) -> None:
         self.asked.append((client_id, epoch, reply))
@@ -106,7 +105,7 @@ def test_a_clean_start_asks_for_nothing_and_voids_what_was() -> None:
         assert logs[0].anew == [("c", nodes[0].sessions["c"].epoch)]
 
 
-def test_a_session_that_is_here_need_not_ask_one_that_came_with_ids_has_to() -> None:
+def test_a_session_that_is_here_need_not_ask_one_that_came_has_to() -> None:
     cluster, nodes, logs = cluster_of(3)
     client = cluster.connect(nodes[0], "c")
     cluster.run(500)
@@ -122,6 +121,29 @@ def test_a_session_that_is_here_need_not_ask_one_that_came_with_ids_has_to() -> 
     logs[1].asked[0][2]({7, 8}, cluster.now)
     assert received(cluster, client)
     assert nodes[1].sessions["c"].received == {7, 8}
+    client.drop()
+    client = cluster.connect(nodes[1], "c")
+    assert received(cluster, client), "once"
+
+
+def test_a_session_that_came_without_its_client_has_to_ask_when_that_comes() -> None:
+    cluster, nodes, logs = cluster_of(3)
+    client = cluster.connect(nodes[0], "c")
+    cluster.run(500)
+    logs[0].asked[0][2](set(), cluster.now)
+    assert received(cluster, client)
+    client.drop()
+    gone = cluster.connect(nodes[1], "c")
+    cluster.run(5)
+    gone.drop()
+    cluster.settle()
+    assert cluster.owners("c") == [nodes[1].node_id]
+    assert logs[1].asked == []
+    client = cluster.connect(nodes[1], "c")
+    assert received(cluster, client) == []
+    logs[1].asked[0][2]({4}, cluster.now)
+    assert received(cluster, client)
+    assert nodes[1].sessions["c"].received == {4}
 
 
 def test_another_node_that_claims_meanwhile_gets_the_client() -> None:
