@@ -16,20 +16,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.appending import Appending
+from flockmq.durable.collecting import Collecting
 from flockmq.durable.consensus import Consensus
 from flockmq.durable.control import Control
+from flockmq.durable.cursors import Cursors
+from flockmq.durable.delivery import Delivery
 from flockmq.durable.facts import MapFacts
+from flockmq.durable.fences import Fences
+from flockmq.durable.fetching import Fetching
 from flockmq.durable.layout import Layout
 from flockmq.durable.machines import Machines
 from flockmq.durable.members import Members, seen_member
 from flockmq.durable.meta import GROUP, Meta
 from flockmq.durable.partition_calls import PartitionCalls
+from flockmq.durable.partition_log import EngineLogs
 from flockmq.durable.partitions import Partitions
-from flockmq.peering.channels import RAFT
+from flockmq.durable.reading import Reader
+from flockmq.durable.releases import Releases
+from flockmq.durable.retention import Keeper
+from flockmq.durable.topics import Topics
+from flockmq.peering.channels import FEEDS, RAFT
 from flockmq.raft.engine import RaftEngine
 
 if TYPE_CHECKING:
-    from flockmq.cluster.policy import SeenMember
+    from flockmq.cluster.policy import PolicySettings, SeenMember
+    from flockmq.cluster.state import ClusterState
     from flockmq.log.store import Store
     from flockmq.peering.node import ClusterNode
     from flockmq.raft.host import RaftHost
@@ -58,23 +70,48 @@ class DurableNode:
         keep: Callable[[bytes], None],
         now: int,
         wall_ms: int,
+        policy: PolicySettings | None = None,
     ) -> None:
         self.cluster = cluster
+        self._now = now
         self._wall_offset_ms = wall_ms - now
         self._slow_at = now
+        self._topics_version = -1
+        self._jumps = 0
+        broker = cluster.broker.node
         self.engine = RaftEngine(host, store, self._applied, self._state_of, on_stopped)
         facts = MapFacts(cluster.maps, cluster.node_id)
         self.meta = Meta(self.engine, cluster.calls, facts, host.rng, self._wall_ms, keep)
-        self.members = Members(self.meta, self.engine, self._seen)
+        self.members = Members(self.meta, self.engine, self._seen, policy)
         self.partitions = Partitions(self.meta, self.engine)
         self.layout = Layout(lambda: self.meta.state)
+        self.calls = PartitionCalls(cluster.node_id, self.engine, cluster.calls, self.layout)
+        # The state behind partitions, and what people and programs ask of it.
         self.machines = Machines()
         self.control = Control(self.engine, self.machines, self._wall_offset_ms, self._wake)
-        self.machines.listeners.append(self.control)
-        self.calls = PartitionCalls(cluster.node_id, self.engine, cluster.calls, self.layout)
+        self.reader = Reader(self.engine, self.machines, self.layout)
+        self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
+        self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
+        self.fetching = Fetching(self.calls, self.reader)
+        # QoS 2, exactly once into the log.
+        self.fences = Fences(self.engine, self.machines)
+        host.rules.admits = self.fences.admits
+        self.collecting = Collecting(self.calls, self.control, self.machines, self.fences, broker.events, self._alive)
+        self.releases = Releases(self.calls, self.control, self.machines, self.collecting, self._alive)
+        self.releases.sessions = cluster.broker.sessions
+        cluster.ownership.claimant.collector = self.releases
+        self.machines.listeners = [self.control, self.reader, self.collecting]
+        # Publishers and subscribers of this node.
+        self.appending = Appending(broker, self.engine.appends, host.settings.entry_bytes_max, self.releases)
+        broker.durable = self.appending
+        self.topics = Topics(broker.table, host, self.appending)
+        self.delivery = Delivery(broker, cluster.node_id, EngineLogs(self.engine), self.layout, cluster, cluster.calls)
+        self.delivery.set_wake(self._wake)
+        self.meta.watch(self._state_changed)
         self.partitions.opened.append(self._opened)
-        self.partitions.closed.append(self.machines.closed)
+        self.partitions.closed.append(self._closed)
         cluster.components[RAFT] = Consensus(self.engine, cluster, self._before_turn, self._after_turn)
+        cluster.components[FEEDS] = self.delivery
         cluster.on_writable = self.engine.writable
 
     def open(self, copy: bytes, now: int) -> None:
@@ -95,6 +132,7 @@ class DurableNode:
 
     def tick(self, now: int, wall_ms: int) -> None:
         """Time passes."""
+        self._now = now
         self._wall_offset_ms = wall_ms - now
         self.engine.tick(now)
         if now < self._slow_at:
@@ -105,6 +143,10 @@ class DurableNode:
         self.partitions.tick(now)
         self.calls.tick(now)
         self.control.tick(now)
+        self.reader.tick(now)
+        self.keeper.tick(now)
+        self.collecting.tick(now)
+        self.releases.tick(now)
 
     def tell_about_me(self, api: str, zone: str) -> None:
         """Let the others know where this node's admin API is, and in which zone it stands."""
@@ -144,6 +186,7 @@ class DurableNode:
             return
         self.partitions.applied(group, ready)
         self.machines.applied(group, ready, self.engine)
+        self.delivery.applied(group, ready, self._now)
 
     def _state_of(self, group: int) -> bytes:
         return self.meta.state_bytes() if group == GROUP else self.machines.state_of(group)
@@ -151,11 +194,31 @@ class DurableNode:
     def _opened(self, group: int, replica: Replica) -> None:
         self.machines.opened(group, replica)
 
+    def _closed(self, group: int) -> None:
+        self.machines.closed(group)
+        self.delivery.closed(group, self._now)
+
+    def _state_changed(self, state: ClusterState) -> None:
+        self.topics.follow(state, self._now)
+        if state.versions.topics != self._topics_version:
+            # A whole state that took the place of commands may have topics that are older than this node's news.
+            self._topics_version = state.versions.topics
+            is_restored = self.meta.ledger.jumps != self._jumps
+            self._jumps = self.meta.ledger.jumps
+            self.delivery.topics_changed(self._now, is_restored)
+
     def _before_turn(self, now: int) -> None:
+        self._now = now
+        self.cursors.flush(now)
+        self.releases.flush(now)
+        self.collecting.flush(now)
         self.control.flush(now)
 
     def _after_turn(self, now: int) -> None:
         self.meta.flush(now)
+
+    def _alive(self) -> list[int]:
+        return [member.node_id for member in self.cluster.swim.alive()]
 
     def _seen(self) -> list[SeenMember]:
         maps = self.cluster.maps

@@ -29,7 +29,7 @@ CALLS: Final = 7
 """Questions of the admin side to another node, and answers."""
 RAFT: Final = 8
 """Consensus."""
-FEEDS: Final = 9
+FEEDS: Final = 10
 """Committed messages for nodes that hold no replica of their partition."""
 
 HEAD_BYTES: Final = 5
