@@ -117,6 +117,7 @@ class Collecting:
             reply(None, now)
             return
         self._fresh.append(_Client(client, epoch, reply))
+        self._calls.engine.wake()
 
     def flush(self, now: int) -> None:
         """A turn ends: ask for all clients that it brought."""

@@ -66,7 +66,8 @@ class Control:
     ) -> None:
         self._engine = engine
         self._machines = machines
-        self._wall_offset_ms = wall_offset_ms
+        self.wall_offset_ms = wall_offset_ms
+        """From the clock of ticks to that of the calendar; whoever knows better may set it."""
         self._wake = wake
         self._open: dict[int, _Open] = {}
         self._proposed: dict[int, list[_Proposed]] = {}
@@ -119,7 +120,7 @@ class Control:
                 self._propose(group, one)
 
     def _propose(self, group: int, opened: _Open) -> None:
-        wall_ms = max(self._now + self._wall_offset_ms, 0)
+        wall_ms = max(self._now + self.wall_offset_ms, 0)
         commands = opened.commands_told
         statements = opened.statements_told
         if commands:
@@ -135,7 +136,7 @@ class Control:
         opened.bytes = 0
 
     def _put(self, group: int, kind: int, body: bytes, told: list[Told]) -> None:
-        wall_ms = max(self._now + self._wall_offset_ms, 0)
+        wall_ms = max(self._now + self.wall_offset_ms, 0)
         proposal = self._engine.propose_control(group, kind, body, wall_ms)
         if not isinstance(proposal, Proposal):
             self._tell(told, False)

@@ -119,7 +119,10 @@ class Cursors:
         if not wish.name or len(wish.name) > NAME_BYTES_MAX or not 0 <= wish.value < NO_POSITION:
             wish.reply(Moved(REFUSED_CURSOR, -1, "A cursor needs a name of at most 1,024 bytes and a valid position."))
             return
-        wishes = self._wishes.setdefault(group, [])
+        wishes = self._wishes.get(group)
+        if wishes is None:
+            wishes = self._wishes[group] = []
+            self._calls.engine.wake()
         wishes.append(wish)
         if len(wishes) >= COMMANDS_MAX:
             self._send(group, now)

@@ -160,7 +160,10 @@ class Releases:
         reply(done)
 
     def _say(self, group: int, statement: Statement, release: _Release | None) -> None:
-        opened = self._open.setdefault(group, [])
+        opened = self._open.get(group)
+        if opened is None:
+            opened = self._open[group] = []
+            self._calls.engine.wake()
         opened.append((statement, release))
         if len(opened) >= COMMANDS_MAX:
             self._ask(group, self._calls.now)

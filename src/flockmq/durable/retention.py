@@ -58,7 +58,8 @@ class Keeper:
         self._machines = machines
         self._layout = layout
         self._events = events
-        self._wall_offset_ms = wall_offset_ms
+        self.wall_offset_ms = wall_offset_ms
+        """From the clock of ticks to that of the calendar; whoever knows better may set it."""
         self._line: list[int] = []
         """Groups that this round has yet to look at."""
         self._round_at = 0
@@ -97,7 +98,7 @@ class Keeper:
             return
         if not replica.log.segments or not (rule.age_ms or rule.bytes or rule.bytes_bound):
             return
-        wall_ms = now + self._wall_offset_ms
+        wall_ms = now + self.wall_offset_ms
         held = self.held_offset(group, machine)
         wanted = expired(replica.log, rule, wall_ms, held, min(machine.applied, replica.log.last))
         if not wanted.index:
