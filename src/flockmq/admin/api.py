@@ -69,7 +69,7 @@ class AdminApi:
             reload=reload,
             log=log or _no_log,
             cluster=cluster,
-            durable=durable,
+            durable=cluster.durable if durable is None and cluster is not None else durable,
             problems=problems,
         )
         self._lag = LoopLag()

@@ -29,10 +29,9 @@ async def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
     if port is None:
         return found
     try:
-        told = await port.replicas(None)
+        return with_decisions(found, port.state(), await port.meta(), await port.replicas(None))
     except FlockError:
-        told = {}
-    return with_decisions(found, port.state(), port.meta(), told)
+        return found  # not ready yet
 
 
 async def join(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.JoinResult:
@@ -69,7 +68,12 @@ async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Exp
     if cluster is None:
         return explain_alone(desk.broker, desk.node.name, topic, call.query.publisher)
     found = await cluster.explain(topic, call.query.publisher)
-    return found if desk.ports.durable is None else with_durable(found, desk.ports.durable, topic)
+    if desk.ports.durable is None:
+        return found
+    try:
+        return await with_durable(found, desk.ports.durable, topic)
+    except FlockError:
+        return found  # not ready yet
 
 
 def _cluster(desk: Desk) -> ClusterPort:

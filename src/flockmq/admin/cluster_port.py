@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_model import Cluster, Explanation, JoinResult
+    from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.metrics import Number
 
 
 class ClusterPort(Protocol):
     """A node's view of its cluster, and what an operator may do to it."""
+
+    @property
+    def durable(self) -> DurablePort | None:
+        """Cluster state and durable topics; None when this node has none."""
 
     def status(self) -> Cluster:
         """The members and how they do."""

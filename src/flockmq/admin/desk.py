@@ -143,11 +143,12 @@ class Desk:
 
     def topic_ends(self) -> list[tuple[str, str, int]]:
         """Committed records of topics, for those partitions that this node leads."""
-        if self.ports.durable is None:
+        led = self.ports.durable.ends() if self.ports.durable is not None else {}
+        if self.ports.durable is None or not led:
             return []
         state = self.ports.durable.state()
         ends: dict[tuple[str, str], int] = {}
-        for group, end in self.ports.durable.ends().items():
+        for group, end in led.items():
             topic = state.topic_of_group(group)
             if topic is not None:
                 key = (topic.namespace, topic.name)

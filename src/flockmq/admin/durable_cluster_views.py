@@ -61,7 +61,7 @@ def with_decisions(
     return replace(cluster, members=members, decisions=decisions)
 
 
-def with_durable(found: model.Explanation, port: DurablePort, topic: bytes) -> model.Explanation:
+async def with_durable(found: model.Explanation, port: DurablePort, topic: bytes) -> model.Explanation:
     """The way of a message with the log that keeps it, where one does."""
     state = port.state()
     record = owner_of(state, topic)
@@ -70,7 +70,7 @@ def with_durable(found: model.Explanation, port: DurablePort, topic: bytes) -> m
     is_fixed = record.key == BY_TOPIC or record.shards == 1
     shard = shard_of(topic, record.shards) if is_fixed else None
     group = record.partitions[shard].group if shard is not None else None
-    leader = port.leader_of(group) if group is not None else 0
+    leader = leader_among((await port.replicas([group])).get(group, ())) if group is not None else 0
     name = node_name(state.nodes, leader) if leader else None
     place = model.DurablePlace(namespace=record.namespace, topic=record.name, shard=shard, group=group, leader=name)
     steps = list(found.steps)

@@ -21,6 +21,8 @@ from flockmq.admin.errors import (
 )
 from flockmq.cluster import commands
 from flockmq.cluster.commands import RefusedError
+from flockmq.durable.meta_waiting import UNKNOWN
+from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from flockmq.cluster.commands import Command, Value
     from flockmq.cluster.model import CursorRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
-    from flockmq.errors import FlockError
 
 FIRST_OFFSET: Final = "X-Flockmq-First-Offset"
 END_OFFSET: Final = "X-Flockmq-End-Offset"
@@ -39,6 +40,7 @@ _KINDS: Final[dict[str, ErrorKind]] = {
     commands.EXISTS: CONFLICT,
     commands.CONFLICT: CONFLICT,
     commands.LIMIT: REFUSED,
+    UNKNOWN: OUTCOME_UNKNOWN,
 }
 _LATEST_MS: Final = 253_402_300_799_000
 
@@ -49,6 +51,10 @@ def durable(desk: Desk) -> DurablePort:
         raise ApiError(
             UNAVAILABLE, "This node has no durable topics: cluster.enabled is false, or its port was taken; ask another"
         )
+    try:
+        desk.ports.durable.state()
+    except FlockError as error:
+        raise said_no(error) from None  # it is starting
     return desk.ports.durable
 
 

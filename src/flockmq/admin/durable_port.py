@@ -102,7 +102,7 @@ class DurablePort(Protocol):
     def state(self) -> ClusterState:
         """Cluster state as this node knows it."""
 
-    def meta(self) -> MetaStatus:
+    async def meta(self) -> MetaStatus:
         """Who decides about cluster state."""
 
     def figures(self) -> dict[str, Number]:
@@ -110,9 +110,6 @@ class DurablePort(Protocol):
 
     def ends(self) -> dict[int, int]:
         """End of what is committed, for the partitions that this node leads, by group."""
-
-    def leader_of(self, group: int) -> int:
-        """The node that leads a partition, as far as this one knows; 0 when it does not."""
 
     async def command(self, command: Command) -> Result:
         """Change cluster state; the answer comes once the change is known here."""

@@ -23,7 +23,7 @@ from flockmq.admin.model import Page
 from flockmq.admin.operations import Operation
 
 PREFIX: Final = "/api/v1"
-_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE)
+_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
 _LOG: Final = (NOT_FOUND, BEHIND, UNAVAILABLE)
 
 TOPIC_OPERATIONS: Final = (

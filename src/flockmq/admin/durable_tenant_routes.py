@@ -7,12 +7,21 @@ from typing import Final
 from flockmq.admin import durable_cursors, durable_tenants
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
-from flockmq.admin.errors import BEHIND, CONFLICT, CURSOR_EXPIRED, NO_QUORUM, NOT_FOUND, REFUSED, UNAVAILABLE
+from flockmq.admin.errors import (
+    BEHIND,
+    CONFLICT,
+    CURSOR_EXPIRED,
+    NO_QUORUM,
+    NOT_FOUND,
+    OUTCOME_UNKNOWN,
+    REFUSED,
+    UNAVAILABLE,
+)
 from flockmq.admin.model import Page, PageQuery
 from flockmq.admin.operations import Operation
 
 PREFIX: Final = "/api/v1"
-_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE)
+_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
 _LOG: Final = (NOT_FOUND, BEHIND, UNAVAILABLE)
 
 TENANT_OPERATIONS: Final = (

@@ -14,6 +14,7 @@ from flockmq.mqtt import reasons
 from flockmq.peering.calls import END_SESSION, EXPLAIN, KICK
 from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
 from flockmq.peering.node import CLIENTS
+from flockmq.server.durable_view import DurableView
 
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
@@ -30,6 +31,7 @@ class ClusterView:
 
     def __init__(self, service: ClusterService) -> None:
         self._service = service
+        self.durable = DurableView(service)
         node = service.node
         broker_node = node.broker.node
         broker = node.broker

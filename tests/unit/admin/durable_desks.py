@@ -80,7 +80,7 @@ class MemoryDurable:
     def state(self) -> ClusterState:
         return self._state
 
-    def meta(self) -> MetaStatus:
+    async def meta(self) -> MetaStatus:
         return MetaStatus(1, [1, 2, 3], [], self._state.index)
 
     def figures(self) -> dict[str, int | float]:

@@ -1,0 +1,113 @@
+"""What nodes tell each other for the admin API alone: their segments, and who decides about cluster state.
+
+```
+ SEGMENTS  after which group? --> up to ``REPORTS_MAX`` segments of the groups behind it, whole groups
+ DECIDERS  -------------------> leader, voters and learners of group 0, from a node that has a replica of it
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from flockmq.admin.durable_port import FOLLOWING, LEADING, LEARNING
+from flockmq.cluster.dump import SegmentReport
+from flockmq.durable.meta import GROUP
+from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.mqtt import reasons
+from flockmq.raft.state import LEADER
+
+if TYPE_CHECKING:
+    from flockmq.durable.node import DurableNode
+
+SEGMENTS: Final = 38
+DECIDERS: Final = 39
+"""Kinds of questions."""
+REPORTS_MAX: Final = 4_096
+
+
+class Deciders(msgspec.Struct, frozen=True, array_like=True):
+    """Who decides about cluster state."""
+
+    leader: int
+    voters: tuple[int, ...]
+    learners: tuple[int, ...]
+
+
+_segments: Final = msgspec.msgpack.Decoder(list[SegmentReport])
+_deciders: Final = msgspec.msgpack.Decoder(Deciders | None)
+
+
+class Reports:
+    """Answers for this node."""
+
+    def __init__(self, node: Callable[[], DurableNode]) -> None:
+        self._node = node
+
+    @staticmethod
+    def ask_segments(after: int) -> bytes:
+        """The question for segments of groups behind this one."""
+        return after.to_bytes(8, "little")
+
+    def segments(self, question: bytes) -> bytes:
+        """Segments here, in the order of their groups."""
+        if len(question) != 8:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A question for segments names a group")
+        after = int.from_bytes(question, "little")
+        try:
+            node = self._node()
+        except FlockError:
+            return msgspec.msgpack.encode([])
+        me = node.cluster.node_id
+        found: list[SegmentReport] = []
+        for group in sorted(node.engine.replicas):
+            if group <= after or group == GROUP:
+                continue
+            log = node.engine.replicas[group].log
+            ends = [segment.base_offset for segment in log.segments[1:]] + [log.next_offset()]
+            found += [
+                SegmentReport(me, group, segment.base_offset, end, segment.length)
+                for segment, end in zip(log.segments, ends, strict=True)
+            ]
+            if len(found) >= REPORTS_MAX:
+                break
+        return msgspec.msgpack.encode(found)
+
+    @staticmethod
+    def read_segments(body: bytes) -> list[SegmentReport]:
+        """An answer to SEGMENTS; nothing when it makes no sense."""
+        try:
+            return _segments.decode(body)
+        except msgspec.DecodeError:
+            return []
+
+    def deciders(self, question: bytes) -> bytes:  # noqa: ARG002
+        """Who decides, as far as this node knows."""
+        return msgspec.msgpack.encode(self.deciders_here())
+
+    def deciders_here(self) -> Deciders | None:
+        """Who decides, from the replica of group 0 on this node; None without one."""
+        try:
+            status = self._node().partitions.status(GROUP)
+        except FlockError:
+            return None
+        return None if status is None else Deciders(status.leader, status.replicas, status.learners)
+
+    @staticmethod
+    def read_deciders(body: bytes) -> Deciders | None:
+        """An answer to DECIDERS."""
+        try:
+            found: Deciders | None = _deciders.decode(body)
+        except msgspec.DecodeError:
+            return None
+        return found
+
+
+def role_of(role: int, is_learner: bool) -> int:
+    """A role of consensus as the API knows it; whoever stands for election follows nobody, and that is told as well."""
+    if role == LEADER:
+        return LEADING
+    return LEARNING if is_learner else FOLLOWING
