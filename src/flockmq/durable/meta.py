@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 GROUP: Final = 0
 TOPIC: Final = b"$cluster"
 KEEP_MS: Final = 1_000
-"""How often a node without a replica keeps a copy of a state that changes."""
+"""How often a node keeps a copy of a state that changes."""
 OFFER_MS: Final = 200
 
 
@@ -99,6 +99,8 @@ class Meta:
         """The cluster that this node founded, until the state says so itself."""
         self.is_current = False
         """See the module."""
+        self.groups_at_start = 0
+        """Groups from this number on were made after this start of the node; 0 while that is not known."""
         self._node = engine.host.node
         self._boot = engine.host.boot
         self._rng = rng
@@ -330,6 +332,7 @@ class Meta:
             self._waiting.reached(index)
         if not self.is_current and self._confirmation.is_reached():
             self.is_current = True
+            self.groups_at_start = self.state.next_group
             for watcher in self._watchers:
                 watcher(self.state)
         self._confirmation.flush(now)
@@ -348,7 +351,9 @@ class Meta:
     # What is on the disk.
 
     def _save(self) -> None:
-        """A copy for a restart: a checkpoint of the replica lets its log forget commands; without a replica, a file."""
+        """A copy for a restart. Who has a replica needs one as well: only a leader can tell how much of a log is
+        committed, and clients must not be served meanwhile as if there were no topics.
+        """
         replica = self.engine.replicas.get(GROUP)
         if self.engine.stopped:
             return  # the disk may be what failed
@@ -356,7 +361,7 @@ class Meta:
             checkpoint = replica.checkpoints.latest()
             if checkpoint is not None and replica.log.first_index() <= checkpoint.index:
                 replica.log.compact_to(checkpoint.index)
-        elif self._kept_index != self.ledger.index:
+        if self._kept_index != self.ledger.index:
             self._kept_index = self.ledger.index
             self._keep(self.state.encode())
 
