@@ -32,6 +32,7 @@ from flockmq.server.build import build_kind
 from flockmq.server.check import advice
 from flockmq.server.data_dir import PEERS_FILE, DataDir, open_data_dir
 from flockmq.server.events import log_events
+from flockmq.server.tenants import Tenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,6 +61,7 @@ class Server:
         self.listeners: list[Listener] = []
         self.admin: AdminApi | None = None
         self.cluster: ClusterService | None = None
+        self.tenants: Tenants | None = None
         self._show_config = show_config
         self._plans: dict[Listener, ListenerPlan] = {}
         self._certificates: list[ServerTls] = []
@@ -102,6 +104,7 @@ class Server:
         await self._open_retained(self._data_dir, self._broker)
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
         self._runner.start()
+        self.tenants = Tenants(self._broker, self._gate, self._make_gate, self._runner.flush_soon)
         # Among others a node serves clients once it knows the others' routes. A node alone has nothing to wait for.
         is_one_of_many = config.cluster.enabled and knows_others(config, self._data_dir.path)
         if is_one_of_many:
@@ -149,11 +152,14 @@ class Server:
         certificates = any(one.tls and one.tls.client_certificates != "off" for one in self.config.listeners)
         if security.allow_anonymous and not certificates and not _has_files(self.config):
             return OpenGate()
+        return self._make_gate()
+
+    def _make_gate(self) -> BrokerGate:
         from flockmq.security.gate import BrokerGate  # brings argon2 along, which not every broker needs
 
         loop = asyncio.get_running_loop()
         self._gate = BrokerGate(
-            security,
+            self.config.security,
             deliver=self._verdict,
             call_soon=loop.call_soon_threadsafe,
             wall_ms=lambda: time.time_ns() // 1_000_000,
@@ -289,6 +295,8 @@ class Server:
         for certificate in self._certificates:
             type(certificate)(certificate.settings)  # all of them are tried before one is changed
         reloaded = self._gate.reload() if self._gate is not None else []
+        if self.tenants is not None:
+            self.tenants.review_all()
         for certificate in self._certificates:
             certificate.reload()
         if self._certificates:

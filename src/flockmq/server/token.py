@@ -1,17 +1,29 @@
-"""The admin token on its way to who may use it: given in a file, or minted and left with the user of the broker."""
+"""The admin token on its way to who may use it: given in a file, or minted and left with the user of the broker.
+
+```
+ first start: mint --> the user's credentials file (the token)        DATA_DIR (its hash): this node takes it
+ a cluster is founded --> cluster state (the founder's hash): every node takes it, too, once it knows the state
+```
+Nobody keeps more than the hash. A node's own token is good for that node alone, and stays so in a cluster.
+"""
 
 from __future__ import annotations
 
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import ConfigError
 from flockmq.security import credentials
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flockmq.server.log import Log
+
+TOKEN_SETTING: Final = "admin_token_hash"  # noqa: S105  (a name)
+"""The setting of cluster state with the hash of the admin token."""
 
 
 def token_hash(token_file: str, data_dir: Path, server_url: str, log: Log) -> str:
@@ -27,6 +39,22 @@ def token_hash(token_file: str, data_dir: Path, server_url: str, log: Log) -> st
             f"delete {data_dir / credentials.HASH_FILE} and restart to get a new one",
         )
     return known_hash
+
+
+def accepts(token: str, known_hash: str, settings: Mapping[str, object]) -> bool:
+    """Whether a token opens the admin API: it is this node's own, or the one in the settings of the cluster.
+
+    Both are compared, always: how long it takes tells nothing.
+    """
+    shared = settings.get(TOKEN_SETTING)
+    hashes = [known_hash, shared if isinstance(shared, str) else ""]
+    matches = [credentials.verify(token, one) for one in hashes if one]
+    return any(matches)
+
+
+def to_share(known_hash: str, settings: Mapping[str, object]) -> str:
+    """The hash that the founder of a cluster puts into its settings; nothing when one is there already."""
+    return "" if settings.get(TOKEN_SETTING) else known_hash
 
 
 def read_token(path: Path) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from flockmq.security import credentials
 from flockmq.server.log import Log, json_line
-from flockmq.server.token import token_hash
+from flockmq.server.token import TOKEN_SETTING, accepts, to_share, token_hash
 
 FIRST = "http://127.0.0.1:1"
 SECOND = "http://127.0.0.1:2"
@@ -48,3 +48,18 @@ def test_two_brokers_of_one_user_have_two_tokens(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     assert token_hash("", tmp_path / "a", FIRST, quiet()) != token_hash("", tmp_path / "b", SECOND, quiet())
+
+
+def test_a_token_of_the_cluster_is_taken_by_every_node() -> None:
+    own, shared = credentials.mint_token(), credentials.mint_token()
+    own_hash, shared_hash = credentials.token_hash(own), credentials.token_hash(shared)
+    assert accepts(own, own_hash, {})
+    assert not accepts(shared, own_hash, {})
+    settings = {TOKEN_SETTING: shared_hash}
+    assert accepts(own, own_hash, settings)
+    assert accepts(shared, own_hash, settings)
+    assert not accepts("other", own_hash, settings)
+    assert not accepts("", "", {}), "before anything is known nobody gets in"
+    assert not accepts("", "", {TOKEN_SETTING: 7})
+    assert to_share(own_hash, {}) == own_hash
+    assert to_share(own_hash, settings) == "", "a cluster has one"

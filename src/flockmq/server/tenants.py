@@ -1,0 +1,81 @@
+"""Namespaces, clients and rules that the cluster agrees on, brought into force on this node.
+
+```
+ cluster state changed --follow--> namespaces --> Broker.set_namespaces
+                                   clients, ACLs -> BrokerGate.set_clients --> Broker.review: who must go, what must end
+```
+A broker that let everybody in (``allow_anonymous`` and no files) has no gate of its own until the first client is
+registered: it is opened then. Files and cluster state together: a name that is in a file is judged by files alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.cluster.model import Versions
+from flockmq.drivers.clock import now_ms
+from flockmq.node.namespaces import NamespaceLimits
+from flockmq.node.reviewing import Review
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flockmq.cluster.tables import Tables
+    from flockmq.node.broker import Broker
+    from flockmq.security.clients import ClientChanges
+    from flockmq.security.gate import BrokerGate
+
+
+class Tenants:
+    """Follows cluster state. ``gate`` is None as long as the broker lets everybody in; ``open_gate`` makes one."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        gate: BrokerGate | None,
+        open_gate: Callable[[], BrokerGate],
+        flush: Callable[[], None],
+    ) -> None:
+        self.gate = gate
+        self._broker = broker
+        self._open_gate = open_gate
+        self._flush = flush
+        self._seen = Versions(namespaces=-1, clients=-1)
+
+    def follow(self, state: Tables) -> None:
+        """Take over what has changed since the last time."""
+        seen, self._seen = self._seen, state.versions
+        if seen.namespaces != state.versions.namespaces:
+            self._broker.set_namespaces([_limits(state, name) for name in state.namespaces], now_ms())
+        if seen.clients != state.versions.clients:
+            self._set_clients(state)
+        self._flush()
+
+    def review_all(self) -> None:
+        """Files were read again: judge all subscriptions anew, bit by bit."""
+        if self.gate is not None:
+            self._broker.review(Review(self.gate.identify, namespaces=None), now_ms())
+
+    def _set_clients(self, state: Tables) -> None:
+        if self.gate is None and not state.clients and not state.acls:
+            return
+        is_new = self.gate is None
+        gate = self.gate if self.gate is not None else self._open_gate()
+        self.gate = gate
+        changes = gate.set_clients(state.clients.values(), state.acls.values())
+        if is_new:
+            self._broker.use_gate(gate, gate.proving, now_ms())
+            self.review_all()
+        elif changes:
+            self._broker.review(_review(gate, changes), now_ms())
+
+
+def _review(gate: BrokerGate, changes: ClientChanges) -> Review:
+    return Review(gate.identify, changes.removed, changes.changed, changes.rights, changes.namespaces)
+
+
+def _limits(state: Tables, name: str) -> NamespaceLimits:
+    limits = state.namespaces[name].limits
+    return NamespaceLimits(
+        name, limits.connections_max, limits.sessions_max, limits.retained_max, limits.messages_per_second_max
+    )
