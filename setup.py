@@ -18,7 +18,12 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 HOT_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
-HOT_MODULES = ("peering/channels.py", "peering/forwarding.py", "peering/stream.py")  # every message between nodes
+HOT_MODULES = (
+    *("peering/channels.py", "peering/forwarding.py", "peering/stream.py"),  # every message between nodes
+    *("durable/appending.py", "durable/answers.py", "durable/entering.py", "durable/lanes.py", "durable/pausing.py"),
+    *("durable/unsettled.py", "durable/decoding.py", "durable/delivery.py", "durable/catchup.py", "durable/pacing.py"),
+    *("durable/machine.py", "durable/machines.py", "durable/consensus.py"),  # every durable message
+)
 INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there
 
 
