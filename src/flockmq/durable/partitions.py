@@ -10,9 +10,9 @@
 A change of state marks the groups that it touched; a tick looks at a bounded number of them, so thousands of replicas
 open without stopping anything else. Nothing is walked through when nothing changed.
 
-A store that lost something at its start (``Store.notes``) may have lost whole groups: what is missing there is never
-begun anew. And state *knows more* when the configuration behind ``replicas`` is not older than the one this replica
-knows: otherwise this replica may be a voter that state has yet to hear of.
+A store that can't read a part of its journal (``lost_groups``) may have lost whole groups: what is missing there is not
+begun anew, unless it was made after this start. And state *knows more* when the configuration behind ``replicas`` is not
+older than the one this replica knows: otherwise this replica may be a voter that state has yet to hear of.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from flockmq.cluster.model import PartitionRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
     from flockmq.durable.meta import Meta
+    from flockmq.log.store import Store
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.ready import Ready
     from flockmq.raft.replicas import Replica
@@ -63,6 +64,17 @@ class PartitionStatus:
         """Why it does not run; empty while it does."""
 
 
+def lost_groups(store: Store) -> bool:
+    """Whether a store that was just opened may have held groups that it does not know any more.
+
+    Their creation may be in a part of the journal that can't be read. Then all logs that it still knows are marked,
+    until each has been refilled; the mark of a new replica, which has yet to be filled, names no entry.
+    """
+    if not store.groups:
+        return bool(store.notes)
+    return any(log.damage is not None and log.damage.everything and log.damage.first for log in store.groups.values())
+
+
 class Partitions:
     """See the module."""
 
@@ -72,6 +84,7 @@ class Partitions:
         """Called with each replica that was opened, before anything is applied to it."""
         self.closed: list[Callable[[int], None]] = []
         """Called with each group whose replica was removed."""
+        self.has_lost = lost_groups(engine.store)
         self._meta = meta
         self._engine = engine
         self._node = engine.host.node
@@ -213,11 +226,11 @@ class Partitions:
 
     def _create(self, group: int, record: PartitionRecord) -> int:
         voters = record.voters_to_begin(self._node)
-        if self._engine.store.notes:
-            voters = None
-        elif voters is not None and not self._meta.is_current:
+        if voters is not None and not self._meta.is_current:
             self._uncertain[group] = None
             return 0
+        if self.has_lost and group < self._meta.groups_at_start:
+            voters = None
         self._open(group, voters, record)
         return 1
 

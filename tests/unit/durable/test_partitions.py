@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flockmq.cluster.commands import CreateTopic, DeleteTopic, SetTarget
 from flockmq.cluster.model import PartitionRecord
+from flockmq.durable.partitions import lost_groups
 from meta_cluster import Cluster
 
 SEATS = (0, 1, 2, 3, 3, 5)
@@ -170,15 +171,48 @@ def test_a_deleted_topic_is_removed_everywhere_also_by_who_was_away() -> None:
 
 def test_a_store_that_lost_something_begins_nothing_anew() -> None:
     cluster = grown(3)
-    cluster[3].store.notes.append("A part of the journal is gone.")
+    cluster[3].kill()
     create(cluster)
     cluster.until(lambda: cluster.leader(1) is not None)
     cluster.append(1, 1, b"a")
+    cluster[3].start()
+    cluster[3].partitions.has_lost = True
     cluster.until(lambda: cluster[3].payloads.get(1) == [b"a"])
-    status = cluster[3].partitions.status(1)
-    assert status is not None
     # It is made a learner and then a voter again, so that it may vote.
     cluster.until(lambda: cluster[3].engine.host.groups[1].state.health == 0 and cluster.voters(1) == (1, 2, 3))
+
+
+def test_what_is_made_after_a_start_can_not_have_been_lost() -> None:
+    cluster = grown(3)
+    for node in cluster.running():
+        node.partitions.has_lost = True
+    create(cluster)
+    cluster.until(lambda: cluster.leader(1) is not None)
+    assert cluster.append(1, 1, b"a") == 0
+
+
+def test_a_journal_that_can_not_be_read_is_noticed() -> None:
+    cluster = grown(3)
+    create(cluster, shards=3)
+    cluster.until(lambda: all(cluster.leader(group) is not None for group in (1, 2, 3)))
+    node = cluster[3]
+    assert not lost_groups(node.store)
+    node.kill()
+    journal = node.disk._files["journal-00000001"]
+    middle = len(bytes(journal.data).rstrip(b"\0")) // 2
+    start = middle - middle % 512
+    for position in range(start, start + 4_096):
+        journal.data[position] ^= 0xFF
+        journal.durable[position] ^= 0xFF
+    node.start()
+    assert node.store.notes
+    assert node.partitions.has_lost
+    cluster.until(
+        lambda: all(
+            group in node.engine.replicas and node.engine.host.groups[group].state.health == 0 for group in (1, 2, 3)
+        )
+    )
+    cluster.until(lambda: all(cluster.voters(group) == (1, 2, 3) for group in (0, 1, 2, 3)))
 
 
 def test_nothing_is_begun_on_the_word_of_an_old_state() -> None:
