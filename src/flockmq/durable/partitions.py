@@ -11,8 +11,8 @@ A change of state marks the groups that it touched; a tick looks at a bounded nu
 open without stopping anything else. Nothing is walked through when nothing changed.
 
 A store that can't read a part of its journal (``lost_groups``) may have lost whole groups: what is missing there is not
-begun anew, unless it was made after this start. And state *knows more* when the configuration behind ``replicas`` is not
-older than the one this replica knows: otherwise this replica may be a voter that state has yet to hear of.
+begun anew, unless it was made after this start. And state *knows more* when the configuration behind ``replicas`` is
+not older than the one this replica knows: otherwise this replica may be a voter that state has yet to hear of.
 """
 
 from __future__ import annotations
