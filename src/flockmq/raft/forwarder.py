@@ -243,7 +243,7 @@ class Forwarder:
                 self._report(run, REFUSED, 0)
             else:
                 self._outcomes.append(Outcome(run.token, REPLAN, index, True, run.batch))
-        self._start_pass()
+        self._sent = min(self._sent, position)
 
     def _start_pass(self) -> None:
         """Send all runs again, from the oldest on."""
