@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.cluster.commands import CreateTopic, SetTarget
+from flockmq.cluster.policy import PolicySettings
 from meta_cluster import SEED, Append, Cluster
 
 SHARDS = 3
@@ -74,10 +75,11 @@ class Story:
 
     def check(self) -> None:
         """Nothing acknowledged is missing, nothing is there twice; offsets are what was said."""
-        for record in self.cluster[1].meta.state.partitions():
-            found = self.cluster[record.replicas[0]].payloads.get(record.group, [])
+        for group, sent in self.sent.items():
+            record = self.cluster[1].meta.state.partition(group)
+            found = self.cluster[record.replicas[0]].payloads.get(group, [])
             assert len(set(found)) == len(found)
-            for payload, append in self.sent[record.group]:
+            for payload, append in sent:
                 outcome = append.outcome
                 if outcome is not None and outcome.kind == 1:
                     assert found[outcome.base_offset] == payload
@@ -94,3 +96,48 @@ def test_moves_and_deaths(seed: int) -> None:
     story.end()
     story.check()
     assert story.moves
+
+
+class Storm(Story):
+    """Links break as well, disks lose bits, nodes are taken for lost and return."""
+
+    def begin(self) -> None:
+        self.cluster.policy = PolicySettings(autoclean_ms=6_000, seat_kept_ms=2_000, unseen_ms=3_000)
+        super().begin()
+
+    def act(self) -> None:
+        cluster = self.cluster
+        chance = self.rng.random()
+        down = [each for each in cluster.nodes.values() if not each.runs]
+        if chance < 0.03 and not cluster.cut:
+            cluster.cut.add(self.rng.choice(sorted(cluster.nodes)))
+        elif chance < 0.08 and cluster.cut:
+            cluster.cut.clear()
+        elif chance < 0.09:
+            node = self.rng.choice(cluster.running())
+            node.meta.submit(CreateTopic(f"t{cluster.now}", shards=2), lambda result: None, cluster.now)
+        elif chance < 0.10:
+            cluster.run(8_000)
+        elif chance < 0.20 and down:
+            for _ in range(3):
+                down[0].disk.flip(self.rng)
+            down[0].start()
+        else:
+            super().act()
+
+    def end(self) -> None:
+        self.cluster.cut.clear()
+        super().end()
+
+    def is_at_rest(self) -> bool:
+        return len(self.cluster[1].meta.state.nodes) == len(self.cluster.nodes) and super().is_at_rest()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_storms(seed: int) -> None:
+    story = Storm(seed * 7 + 3 + SEED, cores=4 + seed % 2)
+    story.begin()
+    for _ in range(100):
+        story.act()
+    story.end()
+    story.check()
