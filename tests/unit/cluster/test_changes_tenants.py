@@ -137,3 +137,16 @@ def test_there_is_an_end_to_rules() -> None:
     rule = AclRule(True, ("all",), "all", ("a",))
     Machine().refused(PutAcl("default", True, (rule,) * 1_001), LIMIT)
     Machine().refused(PutAcl("nowhere", True), NOT_FOUND)
+
+
+def test_there_is_an_end_to_namespaces_and_clients() -> None:
+    machine = Machine()
+    machine.done(PutClient("default", "bob"))
+    bob = machine.state.clients["default/bob"]
+    machine.state.clients.update({f"default/c{number}": bob for number in range(199_998)})
+    machine.done(PutClient("default", "carol"))
+    assert "200000" in machine.refused(PutClient("default", "dave"), LIMIT)
+    machine.done(PutClient("default", "bob", superuser=True))
+    machine.state.namespaces.update({f"n{number}": Namespace(f"n{number}") for number in range(9_998)})
+    machine.done(CreateNamespace("last"))
+    assert "10000" in machine.refused(CreateNamespace("more"), LIMIT)

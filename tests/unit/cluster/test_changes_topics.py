@@ -233,3 +233,16 @@ def test_rebalance_goes_in_steps_and_tells_what_is_left() -> None:
     assert spread(machine.state.loads.replicas, [1, 2, 3, 4]) == 0
     assert spread(machine.state.loads.leaders, [1, 2, 3, 4]) == 0
     machine.refused(Rebalance(-1), INVALID)
+
+
+def test_there_is_an_end_to_topics_and_cursors() -> None:
+    machine = Machine(1)
+    topic = machine.topic("t")
+    machine.state.topics.update({f"default/t{number}": topic for number in range(49_998)})
+    machine.topic("last")
+    assert "50000" in machine.refused(CreateTopic("more"), LIMIT)
+    cursor = CursorRecord("default", "c", "t")
+    machine.state.cursors.update({f"default/c{number}": cursor for number in range(49_999)})
+    machine.done(CreateCursor("last", "t"))
+    machine.refused(CreateCursor("more", "t"), LIMIT)
+    machine.done(CreateCursor("last", "t", hold=True))

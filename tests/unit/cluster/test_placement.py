@@ -39,6 +39,17 @@ def test_a_topic_that_wants_fewer_keeps_nodes_that_are_alive_apart_and_leading()
     assert move.preferred == 4
 
 
+def test_the_leader_stays_when_nothing_else_decides_and_the_dead_go_when_something_must() -> None:
+    machine = Machine(3)
+    first, second = machine.topic("t", shards=2).partitions
+    for partition in (first, second):
+        machine.done(SetTarget(partition.group, (1, 2, 3), 3))
+    machine.done(AlterTopic("t", replication_factor=1))
+    assert [move.target for move in plan_growth(machine.state)] == [(3,), (3,)]
+    machine.done(NodeStateChanged(3, DEAD))
+    assert sorted(move.target for move in plan_growth(machine.state)) == [(1,), (2,)]
+
+
 def test_lost_replicas_are_rebuilt_elsewhere() -> None:
     machine = Machine(4)
     machine.topic("t", shards=8)

@@ -137,10 +137,10 @@ def test_of_five_voters_the_dead_lose_their_seats_first() -> None:
     world.calm()
     world.dead(5)
     world.round()
-    world.wait(AUTOCLEAN_MS - 100_000)
+    world.wait(AUTOCLEAN_MS - 10_000)
     world.dead(4)
     world.round()
-    world.wait(150_000)
+    world.wait(10_000)
     world.calm()
     assert world.voters() == (1, 2, 3)
 

@@ -25,6 +25,8 @@ def test_no_more_replicas_move_than_must() -> None:
     moves = plan_rebalance(machine.state)
     changed = sum(len(set(move.target) - set(before[move.group])) for move in moves)
     assert changed == 9, "a quarter of 36"
+    leaders = {partition.group: partition.preferred for partition in machine.state.partitions()}
+    assert sum(1 for move in moves if leaders[move.group] != move.preferred) == 3, "a quarter of 12"
     machine.follow(moves)
     machine.follow(plan_rebalance(machine.state))
     assert spread(machine.state.loads.replicas, [1, 2, 3, 4]) == 0
@@ -55,6 +57,26 @@ def test_a_new_zone_is_used() -> None:
     assert len(moves) == 4
     machine.follow(moves)
     assert plan_rebalance(machine.state) == []
+
+
+def test_zones_are_looked_at_though_all_is_even() -> None:
+    machine = Machine()
+    for node, zone in enumerate("aabb", 1):
+        machine.node(node, zone=zone)
+    first, second = machine.topic("t", shards=2, replication_factor=2).partitions
+    machine.done(SetTarget(first.group, (1, 2), 1))
+    machine.done(SetTarget(second.group, (3, 4), 3))
+    machine.arrive()
+    machine.follow(plan_rebalance(machine.state))
+    assert all(zones_of(machine, partition.target) == ["a", "b"] for partition in machine.state.partitions())
+
+
+def test_a_single_replica_may_go_to_any_zone() -> None:
+    machine = Machine(1, zones=("a",))
+    machine.topic("t", shards=4, replication_factor=1)
+    machine.node(2, zone="b")
+    machine.follow(plan_rebalance(machine.state))
+    assert machine.state.loads.replicas == {1: 2, 2: 2}
 
 
 def test_evenness_does_not_cost_a_zone() -> None:
