@@ -147,6 +147,7 @@ class DurableNode:
         self.keeper.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)
+        self.appending.tick(now)
 
     def tell_about_me(self, api: str, zone: str) -> None:
         """Let the others know where this node's admin API is, and in which zone it stands."""
