@@ -82,6 +82,7 @@ class Node:
         self.cursors = Cursors(self.asking, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
         self.fences = Fences(self.engine, self.machines)
+        host.rules.admits = self.fences.admits
         self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
         self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
         self.fetching = Fetching(self.asking, self.reader)

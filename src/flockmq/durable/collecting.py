@@ -8,8 +8,9 @@
  here: every group answered for? --> the ids, each with the groups that know it
              `-- not yet: again, until ``COLLECT_MS`` is over, then nobody can say
 ```
-A group that has no majority of its replicas among the nodes that are alive has no leader to ask, and takes no records
-either: it is left out, and an event says so.
+What was answered for once need not be asked again: the fences stand. A group that can have no leader, because a
+majority of its replicas is not alive, or that has had none for ``LEADERLESS_MS``, must not keep all clients of the
+cluster out: the answer says that it is missing, so does an event, and the client can do all that does not depend on it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ COLLECT_MS: Final = 3_000
 ANSWER_MS: Final = 1_000
 """How long a node waits for its groups before it answers without those that are not ready."""
 RETRY_MS: Final = 200
+LEADERLESS_MS: Final = 15_000
+NOTE_MS: Final = 60_000
+"""An event about missing groups at most so often."""
 CLIENTS_MAX: Final = 1_000
 """In one round."""
 ROUNDS_MAX: Final = 64
@@ -43,8 +47,8 @@ GROUPS_MAX: Final = 1 << 20
 
 Found = dict[int, list[int]]
 """Packet id -> groups that know it."""
-Collected = Callable[[Found | None, int], None]
-"""(what was found, now); None: nobody can say."""
+Collected = Callable[[Found | None, list[int], int], None]
+"""(what was found, groups that could not be asked, now); None: nobody can say."""
 
 
 class _Client:
@@ -61,8 +65,10 @@ class _Client:
 class _Round:
     """Clients that are asked for together."""
 
-    def __init__(self, clients: list[_Client], due_at: int) -> None:
+    def __init__(self, clients: list[_Client], groups: list[int], due_at: int) -> None:
         self.clients = clients
+        self.groups = groups
+        """All that there were when it began: later ones can't know older ids."""
         self.due_at = due_at
         self.covered: set[int] = set()
         self.out = 0
@@ -107,6 +113,9 @@ class Collecting:
         self._jobs: dict[_Job, None] = {}
         self._waiting: dict[int, dict[_Job, None]] = {}
         """By group: jobs that wait for it."""
+        self._leaderless: dict[int, int] = {}
+        """Groups that nobody answered for, and since when."""
+        self._note_at = 0
         calls.serve_node(UNRELEASED_CALL, self._on_question)
 
     # Here.
@@ -114,7 +123,7 @@ class Collecting:
     def collect(self, client: bytes, epoch: int, reply: Collected, now: int) -> None:
         """Find the ids of a client whose owner this node is from ``epoch`` on."""
         if len(self._fresh) >= CLIENTS_MAX * ROUNDS_MAX:
-            reply(None, now)
+            reply(None, [], now)
             return
         self._fresh.append(_Client(client, epoch, reply))
         self._calls.engine.wake()
@@ -122,7 +131,7 @@ class Collecting:
     def flush(self, now: int) -> None:
         """A turn ends: ask for all clients that it brought."""
         while self._fresh and len(self._rounds) < ROUNDS_MAX:
-            one = _Round(self._fresh[:CLIENTS_MAX], now + COLLECT_MS)
+            one = _Round(self._fresh[:CLIENTS_MAX], self._calls.layout.groups(), now + COLLECT_MS)
             del self._fresh[:CLIENTS_MAX]
             self._rounds.append(one)
             self._begin(one, now)
@@ -131,7 +140,6 @@ class Collecting:
         parts = [sized(client.client) + U64.pack(client.epoch) for client in one.clients]
         question = U32.pack(len(parts)) + b"".join(parts)
         nodes = self._alive()
-        one.covered = set()
         one.out = len(nodes) + 1
         one.retry_at = now + RETRY_MS
         for node in nodes:
@@ -158,34 +166,41 @@ class Collecting:
         one.out -= 1
         if one.out or one.is_over:
             return
-        missing = [group for group in self._calls.layout.groups() if group not in one.covered]
+        for group in list(self._leaderless):
+            if group in one.covered or not self._calls.layout.replicas_of(group):
+                del self._leaderless[group]
+        missing = [group for group in one.groups if group not in one.covered]
         if missing and not self._can_do_without(missing):
             return  # again in a moment
-        if missing:
+        if missing and self._calls.now >= self._note_at:
+            self._note_at = self._calls.now + NOTE_MS
             self._events.note("unreleased_not_known", {"groups": len(missing), "clients": len(one.clients)})
-        self._end(one, True)
+        self._end(one, missing, True)
 
     def _can_do_without(self, missing: list[int]) -> bool:
         alive = set(self._alive())
+        now = self._calls.now
+        can = True
         for group in missing:
             replicas = self._calls.layout.replicas_of(group)
             if len(alive.intersection(replicas)) * 2 > len(replicas):
-                return False
-        return True
+                since = self._leaderless.setdefault(group, now)
+                can = can and now - since >= LEADERLESS_MS
+        return can
 
-    def _end(self, one: _Round, is_known: bool) -> None:
+    def _end(self, one: _Round, missing: list[int], is_known: bool) -> None:
         one.is_over = True
         if one in self._rounds:
             self._rounds.remove(one)
         for client in one.clients:
             if not is_known:
-                client.reply(None, self._calls.now)
+                client.reply(None, [], self._calls.now)
                 continue
             found: Found = {}
             for group in sorted(client.found):
                 for packet_id in client.found[group]:
                     found.setdefault(packet_id, []).append(group)
-            client.reply(found, self._calls.now)
+            client.reply(found, missing, self._calls.now)
 
     # There.
 
@@ -297,7 +312,7 @@ class Collecting:
             self._look_at(job)
         for one in list(self._rounds):
             if one.due_at <= now:
-                self._end(one, False)
+                self._end(one, [], False)
             elif one.out == 0 and one.retry_at <= now:
                 self._begin(one, now)
         self.flush(now)

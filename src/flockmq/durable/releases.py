@@ -7,13 +7,16 @@
  session over, clean start --> FORGET, wherever ids of the client are
 ```
 Which group each id went to is known here as long as the session is; another owner learns it by collecting
-(``collecting.py``). An id that is not known here went to no partition: there is nothing to wait for.
+(``collecting.py``). An id that is not known here went to no partition: there is nothing to wait for. Unless a partition
+could not be asked: then nobody can say, its ids are collected again and again, and until that works the session appends
+nothing there, and ids that are not known here are not released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.control_bodies import COMMANDS_MAX, FORGET, RELEASE, Statement, encode_statements, read_statements
@@ -34,6 +37,9 @@ FORGET_ATTEMPTS: Final = 10
 FORGETS_MAX: Final = 1_000
 """In one question; a hundred times as many may wait."""
 
+UNSURE_MS: Final = 1_000
+UNSURE_MAX: Final = 100
+"""Clients for which groups are asked again in one tick."""
 SWEEP: Final = 20
 """Sessions looked at in one tick, whether they are still here."""
 
@@ -50,6 +56,10 @@ class _Held:
         """Whose they are; None until the session that they were collected for is there."""
         self.groups: dict[int, list[int]] = {}
         """Packet id -> groups that know it."""
+        self.missing: set[int] = set()
+        """Groups that could not be asked."""
+        self.waiting: list[tuple[list[int], Released, int]] = []
+        """(ids, reply, until when) that depend on them."""
 
 
 class _Release:
@@ -81,6 +91,8 @@ class Releases:
         self._alive = alive
         self._held: dict[str, _Held] = {}
         self._open: dict[int, list[tuple[Statement, _Release | None]]] = {}
+        self._unsure: dict[str, int] = {}
+        """Clients with groups that could not be asked, and when to ask them again."""
         self._forgets: dict[bytes, int] = {}
         """Clients whose earlier sessions are over, with the epoch from which on ids count."""
         self._again: list[tuple[int, int, bytes, int]] = []
@@ -92,6 +104,14 @@ class Releases:
         calls.serve_node(FORGET_CALL, self._on_forget)
 
     # Publishing.
+
+    def may_append(self, session: Session, group: int) -> bool:
+        """Whether QoS 2 messages of a session may go to a group: not while nobody knows what is there already.
+
+        False: close the connection; whether a message is in the log can't be told.
+        """
+        held = self._of(session)
+        return held is None or group not in held.missing
 
     def tag(self, session: Session) -> int:
         """The session epoch for a record with a packet id."""
@@ -130,7 +150,7 @@ class Releases:
 
     def _tidy(self, client_id: str, held: _Held) -> None:
         """Without ids the next one may have a newer epoch."""
-        if not held.groups and self._held.get(client_id) is held:
+        if not held.groups and not held.missing and self._held.get(client_id) is held:
             del self._held[client_id]
 
     def release(self, session: Session, ids: list[int], reply: Released, now: int) -> bool:
@@ -138,10 +158,13 @@ class Releases:
         held = self._of(session)
         if held is None:
             return False
+        self._calls.now = now
         known = [packet_id for packet_id in ids if packet_id in held.groups]
+        if held.missing and len(known) < len(ids):
+            held.waiting.append((ids, reply, now + RELEASE_MS))
+            return True
         if not known:
             return False
-        self._calls.now = now
         release = _Release(held, known, partial(self._on_done, session.client_id, reply))
         by_group: dict[int, list[int]] = {}
         for packet_id in known:
@@ -200,6 +223,7 @@ class Releases:
         epoch: int,
         reply: Callable[[set[int] | None, int], None],
         found: Found | None,
+        missing: list[int],
         now: int,
     ) -> None:
         if found is None:
@@ -207,9 +231,49 @@ class Releases:
             return
         held = _Held(epoch, None)
         held.groups = found
+        held.missing = set(missing)
         self._held[client_id] = held
+        if missing:
+            self._unsure[client_id] = now + UNSURE_MS
         self._tidy(client_id, held)
         reply(set(found), now)
+
+    def _ask_again(self, client_id: str, now: int) -> None:
+        """Some groups could not be asked: they may be there again."""
+        held = self._held.get(client_id)
+        if held is None or not held.missing:
+            del self._unsure[client_id]
+            return
+        self._unsure[client_id] = now + UNSURE_MS
+        late = [one for one in held.waiting if one[2] <= now]
+        held.waiting = [one for one in held.waiting if one[2] > now]
+        for _, reply, _ in late:
+            reply(False)
+        collected = partial(self._on_collected_again, client_id, held)
+        self._collecting.collect(client_id.encode(), held.epoch, collected, now)
+
+    def _on_collected_again(
+        self, client_id: str, held: _Held, found: Found | None, missing: list[int], now: int
+    ) -> None:
+        session = held.session
+        if found is None or session is None or self._held.get(client_id) is not held:
+            return
+        if session.received is None:
+            session.received = set()
+        for packet_id, groups in found.items():
+            fresh = [group for group in groups if group in held.missing and group not in missing]
+            if fresh:
+                session.received.add(packet_id)
+                held.groups.setdefault(packet_id, []).extend(fresh)
+        held.missing.intersection_update(missing)
+        if held.missing:
+            return
+        waiting = held.waiting
+        held.waiting = []
+        for ids, reply, _ in waiting:
+            if not self.release(session, ids, reply, now):
+                reply(True)
+        self._tidy(client_id, held)
 
     def ended(self, session: Session) -> None:
         """A session is over: its ids mean nothing any more."""
@@ -267,6 +331,9 @@ class Releases:
         self._calls.now = now
         if self._forgets:
             self._send_forgets(now)
+        for client_id in list(islice(self._unsure, UNSURE_MAX)):
+            if self._unsure[client_id] <= now:
+                self._ask_again(client_id, now)
         self._sweep_some()
         again = self._again
         if again and again[0][0] <= now:

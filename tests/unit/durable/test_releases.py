@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from flockmq.durable.collecting import LEADERLESS_MS
 from flockmq.durable.fences import ADMITTED, ASK_LATER, REFUSED_RUN
-from flockmq.log.batch import BatchBuilder
+from flockmq.errors import FlockError
+from flockmq.log.batch import BatchBuilder, BatchView
 from flockmq.raft.senders import COMMITTED
 from flockmq.session.session import Session
 from partition_cluster import Node, PartitionCluster
@@ -64,8 +66,6 @@ class Publisher:
 
 
 def payloads(cluster: PartitionCluster, group: int) -> list[bytes]:
-    from flockmq.log.batch import BatchView
-
     node = cluster.leader(group)
     batches = node.reader.read(group, node.reader.first_of(group), 1 << 20)
     return [record.payload for batch in batches for record in BatchView(batch).records()]
@@ -156,6 +156,43 @@ def test_a_group_that_can_have_no_leader_does_not_keep_everybody_out() -> None:
     assert publisher.session.received == set()
     kinds = [event.kind for event in cluster.nodes[1].events.take()]
     assert kinds == ["unreleased_not_known"]
+
+
+def test_what_may_be_in_a_group_without_a_leader_waits_for_it() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(2)
+    publisher.publish(1, 5, b"x")
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.run(3_000)
+    publisher.connect(1, 1_000)
+    assert publisher.session.received == set()
+    assert not publisher.node.releases.may_append(publisher.session, 1)
+    publisher.pubrel(5, 9_000)
+    assert publisher.pubcomps == []
+    cluster.restart(3)
+    cluster.run(1_500)
+    told: list[bool] = []
+    assert publisher.node.releases.release(publisher.session, [5], told.append, cluster.now)
+    cluster.run(5_000)
+    assert told == [True]
+    assert unreleased(cluster.leader(1), 1) == set()
+    assert publisher.node.releases.may_append(publisher.session, 1)
+
+
+def test_a_group_without_a_leader_for_long_keeps_nobody_out_any_more() -> None:
+    cluster = PartitionCluster(groups=2)
+    for number in (1, 2):
+        cluster.nodes[number].engine.host.break_group(1, FlockError("damaged"))
+    cluster.run(3_000)
+    publisher = Publisher(cluster)
+    publisher.connect(3, 4_000)
+    assert publisher.refused == 1
+    cluster.run(LEADERLESS_MS)
+    publisher.connect(3, 4_000)
+    assert publisher.refused == 0
+    assert publisher.session.received == set()
 
 
 def test_collecting_waits_for_what_is_in_the_log_and_not_applied() -> None:
