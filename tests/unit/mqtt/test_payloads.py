@@ -41,3 +41,10 @@ def test_properties_are_not_overlooked(payloads: list[bytes]) -> None:
 def test_acknowledgements_of_a_run() -> None:
     assert plain_acks(run_of(4, 1, [b"x", b"yy"])) == b"\x40\x02\x01\x2c\x40\x02\x01\x2d"
     assert plain_acks(run_of(5, 2, [b"x"])) == b"\x50\x02\x01\x2c"
+
+
+@given(st.integers(1, 2), st.lists(st.sampled_from([b"x", b"y", b"longer"]), min_size=1, max_size=9))
+def test_acknowledgements_of_any_run(qos: int, payloads: list[bytes]) -> None:
+    head = b"\x40\x02" if qos == 1 else b"\x50\x02"
+    expected = b"".join(head + (index + 300).to_bytes(2, "big") for index in range(len(payloads)))
+    assert plain_acks(run_of(4, qos, payloads)) == expected
