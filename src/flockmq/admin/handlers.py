@@ -16,6 +16,7 @@ from flockmq.admin import listings, metrics, model, publishing, views
 from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.operations import JSON, Call, NoQuery, Raw
 from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.mqtt.namespaces import inside_client_id, split_client_id
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
 from flockmq.session.connection import CONNECTED
 
@@ -30,6 +31,7 @@ CLIENTS_PER_SLICE: Final = 2_000
 
 T = TypeVar("T")
 Plain = Call[NoQuery, None]
+OfClient = Call[model.ClientQuery, None]
 
 
 # --- node ---
@@ -81,23 +83,23 @@ def list_connections(desk: Desk, call: Call[model.ConnectionQuery, None]) -> mod
     return page(desk, "connections", call, lambda: listings.connections(desk.broker, call.query, desk.moments))
 
 
-def get_connection(desk: Desk, call: Plain) -> model.Connection:
+def get_connection(desk: Desk, call: OfClient) -> model.Connection:
     """One connected client."""
-    session = desk.broker.sessions.get(call.path["client_id"])
+    session = desk.broker.sessions.get(_inside(call))
     if session is None or session.connection is None:
         raise _not_connected(call.path["client_id"])
     return views.connection(session.connection, session, desk.moments)
 
 
-async def kick(desk: Desk, call: Plain) -> None:
+async def kick(desk: Desk, call: OfClient) -> None:
     """Disconnect a client, whichever node it is connected to."""
-    client_id = call.path["client_id"]
+    client_id = _inside(call)
     if desk.broker.kick(client_id, desk.clock()):
         desk.ports.flush()
         return
     cluster = desk.ports.cluster
     if cluster is None or not await cluster.kick(client_id):
-        raise _not_connected(client_id)
+        raise _not_connected(call.path["client_id"])
 
 
 def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.Page[model.Session]:
@@ -105,31 +107,34 @@ def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.Pag
     return page(desk, "sessions", call, lambda: listings.sessions(desk.broker, call.query, desk.moments))
 
 
-def get_session(desk: Desk, call: Plain) -> model.Session:
+def get_session(desk: Desk, call: OfClient) -> model.Session:
     """One session."""
-    session = desk.broker.sessions.get(call.path["client_id"])
+    session = desk.broker.sessions.get(_inside(call))
     if session is None:
         raise _no_session(call.path["client_id"])
     return views.session(session, desk.moments)
 
 
-async def delete_session(desk: Desk, call: Plain) -> None:
+async def delete_session(desk: Desk, call: OfClient) -> None:
     """Disconnect a client and forget its session, whichever node it lives on."""
-    client_id = call.path["client_id"]
+    client_id = _inside(call)
     if desk.broker.end_session(client_id, desk.clock()):
         desk.ports.flush()
         return
     cluster = desk.ports.cluster
     if cluster is None or not await cluster.end_session(client_id):
-        raise _no_session(client_id)
+        raise _no_session(call.path["client_id"])
 
 
-def list_session_subscriptions(desk: Desk, call: Call[model.PageQuery, None]) -> model.Page[model.Subscription]:
+def list_session_subscriptions(
+    desk: Desk, call: Call[model.SessionSubscriptionQuery, None]
+) -> model.Page[model.Subscription]:
     """A page of one session's subscriptions."""
-    client_id = call.path["client_id"]
+    client_id = inside_client_id(call.query.namespace, call.path["client_id"])
     if client_id not in desk.broker.sessions:
-        raise _no_session(client_id)
-    query = model.SubscriptionQuery(client_id=client_id)
+        raise _no_session(call.path["client_id"])
+    namespace, own_id = split_client_id(client_id)
+    query = model.SubscriptionQuery(client_id=own_id, namespace=namespace)
     return page(desk, ("session", client_id), call, lambda: listings.subscriptions(desk.broker, query))
 
 
@@ -293,6 +298,10 @@ def _check(name: str, text: str, check: Callable[[bytes], None]) -> None:
         check(text.encode())
     except RemoteProtocolError as error:
         raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} can't be used: {error}") from None
+
+
+def _inside(call: OfClient) -> str:
+    return inside_client_id(call.query.namespace, call.path["client_id"])
 
 
 def _not_connected(client_id: str) -> ApiError:

@@ -11,8 +11,17 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from flockmq.admin import model, views
+from flockmq.mqtt.namespaces import (
+    DEFAULT_NAMESPACE,
+    inside_client_id,
+    split_client_id,
+    topic_prefix,
+    unqualified,
+)
 from flockmq.mqtt.topics import matches, split_shared
+from flockmq.node.namespaces import inside_filter
 from flockmq.session.connection import CONNECTED
+from flockmq.session.space import Space
 
 if TYPE_CHECKING:
     from flockmq.admin.moments import Moments
@@ -37,9 +46,12 @@ def connections(broker: Broker, query: model.ConnectionQuery, moments: Moments) 
 
 
 def _wanted(peer: str, session: Session, query: model.ConnectionQuery) -> bool:
+    namespace, client_id = split_client_id(session.client_id)
+    username = session.username and unqualified(namespace, session.username)
     return (
-        session.client_id.startswith(query.client_id or "")
-        and query.username in (None, session.username)
+        client_id.startswith(query.client_id or "")
+        and query.namespace in (None, namespace)
+        and query.username in (None, username)
         and query.peer in (None, peer)
     )
 
@@ -51,7 +63,8 @@ def sessions(broker: Broker, query: model.SessionQuery, moments: Moments) -> Ent
         session = broker.sessions.get(client_id)
         if (
             session is None
-            or not client_id.startswith(prefix)
+            or not split_client_id(client_id)[1].startswith(prefix)
+            or query.namespace not in (None, split_client_id(client_id)[0])
             or query.connected not in (None, session.connection is not None)
         ):
             yield None
@@ -61,14 +74,17 @@ def sessions(broker: Broker, query: model.SessionQuery, moments: Moments) -> Ent
 
 def subscriptions(broker: Broker, query: model.SubscriptionQuery) -> Entries[model.Subscription]:
     """Subscriptions that pass the filters, found the shortest way that the filters leave."""
-    wanted_filter = None if query.filter is None else query.filter.encode()
-    wanted_topic = None if query.match is None else query.match.encode()
-    for candidate in _candidates(broker, query.client_id, wanted_filter, wanted_topic):
+    namespace = query.namespace or DEFAULT_NAMESPACE
+    wanted_filter = None if query.filter is None else inside_filter(Space(namespace), query.filter.encode())
+    wanted_topic = None if query.match is None else topic_prefix(namespace) + query.match.encode()
+    wanted_id = None if query.client_id is None else inside_client_id(namespace, query.client_id)
+    for candidate in _candidates(broker, wanted_id, wanted_filter, wanted_topic):
         # Since the walk noted it, it may have ended, or another with other options stands in its place.
         found = None if candidate is None else candidate.session.subscriptions.get(views.full_filter(candidate))
         if (
             found is None
-            or query.client_id not in (None, found.session.client_id)
+            or wanted_id not in (None, found.session.client_id)
+            or query.namespace not in (None, split_client_id(found.session.client_id)[0])
             or wanted_filter not in (None, views.full_filter(found))
             or (wanted_topic is not None and not matches(found.topic_filter, wanted_topic))
         ):

@@ -11,6 +11,8 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
+from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
+
 PAGE_LIMIT_MAX = 1_000
 """Most entries in one page of a listing."""
 PAGE_LIMIT_DEFAULT = 100
@@ -80,6 +82,7 @@ class ConnectionQuery(PageQuery, frozen=True):
     """Which connections."""
 
     client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
+    namespace: Annotated[str | None, Meta(description="Only clients of this namespace")] = None
     username: Annotated[str | None, Meta(description="Only this user name, exactly")] = None
     peer: Annotated[str | None, Meta(description="Only clients at this address, without port")] = None
 
@@ -88,13 +91,30 @@ class SessionQuery(PageQuery, frozen=True):
     """Which sessions."""
 
     client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
+    namespace: Annotated[str | None, Meta(description="Only sessions of this namespace")] = None
     connected: Annotated[bool | None, Meta(description="Only sessions whose client is (not) connected now")] = None
+
+
+class ClientQuery(Request, frozen=True):
+    """Whose client id it is."""
+
+    namespace: Annotated[str, Meta(description="The client's namespace")] = DEFAULT_NAMESPACE
+
+
+class SessionSubscriptionQuery(PageQuery, frozen=True):
+    """Which part of a listing, and whose client id it is."""
+
+    namespace: Annotated[str, Meta(description="The client's namespace")] = DEFAULT_NAMESPACE
 
 
 class SubscriptionQuery(PageQuery, frozen=True):
     """Which subscriptions."""
 
     client_id: Annotated[str | None, Meta(description="Only subscriptions of this client id, exactly")] = None
+    namespace: Annotated[
+        str | None,
+        Meta(description="Only subscriptions in this namespace; with `client_id`, `filter` or `match`: `default`"),
+    ] = None
     filter: Annotated[
         FilterText | None, Meta(description="Only this topic filter, exactly as subscribed (with `$share/group/`)")
     ] = None
@@ -156,6 +176,7 @@ class Connection(Response, frozen=True):
     """A client that is connected now."""
 
     client_id: str
+    namespace: str
     username: str | None
     peer: Annotated[str, Meta(description="Address of the client, without port")]
     listener: str
@@ -174,6 +195,7 @@ class Session(Response, frozen=True):
     """What the broker remembers of a client id, connected or not."""
 
     client_id: str
+    namespace: str
     username: str | None
     connected: bool
     protocol_version: ProtocolVersion
@@ -193,6 +215,7 @@ class Subscription(Response, frozen=True):
     """One subscription of one session."""
 
     client_id: str
+    namespace: str
     filter: Annotated[str, Meta(description="As subscribed, with `$share/group/` where it is shared")]
     share_group: str | None
     qos: Qos

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from flockmq.admin import model
 from flockmq.admin.moments import rfc3339
+from flockmq.mqtt.namespaces import split_client_id, split_filter, unqualified
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ def text(data: bytes) -> str:
 
 def connection(found: Connection, session: Session, moments: Moments) -> model.Connection:
     """A client that is connected."""
+    namespace, client_id = split_client_id(session.client_id)
     return model.Connection(
-        client_id=session.client_id,
-        username=session.username,
+        client_id=client_id,
+        namespace=namespace,
+        username=session.username and unqualified(namespace, session.username),
         peer=found.peer,
         listener=found.listener,
         protocol_version=protocol_version(found.version),
@@ -50,9 +53,11 @@ def connection(found: Connection, session: Session, moments: Moments) -> model.C
 def session(found: Session, moments: Moments) -> model.Session:
     """A session, connected or not."""
     outbound = found.outbound
+    namespace, client_id = split_client_id(found.client_id)
     return model.Session(
-        client_id=found.client_id,
-        username=found.username,
+        client_id=client_id,
+        namespace=namespace,
+        username=found.username and unqualified(namespace, found.username),
         connected=found.connection is not None,
         protocol_version=protocol_version(found.version),
         created_at=moments.date(found.created_at),
@@ -67,15 +72,17 @@ def session(found: Session, moments: Moments) -> model.Session:
 
 
 def full_filter(found: Subscription) -> bytes:
-    """The filter as the client subscribed to it."""
+    """The filter that a session keeps the subscription by."""
     return b"$share/" + found.group + b"/" + found.topic_filter if found.group else found.topic_filter
 
 
 def subscription(found: Subscription) -> model.Subscription:
     """One subscription."""
+    namespace, client_id = split_client_id(found.session.client_id)
     return model.Subscription(
-        client_id=found.session.client_id,
-        filter=text(full_filter(found)),
+        client_id=client_id,
+        namespace=namespace,
+        filter=text(split_filter(full_filter(found))[1]),
         share_group=text(found.group) if found.group else None,
         qos=found.qos,
         no_local=found.no_local,

@@ -27,6 +27,10 @@ def test_the_node_tells_who_it_is() -> None:
     assert node.listeners == [listener]
 
 
+HERE = model.ClientQuery()
+PartQuery = model.SessionSubscriptionQuery
+
+
 async def answer(found: object) -> object:
     """What a handler gives, now or later."""
     return await found if inspect.isawaitable(found) else found
@@ -36,7 +40,7 @@ async def test_a_kicked_client_hears_why_and_may_come_back() -> None:
     harness = BrokerHarness()
     desk = make_desk(harness)
     client = harness.client("c")
-    await handlers.kick(desk, call(client_id="c"))
+    await handlers.kick(desk, call(HERE, client_id="c"))
     assert client.closed
     assert client.expect(Disconnect).reason == reasons.ADMINISTRATIVE_ACTION
     harness.client("c")
@@ -45,7 +49,7 @@ async def test_a_kicked_client_hears_why_and_may_come_back() -> None:
 async def test_a_kicked_311_client_is_closed_without_a_word() -> None:
     harness = BrokerHarness()
     client = harness.client("c", version=4)
-    await handlers.kick(make_desk(harness), call(client_id="c"))
+    await handlers.kick(make_desk(harness), call(HERE, client_id="c"))
     assert client.closed
     client.expect_nothing()
 
@@ -61,7 +65,7 @@ async def test_a_kicked_311_client_is_closed_without_a_word() -> None:
 )
 async def test_a_stranger_is_not_found(handler: Handler) -> None:
     with pytest.raises(ApiError) as refused:
-        await answer(handler(make_desk(BrokerHarness()), call(client_id="nobody")))
+        await answer(handler(make_desk(BrokerHarness()), call(HERE, client_id="nobody")))
     assert refused.value.kind is NOT_FOUND
     assert "'nobody'" in str(refused.value)
 
@@ -70,11 +74,11 @@ async def test_who_is_away_has_a_session_and_no_connection() -> None:
     harness = BrokerHarness()
     desk = make_desk(harness)
     harness.client("c", session_expiry_s=60).drop()
-    assert handlers.get_session(desk, call(client_id="c")).connected is False
+    assert handlers.get_session(desk, call(HERE, client_id="c")).connected is False
     away: tuple[Handler, ...] = (handlers.get_connection, handlers.kick)
     for handler in away:
         with pytest.raises(ApiError) as refused:
-            await answer(handler(desk, call(client_id="c")))
+            await answer(handler(desk, call(HERE, client_id="c")))
         assert refused.value.kind is NOT_FOUND
 
 
@@ -83,10 +87,40 @@ async def test_a_deleted_session_is_forgotten_with_its_subscriptions_and_its_cli
     desk = make_desk(harness)
     client = harness.client("c", session_expiry_s=60)
     client.subscribe(b"a", qos=1)
-    await handlers.delete_session(desk, call(client_id="c"))
+    await handlers.delete_session(desk, call(HERE, client_id="c"))
     assert client.closed
     assert harness.broker.subscriptions.count == 0
     assert harness.client("c", clean_start=False, session_expiry_s=60).connack.session_present is False
+
+
+async def test_clients_of_a_namespace_are_found_in_it() -> None:
+    harness = BrokerHarness()
+    harness.broker.set_listener_namespace("tls", "acme")
+    desk = make_desk(harness)
+    client = harness.client("c", listener="tls", session_expiry_s=60, username="bob")
+    client.subscribe(b"a/b", qos=1)
+    other = harness.client("c", session_expiry_s=60)
+    other.subscribe(b"a/b")
+    acme = model.ClientQuery(namespace="acme")
+    assert handlers.get_connection(desk, call(acme, client_id="c")).listener == "tls"
+    assert handlers.get_session(desk, call(acme, client_id="c")).username == "bob"
+    query = PartQuery(namespace="acme")
+    assert [one.filter for one in handlers.list_session_subscriptions(desk, call(query, client_id="c")).items] == [
+        "a/b"
+    ]
+    for field, value in (("filter", "a/b"), ("match", "a/b"), ("client_id", "c"), ("namespace", "acme")):
+        for namespace in ("acme", "default"):
+            wanted = model.SubscriptionQuery(**{field: value, "namespace": namespace})
+            found = handlers.list_subscriptions(desk, call(wanted)).items
+            assert [one.namespace for one in found] == [namespace]
+    sessions = handlers.list_sessions(desk, call(model.SessionQuery(namespace="acme", client_id="c"))).items
+    assert [one.namespace for one in sessions] == ["acme"]
+    users = handlers.list_connections(desk, call(model.ConnectionQuery(username="bob"))).items
+    assert [(one.namespace, one.client_id) for one in users] == [("acme", "c")]
+    await handlers.kick(desk, call(acme, client_id="c"))
+    assert (client.closed, other.closed) == (True, False)
+    await handlers.delete_session(desk, call(acme, client_id="c"))
+    assert list(harness.broker.sessions) == ["c"]
 
 
 def test_subscriptions_of_a_session_come_in_pages() -> None:
@@ -95,8 +129,8 @@ def test_subscriptions_of_a_session_come_in_pages() -> None:
     client = harness.client("c")
     for number in range(5):
         client.subscribe(b"t/%d" % number)
-    first = handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=3), client_id="c"))
-    second = handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=3, after=first.next), client_id="c"))
+    first = handlers.list_session_subscriptions(desk, call(PartQuery(limit=3), client_id="c"))
+    second = handlers.list_session_subscriptions(desk, call(PartQuery(limit=3, after=first.next), client_id="c"))
     assert [one.filter for one in first.items + second.items] == [f"t/{number}" for number in range(5)]
     assert second.next is None
 
@@ -108,9 +142,9 @@ def test_a_cursor_of_one_session_is_none_of_another() -> None:
         client = harness.client(client_id)
         for number in range(3):
             client.subscribe(b"t/%d" % number)
-    first = handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=1), client_id="one"))
+    first = handlers.list_session_subscriptions(desk, call(PartQuery(limit=1), client_id="one"))
     with pytest.raises(ApiError) as refused:
-        handlers.list_session_subscriptions(desk, call(model.PageQuery(limit=1, after=first.next), client_id="two"))
+        handlers.list_session_subscriptions(desk, call(PartQuery(limit=1, after=first.next), client_id="two"))
     assert refused.value.kind is INVALID_PARAMETER
 
 

@@ -26,6 +26,7 @@ def test_a_connection_counts_what_it_did() -> None:
     view = views.connection(session.connection, session, moments)
     assert view == model.Connection(
         client_id="c",
+        namespace="default",
         username="ada",
         peer="192.0.2.1",
         listener="tcp:default",
@@ -61,6 +62,7 @@ def test_a_session_that_waits_for_its_client() -> None:
     assert view.queued_bytes > 0
     assert view == model.Session(
         client_id="c",
+        namespace="default",
         username="ada",
         connected=False,
         protocol_version="5.0",
@@ -92,6 +94,7 @@ def test_a_subscription_with_all_its_options() -> None:
     first, second = harness.broker.sessions["c"].subscriptions.values()
     assert views.subscription(first) == model.Subscription(
         client_id="c",
+        namespace="default",
         filter="a/+",
         share_group=None,
         qos=2,
@@ -102,6 +105,22 @@ def test_a_subscription_with_all_its_options() -> None:
     )
     shared = views.subscription(second)
     assert (shared.filter, shared.share_group, shared.identifier) == ("$share/g/b", "g", None)
+
+
+def test_a_client_of_a_namespace_by_its_own_names() -> None:
+    harness = BrokerHarness()
+    harness.broker.set_listener_namespace("tcp", "acme")
+    client = harness.client("c", username="ada")
+    client.subscribe(b"a/+")
+    client.subscribe(b"$share/g/b")
+    session = harness.broker.sessions["$ns/acme/c"]
+    view = views.session(session, moments_of(harness))
+    assert (view.client_id, view.namespace, view.username) == ("c", "acme", "ada")
+    assert session.connection is not None
+    connection = views.connection(session.connection, session, moments_of(harness))
+    assert (connection.client_id, connection.namespace, connection.username) == ("c", "acme", "ada")
+    found = [views.subscription(one) for one in session.subscriptions.values()]
+    assert [(one.namespace, one.filter) for one in found] == [("acme", "a/+"), ("acme", "$share/g/b")]
 
 
 def test_a_retained_message_with_all_it_carries() -> None:
