@@ -100,7 +100,7 @@ def encode_session(
             | subscription.retain_handling << 4
         )
         parts.append(sized(full_filter) + bytes((options,)) + U32.pack(subscription.identifier))
-    parts.append(encode_ids(sorted(session.received) if session.received is not None else []))
+    parts.append(encode_ids(taken_ids(session)))
     dropped = 0
     outbound = session.outbound
     if outbound is not None:
@@ -195,6 +195,14 @@ def encode_rest(outbound: Outbound | None, now: int, bytes_max: int = SESSION_BY
 
 
 # --- in ---
+
+
+def taken_ids(session: Session) -> list[int]:
+    """QoS 2 ids that count as received: not those of messages on their way into a log, of which only the log knows."""
+    if session.received is None:
+        return []
+    unsettled = session.unsettled or {}
+    return sorted([packet_id for packet_id in session.received if packet_id not in unsettled])
 
 
 def decode_session(client_id: str, data: bytes, now: int, messages_max: int, bytes_max: int) -> MovedSession:

@@ -19,6 +19,7 @@ from flockmq.peering.session_codec import (
     encode_rest,
     encode_session,
     read_run,
+    taken_ids,
 )
 from flockmq.routing.shared import ROUND_ROBIN, ShareGroup
 from flockmq.routing.subscription import Subscription
@@ -241,3 +242,13 @@ def test_what_expired_stays_behind() -> None:
     assert [delivery.run.payload(0) for delivery in found] == [b"new"]
     assert found[0].run.expires_at == ELSEWHERE + 50
     assert dropped == 1
+
+
+def test_ids_of_messages_on_their_way_into_a_log_do_not_move() -> None:
+    """Whether they are there only the log knows; whoever goes on with the session asks it."""
+    session = Session("client", 5, NOW)
+    session.received = {1, 2, 3}
+    session.unsettled = {2: object()}
+    assert taken_ids(session) == [1, 3]
+    session.received = None
+    assert taken_ids(session) == []
