@@ -108,9 +108,13 @@ async def test_clients_of_a_namespace_are_found_in_it() -> None:
     assert [one.filter for one in handlers.list_session_subscriptions(desk, call(query, client_id="c")).items] == [
         "a/b"
     ]
-    for field, value in (("filter", "a/b"), ("match", "a/b"), ("client_id", "c"), ("namespace", "acme")):
-        for namespace in ("acme", "default"):
-            wanted = model.SubscriptionQuery(**{field: value, "namespace": namespace})
+    for namespace in ("acme", "default"):
+        for wanted in (
+            model.SubscriptionQuery(filter="a/b", namespace=namespace),
+            model.SubscriptionQuery(match="a/b", namespace=namespace),
+            model.SubscriptionQuery(client_id="c", namespace=namespace),
+            model.SubscriptionQuery(namespace=namespace),
+        ):
             found = handlers.list_subscriptions(desk, call(wanted)).items
             assert [one.namespace for one in found] == [namespace]
     sessions = handlers.list_sessions(desk, call(model.SessionQuery(namespace="acme", client_id="c"))).items
