@@ -216,8 +216,14 @@ def _ban_value(kind: str, value: str, error_kind: Any) -> str:
 # --- messages ---
 
 
-def publish(desk: Desk, call: Call[NoQuery, model.PublishRequest]) -> model.PublishResult:
-    """Publish a message."""
+async def publish(desk: Desk, call: Call[NoQuery, model.PublishRequest]) -> model.PublishResult:
+    """Publish a message; one for a durable topic is answered after commit."""
+    if desk.ports.durable is not None:
+        from flockmq.admin.durable_publishing import publish_durably
+
+        kept = await publish_durably(desk, desk.ports.durable, call.body)
+        if kept is not None:
+            return kept
     result = publishing.publish(desk.broker, call.body, desk.clock())
     desk.ports.flush()
     return result

@@ -280,6 +280,11 @@ class PublishResult(Response, frozen=True):
 
     matched: Annotated[int, Meta(description="Receivers on this node: clients, and shared groups counted once")]
     retained: Annotated[bool, Meta(description="Whether the message is now the retained one of its topic")]
+    durable_topic: Annotated[
+        str | None, Meta(description="The durable topic that keeps it, after commit; null when none does")
+    ] = None
+    shard: Annotated[int | None, Meta(description="Where in the durable topic it is")] = None
+    offset: int | None = None
 
 
 # --- operations -----------------------------------------------------------------------------------------------------

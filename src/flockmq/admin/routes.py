@@ -7,7 +7,7 @@ from typing import Any, Final
 from flockmq.admin import handlers, model
 from flockmq.admin.cluster_routes import CLUSTER_OPERATIONS
 from flockmq.admin.durable_routes import DURABLE_OPERATIONS
-from flockmq.admin.errors import CURSOR_EXPIRED, NOT_FOUND, REFUSED, UNAVAILABLE
+from flockmq.admin.errors import BEHIND, CURSOR_EXPIRED, NOT_FOUND, OUTCOME_UNKNOWN, REFUSED, UNAVAILABLE
 from flockmq.admin.operations import Operation
 
 PREFIX: Final = "/api/v1"
@@ -154,12 +154,12 @@ OPERATIONS: Final = (
         path=f"{PREFIX}/publish",
         name="publish",
         tag="messages",
-        summary="Publish a message",
+        summary="Publish a message; one for a durable topic is answered after commit, with its shard and offset",
         handler=handlers.publish,
         body=model.PublishRequest,
         answer=model.PublishResult,
         answer_text="What became of it",
-        errors=(REFUSED, UNAVAILABLE),
+        errors=(REFUSED, UNAVAILABLE, BEHIND, OUTCOME_UNKNOWN),
     ),
     Operation(
         method="GET",

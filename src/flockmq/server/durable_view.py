@@ -57,6 +57,8 @@ READ_TRIES: Final = 5
 POLL_MS: Final = 500
 """How often ends of partitions without a replica here are looked at, for somebody who waits."""
 FETCH_WAIT_MS: Final = 2_000
+ANSWER_S_MAX: Final = 15.0
+"""Everything that is asked answers by itself sooner than that, if only to say that it can't."""
 FIGURES_MS: Final = 500
 T = TypeVar("T")
 
@@ -81,6 +83,13 @@ class DurableView:
         if self._service.durable is None:
             raise BehindError("This node is not ready for durable topics yet; ask another one, or again in a moment.")
         return self._service.durable.node
+
+    def _working(self) -> DurableNode:
+        """The node, when it can ask others and answer for itself."""
+        node = self._node()
+        if node.engine.stopped:
+            raise BehindError(f"This node takes part no more: {node.engine.stopped} Ask another one.")
+        return node
 
     # --- what is known here ---
 
@@ -128,12 +137,12 @@ class DurableView:
 
     async def command(self, command: Command) -> Result:
         """See ``DurablePort``."""
-        node = self._node()
+        node = self._working()
         return await self._reply(lambda done: node.meta.submit(command, done, now_ms()))
 
     async def meta(self) -> MetaStatus:
         """See ``DurablePort``."""
-        node = self._node()
+        node = self._working()
         found = self._reports.deciders_here()
         if found is None:
             heads = node.meta.facts.heads()
@@ -147,7 +156,7 @@ class DurableView:
 
     async def replicas(self, groups: Sequence[int] | None) -> dict[int, list[ReplicaStatus]]:
         """See ``DurablePort``."""
-        state = self._node().meta.state
+        state = self._working().meta.state
         wanted = list(state.places) if groups is None else [group for group in groups if group in state.places]
         by_node: dict[int, list[int]] = {}
         for group in wanted:
@@ -168,7 +177,7 @@ class DurableView:
         return found
 
     async def _statuses(self, member: int, groups: list[int]) -> list[Told] | None:
-        fetching = self._node().fetching
+        fetching = self._working().fetching
         return await self._reply(lambda done: fetching.statuses(member, groups, done, now_ms()))
 
     async def segments(self) -> list[SegmentReport]:
@@ -214,7 +223,7 @@ class DurableView:
                 return chunk
 
     async def _read_here(self, group: int, offset: int, bytes_max: int) -> Chunk:
-        node = self._node()
+        node = self._working()
         for _ in range(READ_TRIES):
             extents = node.reader.extents(group, offset, bytes_max)
             first, end = node.reader.first_of(group), node.reader.end_of(group)
@@ -231,7 +240,7 @@ class DurableView:
         raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
 
     async def _fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
-        fetching = self._node().fetching
+        fetching = self._working().fetching
 
         def ask(done: Callable[[Fetched], None]) -> None:
             fetching.fetch(group, offset, bytes_max, done, now_ms(), 0, wait_ms)
@@ -245,7 +254,7 @@ class DurableView:
 
     async def _grown(self, positions: dict[int, int], wait_ms: int) -> None:
         """Until one of these logs, which have replicas here, goes on; or the time is over."""
-        reader = self._node().reader
+        reader = self._working().reader
         grown: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         waiter = reader.wait_for(positions, _unless_done(grown), now_ms() + wait_ms) if positions else None
         if waiter is None:
@@ -258,7 +267,7 @@ class DurableView:
 
     async def offset_at(self, group: int, time_ms: int) -> int:
         """See ``DurablePort``."""
-        fetching = self._node().fetching
+        fetching = self._working().fetching
 
         def ask(done: Callable[[tuple[dict[int, int], list[int]]], None]) -> None:
             fetching.times([group], time_ms, lambda found, missing: done((found, missing)), now_ms())
@@ -276,12 +285,12 @@ class DurableView:
             left = due_at - now_ms()
             if left <= 0 or not after or any(end > old for (_, end), old in zip(found, after, strict=True)):
                 return found
-            reader = self._node().reader
+            reader = self._working().reader
             here = {group: old for group, old in zip(groups, after, strict=True) if reader.end_of(group) >= 0}
             await self._grown(here, left if len(here) == len(groups) else min(left, POLL_MS))
 
     async def _heads(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        fetching = self._node().fetching
+        fetching = self._working().fetching
 
         def ask(done: Callable[[dict[int, tuple[int, int]]], None]) -> None:
             fetching.heads(list(groups), lambda found, missing: done(found), now_ms())  # noqa: ARG005
@@ -296,7 +305,7 @@ class DurableView:
         self, topic: TopicRecord, client: bytes, messages: Sequence[Message]
     ) -> list[tuple[int, int] | str]:
         """See ``DurablePort``."""
-        node = self._node()
+        node = self._working()
         found = node.cluster.broker.node.table.topics.topics.get(f"{topic.namespace}/{topic.name}".encode())
         if found is None:
             raise BehindError("This node is only about to hear of the topic; try again in a moment.")
@@ -321,7 +330,7 @@ class DurableView:
 
     async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
         """See ``DurablePort``."""
-        cursors = self._node().cursors
+        cursors = self._working().cursors
         names: dict[int, list[bytes]] = {}
         for name, group in wanted:
             names.setdefault(group, []).append(name.encode())
@@ -343,7 +352,7 @@ class DurableView:
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """See ``DurablePort``."""
-        cursors = self._node().cursors
+        cursors = self._working().cursors
         name = cursor.encode()
 
         def ask(done: Callable[[Moved], None]) -> None:
@@ -361,7 +370,11 @@ class DurableView:
     async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
         answered = self._future(ask)
         self._service.runner.runner.flush_soon()
-        return await answered
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await answered
+        except TimeoutError:
+            raise BehindError("Nobody answered in time; ask another node, or again in a moment.") from None
 
     def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from flockmq.admin import durable_logs, durable_topics
+from flockmq.admin import durable_logs, durable_topics, handlers
 from flockmq.admin import durable_model as model
 from flockmq.admin.desk import Desk
 from flockmq.admin.durable_polls import Polls
 from flockmq.admin.errors import ApiError
-from flockmq.admin.model import MessageProperties, UserProperty
+from flockmq.admin.model import MessageProperties, PublishRequest, UserProperty
 from flockmq.admin.operations import Raw
 from flockmq.log.batch import BatchView
 from flockmq.testing.harness import BrokerHarness
@@ -205,3 +205,16 @@ async def test_refused_records_are_certainly_not_in_the_log() -> None:
     port.refuse = "The partition has no leader now; try again."
     done = await publish(desk, record("plant/1", "x"), record("plant/2", "y"))
     assert (done.placed, done.refused, done.reason) == ([None, None], 2, port.refuse)
+
+
+async def test_a_single_publish_of_a_durable_topic_is_answered_after_commit() -> None:
+    desk, port = await open_topic()
+    kept = await handlers.publish(desk, call(body=PublishRequest(topic="plant/1", payload="x", retain=True)))
+    assert (kept.durable_topic, kept.shard, kept.offset, kept.retained) == ("plant", 0, 0, True)
+    port.refuse = "The partition has no leader now; try again."
+    with pytest.raises(ApiError, match="no leader") as refusal:
+        await handlers.publish(desk, call(body=PublishRequest(topic="plant/1", payload="x")))
+    assert refusal.value.kind.status == 503
+    other = await handlers.publish(desk, call(body=PublishRequest(topic="other", payload="x")))
+    assert (other.durable_topic, other.shard, other.offset) == (None, None, None)
+    assert port.log(1).end == 1
