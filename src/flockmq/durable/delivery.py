@@ -386,15 +386,11 @@ class Delivery:
     def read(self, group: int, offset: int, now: int) -> list[bytes] | None:
         """Batches from an offset on, from the replica here or another; None: they are on their way."""
         logs = self.logs
-        if logs.is_here(group):
-            first = logs.first(group)
-            if first <= offset < logs.end(group):
-                try:
-                    return logs.read(group, offset, CHUNK_BYTES)
-                except (Gone, Unreadable):
-                    pass  # another replica may have it
-            elif offset < first and logs.is_leader(group):
-                raise GoneBefore(group, offset, first)
+        if logs.is_here(group) and logs.first(group) <= offset < logs.end(group):
+            try:
+                return logs.read(group, offset, CHUNK_BYTES)
+            except (Gone, Unreadable):
+                pass  # another replica may have it
         return self.feeds.fetch(group, offset, now)
 
     def _pump(self, catchup: Catchup, now: int) -> bool:
@@ -436,6 +432,8 @@ class Delivery:
                 return False
             for batch in batches:
                 decoder = BatchDecoder(batch)
+                if decoder.end <= position:
+                    continue  # a piece that was fetched may begin earlier
                 end = min(decoder.end, stream.next)
                 position = self._give_some(catchup, group, decoder, position, end, now)
                 catchup.positions[group] = position

@@ -5,7 +5,7 @@
         ^                     |  peer down, replica moved, END
         `---- the same offset at the next replica <-----------'
  fetch(group, offset) -> OPEN once --> a chunk, kept for whoever reads there; bounded
- ask(group, what) -----> a question to the leader: where does it begin and end, what was its offset at a time
+ ask(group, what) -----> a question to replicas: where does it begin and end, what was its offset at a time
 ```
 The component of channel FEEDS; the other side is ``feed_serving``. Positions are offsets, so nothing has to be agreed
 on when a feed goes over to another replica.
@@ -49,6 +49,8 @@ FROM_TIME: Final = 3
 SILENCE_MS: Final = 2_000
 """How long a replica may take to answer before another one is asked."""
 RETRY_MS: Final = 200
+UNSETTLED: Final = -1
+"""Instead of the oldest offset: a replica that lives has not been asked."""
 CHUNKS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Pieces of history kept for those who read them."""
 FETCHES_MAX: Final = 64
@@ -64,6 +66,33 @@ class Told:
         self.offset = offset
         self.first = first
         self.end = end
+
+
+class Question:
+    """One that goes from replica to replica."""
+
+    def __init__(self, body: bytes, peers: list[int], asks_all: bool, reply: Callable[[Told | None], None]) -> None:
+        self.body = body
+        self.peers = peers
+        self.asks_all = asks_all
+        self.reply = reply
+        self.told: Told | None = None
+        self.is_missing = False
+        """Somebody did not answer."""
+
+    def outcome(self) -> Told | None:
+        """What is certain."""
+        told = self.told
+        if told is not None and self.asks_all and self.is_missing and told.offset <= told.first:
+            return None  # who did not answer may have an older beginning
+        return told
+
+    def take(self, told: Told) -> None:
+        """An answer; the oldest counts."""
+        known = self.told
+        if known is not None:
+            told = Told(min(told.offset, known.offset), min(told.first, known.first), max(told.end, known.end))
+        self.told = told
 
 
 class Sink(Protocol):
@@ -92,6 +121,8 @@ class Tail:
         self.asked_at = 0
         self.retry_at = 0
         self.tries = 0
+        self.gone_at: dict[int, int] = {}
+        """Replicas that said that what is wanted is gone, each with the oldest offset it has."""
         self.chunk: list[bytes] = []
 
 
@@ -130,6 +161,7 @@ class Feeds:
         self.gaps = 0
         """How often something that was to be delivered was gone from all logs."""
         self._up: dict[int, None] = {}
+        self._dead: set[int] = set()
         self._number = 0
         self._tails: dict[int, Tail] = {}
         self._fetches: dict[tuple[int, int], Tail] = {}
@@ -171,6 +203,9 @@ class Feeds:
             raise GoneBefore(group, offset, first)
         if (group, offset) not in self._fetches and len(self._fetches) < FETCHES_MAX:
             fetch = Tail(group, offset, True)
+            oldest = self._oldest(fetch)
+            if oldest != UNSETTLED:
+                raise GoneBefore(group, offset, oldest)
             self._fetches[group, offset] = fetch
             self._open(fetch, now)
         return None
@@ -191,23 +226,36 @@ class Feeds:
     # --- questions ---
 
     def ask(self, group: int, what: int, value: int, reply: Callable[[Told | None], None], now: int) -> None:
-        """Ask the leader of a partition; None: nobody could tell, ask again later."""
-        body = _ASK.pack(group, what, value)
-        self._ask_next(body, self._candidates(group), reply, now, None)
+        """Ask other replicas; None: nobody could tell, ask again later.
 
-    def _ask_next(
-        self, body: bytes, peers: list[int], reply: Callable[[Told | None], None], now: int, found: bytes | None
-    ) -> None:
+        Where a partition ends only its leader knows. Where it begins may differ: a replica that was refilled lacks what
+        is older, so all are asked and the oldest answer counts.
+        """
+        asks_all = what != FROM_END
+        peers = self._candidates(group)
+        if asks_all:  # those that can't be reached, too: that an answer is missing has to be noticed
+            live = [one for one in self.placement.replicas_of(group) if one != self.node_id and one not in self._dead]
+            peers += [one for one in live if one not in peers]
+        question = Question(_ASK.pack(group, what, value), peers, asks_all, reply)
+        own = self.locate(group, what, value)
+        if own is not None:
+            question.take(own)
+        self._ask_next(question, now, None, False)
+
+    def _ask_next(self, question: Question, now: int, found: bytes | None, is_answer: bool = True) -> None:
         if found is not None and len(found) == _TOLD.size:
             offset, first, end = _TOLD.unpack(found)
-            reply(Told(offset, first, end))
-        elif not peers:
-            reply(None)
+            question.take(Told(offset, first, end))
+        elif is_answer:
+            question.is_missing = True
+        if question.peers and (question.asks_all or question.told is None):
+            peer = question.peers.pop(0)
+            self.calls.ask(peer, POSITION, question.body, partial(self._ask_next, question, now), now)
         else:
-            self.calls.ask(peers[0], POSITION, body, partial(self._ask_next, body, peers[1:], reply, now), now)
+            question.reply(question.outcome())
 
     def _tell(self, body: bytes) -> bytes:
-        """Answer such a question, if this node leads; nothing otherwise."""
+        """Answer such a question, if the replica here can; nothing otherwise."""
         if len(body) != _ASK.size:
             return b""
         group, what, value = _ASK.unpack(body)
@@ -215,9 +263,9 @@ class Feeds:
         return _TOLD.pack(told.offset, told.first, told.end) if told is not None else b""
 
     def locate(self, group: int, what: int, value: int) -> Told | None:
-        """The answer from the replica of this node; None unless it leads."""
+        """The answer of the replica here; None when there is none, or (for the end) unless it leads."""
         logs = self.logs
-        if not logs.is_here(group) or not logs.is_leader(group) or group not in self.caught_up:
+        if not logs.is_here(group) or group not in self.caught_up or (what == FROM_END and not logs.is_leader(group)):
             return None
         first, end = logs.first(group), logs.end(group)
         offset = end
@@ -237,6 +285,7 @@ class Feeds:
     def peer_up(self, peer: int, now: int) -> None:
         """Somebody who may have replicas, or want feeds."""
         self._up[peer] = None
+        self._dead.discard(peer)
         for tail in self._all():
             if not tail.peer:
                 self._open(tail, now)
@@ -252,7 +301,8 @@ class Feeds:
                 self._open(tail, now)
 
     def peer_dead(self, peer: int, now: int) -> None:
-        """As when the link is lost."""
+        """As when the link is lost, and nobody waits for what it may have."""
+        self._dead.add(peer)
         self.peer_down(peer, now)
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
@@ -281,30 +331,50 @@ class Feeds:
     def _on_at(self, tail: Tail, message: FeedMessage, now: int) -> None:
         tail.is_open = True
         tail.tries = 0
+        tail.gone_at.clear()
         if tail.next == LATEST:
             tail.next = message.offset
             self.sink.fed_at(tail.group, message.offset, now)
 
     def _on_end(self, tail: Tail, message: FeedMessage, now: int) -> None:
-        leads = tail.peer == self.logs.leader_of(tail.group)
+        peer = tail.peer
         self._lose(tail)
         if tail.once and tail.chunk:
             del self._fetches[tail.group, tail.next]
             self._keep(tail)
             self.wake()
             return
-        if message.why != GONE or (tail.tries + 1 < len(self._candidates(tail.group)) and not leads):
-            tail.tries += 1
-            tail.retry_at = now + RETRY_MS
-            return  # the next replica may have it
+        tail.tries += 1
+        tail.retry_at = now + RETRY_MS
+        if message.why == GONE:
+            tail.gone_at[peer] = message.offset
+            oldest = self._oldest(tail)
+            if oldest != UNSETTLED:
+                self._skip(tail, oldest, now)
+            elif any(one not in tail.gone_at for one in self._candidates(tail.group)):
+                self._open(tail, now)
+
+    def _oldest(self, tail: Tail) -> int:
+        """Where the log begins, if all replicas that live say that what a feed wants is gone; else ``UNSETTLED``."""
+        found = tail.gone_at
+        if self.logs.is_here(tail.group) and self.logs.first(tail.group) > tail.next:
+            found[self.node_id] = self.logs.first(tail.group)
+        for replica in self.placement.replicas_of(tail.group):
+            if replica not in found and replica not in self._dead:
+                return UNSETTLED
+        return min(found.values()) if found else UNSETTLED
+
+    def _skip(self, tail: Tail, oldest: int, now: int) -> None:
+        tail.gone_at.clear()
+        tail.tries = 0
         if tail.once:
             del self._fetches[tail.group, tail.next]
-            self._gone[tail.group] = message.offset
+            self._gone[tail.group] = oldest
             self.wake()
             return
         self.gaps += 1
-        tail.next = message.offset
-        self.sink.fed_gone(tail.group, message.offset, now)
+        tail.next = oldest
+        self.sink.fed_gone(tail.group, oldest, now)
         self._open(tail, now)
 
     def tick(self, now: int) -> None:
@@ -344,6 +414,7 @@ class Feeds:
         if not peers:
             tail.retry_at = now + RETRY_MS
             return
+        peers = [one for one in peers if one not in tail.gone_at] or peers
         self._number += 1
         tail.peer = peers[tail.tries % len(peers)]
         tail.number = self._number

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.catchup import UNKNOWN
 from flockmq.durable.feeds import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME, Told
-from flockmq.durable.partition_log import Unreadable
 from flockmq.mqtt.properties import Properties
 from flockmq.node.subscribing import answer
 
@@ -233,9 +232,7 @@ class Replay:
             return True
         if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at:
             return False
-        told = delivery.feeds.locate(wish.group, wish.what, wish.value)
-        if told is None:
-            told = self._locate(wish)
+        told = self._locate(wish)
         if told is not None:
             self._begin(wish, told)
             return True
@@ -244,21 +241,9 @@ class Replay:
         return wish.is_done
 
     def _locate(self, wish: Wish) -> Told | None:
-        """The answer of a replica here that does not lead: good for what lies behind the beginning of its log."""
-        logs = self.delivery.logs
-        group = wish.group
-        if not logs.is_here(group) or group not in self.delivery.caught_up:
-            return None
-        first, end = logs.first(group), logs.end(group)
-        offset = wish.value
-        if wish.what == FROM_TIME:
-            try:
-                offset = logs.offset_at(group, wish.value)
-            except Unreadable:
-                return None
-        if wish.what == FROM_FIRST or offset <= first:
-            return None  # another replica may have an older beginning
-        return Told(offset, first, end)
+        """The answer of the replica here, if it is good: another one may have an older beginning."""
+        told = self.delivery.feeds.locate(wish.group, wish.what, wish.value)
+        return told if told is not None and told.offset > told.first else None
 
     def _told(self, wish: Wish, told: Told | None) -> None:
         wish.is_asked = False

@@ -1,0 +1,326 @@
+"""Nodes with clients and partitions, without sockets, disks or consensus: what is committed is what a test says.
+
+```
+ world.commit(group, records) --> the one true log --apply(node)--> replica of a node --> Delivery --> its clients
+                                                                          ^--- feeds between the nodes, settled at once
+```
+Every node is a whole broker; the test decides when its replica hears of a commit, which links there are and where
+logs begin.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.durable.delivery import Delivery
+from flockmq.durable.partition_log import NOT_HERE, Unreadable
+from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
+from flockmq.log.errors import Gone
+from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry
+from flockmq.node.settings import BrokerSettings
+from flockmq.peering.calls import Calls
+from flockmq.peering.channels import CALLS, FEEDS
+from flockmq.raft.entry import entry_of
+from flockmq.raft.ready import Ready
+from flockmq.routing.durable import DurableTopic, TopicMap
+from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient, make_properties
+
+ROUNDS_MAX: Final = 100_000
+
+
+class Truth:
+    """The log of a partition, as all replicas will have it."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = [stamp(control_batch(NOOP), 1, 1, 0)]
+        self.end = 0
+        self.leader = 0
+        self.replicas: tuple[int, ...] = ()
+        self.term = 1
+
+
+class Logs:
+    """The replicas of one node: how many entries of each log are applied, and which of them are still kept."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.applied: dict[int, int] = {}
+        self.kept: dict[int, int] = {}
+        self.broken: set[int] = set()
+
+    def groups(self) -> list[int]:
+        return list(self.applied)
+
+    def is_here(self, group: int) -> bool:
+        return group in self.applied
+
+    def is_leader(self, group: int) -> bool:
+        return self.world.truths[group].leader == self.node_id
+
+    def term_of(self, group: int) -> int:
+        return self.world.truths[group].term
+
+    def leader_of(self, group: int) -> int:
+        return self.world.truths[group].leader
+
+    def first(self, group: int) -> int:
+        return self.kept.get(group, 0)
+
+    def end(self, group: int) -> int:
+        if group not in self.applied:
+            return NOT_HERE
+        applied = self.world.truths[group].entries[: self.applied[group]]
+        return BatchView(applied[-1]).next_offset if applied else 0
+
+    def read(self, group: int, offset: int, bytes_max: int) -> list[bytes]:
+        if group in self.broken:
+            raise Unreadable("The disk of this replica is broken.")
+        if offset < self.first(group):
+            raise Gone(f"{offset} is gone")
+        found: list[bytes] = []
+        size = 0
+        for batch in self.world.truths[group].entries[: self.applied[group]]:
+            view = BatchView(batch)
+            if view.count and view.next_offset > offset:
+                if found and size + len(batch) > bytes_max:
+                    break
+                found.append(batch)
+                size += len(batch)
+        return found
+
+    def offset_at(self, group: int, time_ms: int) -> int:
+        for batch in self.world.truths[group].entries[: self.applied[group]]:
+            for record in BatchView(batch).records() if BatchView(batch).count else []:
+                if record.timestamp_ms >= time_ms and record.offset >= self.first(group):
+                    return record.offset
+        return self.end(group)
+
+
+class Node(BrokerHarness):
+    """A broker with deliveries from logs."""
+
+    def __init__(self, world: World, node_id: int, settings: BrokerSettings | None = None) -> None:
+        super().__init__(node_id, settings)
+        self.now = world.now
+        self.world = world
+        self.node_id = node_id
+        self.logs = Logs(world, node_id)
+        self.calls = Calls(self)
+        self.delivery = Delivery(self.broker.node, node_id, self.logs, world, self, self.calls)
+        self.delivery.set_wake(self.wake)
+        self.is_awake = False
+
+    def wake(self) -> None:
+        self.is_awake = True
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        """The outbox of its components."""
+        self.world.flying.append((self.node_id, peer, channel, body))
+
+    def flush(self, sender: HarnessClient | None = None) -> None:
+        super().flush(sender)
+        self.world.settle()
+
+    def flush_broker(self) -> None:
+        super().flush()
+
+
+class World:
+    """All nodes."""
+
+    def __init__(self, size: int = 1, settings: BrokerSettings | None = None) -> None:
+        self.now = START_MS
+        self.flying: list[tuple[int, int, int, bytes]] = []
+        self.truths: dict[int, Truth] = {}
+        self.cuts: set[frozenset[int]] = set()
+        self.sent_bytes = 0
+        self._topics: list[DurableTopic] = []
+        self._is_settling = True
+        self.nodes = {number: Node(self, number, settings) for number in range(1, size + 1)}
+        self._is_settling = False
+        for node in self.nodes.values():
+            node.delivery.topics_changed(self.now)
+            for peer in self.nodes:
+                if peer != node.node_id:
+                    node.calls.peer_up(peer, self.now)
+                    node.delivery.peer_up(peer, self.now)
+        self.settle()
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number]
+
+    # --- cluster state ---
+
+    def replicas_of(self, group: int) -> tuple[int, ...]:
+        truth = self.truths.get(group)
+        return truth.replicas if truth is not None else ()
+
+    def create(self, name: str, *groups: int, filters: tuple[bytes, ...] = (), on: tuple[int, ...] = (1,)) -> None:
+        """A durable topic with a shard per group, its replicas on these nodes, led by the first."""
+        for group in groups:
+            truth = self.truths[group] = Truth()
+            truth.replicas = on
+        wanted = list(filters or (f"{name}/#".encode(),))
+        self._topics = [one for one in self._topics if one.name != name.encode()]
+        self._topics.append(DurableTopic(b"default", name.encode(), wanted, list(groups), index=len(self._topics) + 1))
+        for group in groups:
+            for number in on:
+                self.nodes[number].logs.applied[group] = 0
+        self.tell_topics()
+        for group in groups:
+            self.lead(group, on[0])
+
+    def delete(self, name: str) -> None:
+        self._topics = [one for one in self._topics if one.name != name.encode()]
+        self.tell_topics()
+
+    def tell_topics(self) -> None:
+        for node in self.nodes.values():
+            node.broker.node.table.topics = TopicMap(len(self._topics), self._topics)
+            node.delivery.topics_changed(self.now)
+        self.settle()
+
+    def lead(self, group: int, number: int) -> None:
+        """Another leader: its first entry is committed and applied everywhere."""
+        truth = self.truths[group]
+        truth.leader = number
+        truth.term += 1
+        truth.entries.append(stamp(control_batch(NOOP), truth.term, len(truth.entries) + 1, truth.end))
+        for replica in truth.replicas:
+            self.apply(replica, group)
+
+    # --- the log ---
+
+    def commit(
+        self,
+        group: int,
+        *records: tuple[bytes, bytes],
+        qos: int = 1,
+        retain: bool = False,
+        client: bytes = b"publisher",
+        apply: bool = True,
+        wall_ms: int = 0,
+    ) -> list[int]:
+        """(topic, payload) records become one batch of the log; their offsets."""
+        builder = BatchBuilder()
+        flags = qos | (4 if retain else 0)
+        for topic, payload in records:
+            builder.add(topic, client, wall_ms or self.now - START_MS + WALL_MS, flags, payload)
+        return self.append(group, builder, apply)
+
+    def append(self, group: int, builder: BatchBuilder, apply: bool = True) -> list[int]:
+        truth = self.truths[group]
+        batch = stamp(builder.build(), truth.term, len(truth.entries) + 1, truth.end)
+        offsets = list(range(truth.end, truth.end + builder.count))
+        truth.entries.append(batch)
+        truth.end += builder.count
+        if apply:
+            for replica in truth.replicas:
+                self.apply(replica, group)
+        return offsets
+
+    def apply(self, number: int, group: int) -> None:
+        """A replica applies all that is committed."""
+        node = self.nodes[number]
+        truth = self.truths[group]
+        done = node.logs.applied[group]
+        fresh = truth.entries[done:]
+        if not fresh:
+            return
+        node.logs.applied[group] = len(truth.entries)
+        ready = Ready(len(truth.entries))
+        ready.committed = [entry_of(batch) for batch in fresh]
+        node.delivery.applied(group, ready, self.now)
+        self.settle()
+
+    def install(self, number: int, group: int) -> None:
+        """A replica is refilled by a snapshot: it has nothing older than the end of the log now."""
+        node = self.nodes[number]
+        truth = self.truths[group]
+        node.logs.applied[group] = len(truth.entries)
+        node.logs.kept[group] = truth.end
+        ready = Ready(len(truth.entries))
+        # Only whether there is one matters here; its content belongs to others.
+        ready.install = object()  # type: ignore[assignment]
+        node.delivery.applied(group, ready, self.now)
+        self.settle()
+
+    # --- links and time ---
+
+    def cut(self, one: int, other: int) -> None:
+        """The link between two nodes breaks."""
+        self.cuts.add(frozenset((one, other)))
+        for here, there in ((one, other), (other, one)):
+            self.nodes[here].calls.peer_down(there, self.now)
+            self.nodes[here].delivery.peer_down(there, self.now)
+        self.settle()
+
+    def heal(self, one: int, other: int) -> None:
+        self.cuts.discard(frozenset((one, other)))
+        for here, there in ((one, other), (other, one)):
+            self.nodes[here].calls.peer_up(there, self.now)
+            self.nodes[here].delivery.peer_up(there, self.now)
+        self.settle()
+
+    def advance(self, ms: int) -> None:
+        for _ in range(0, ms, 100):
+            self.now += 100
+            for node in self.nodes.values():
+                node.now = self.now
+                node.broker.tick(self.now)
+                node.calls.tick(self.now)
+                node.delivery.tick(self.now)
+            self.settle()
+
+    def settle(self) -> None:
+        """Turns on all nodes until nothing moves; no time passes."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            for _ in range(ROUNDS_MAX):
+                if not self._turn():
+                    return
+            raise AssertionError("It never comes to rest")
+        finally:
+            self._is_settling = False
+
+    def _turn(self) -> bool:
+        moved = False
+        for node in self.nodes.values():
+            node.is_awake = False
+            node.delivery.flush(self.now)
+            moved = moved or node.is_awake or bool(node.broker.dirty)
+            node.flush_broker()
+        flying = self.flying
+        self.flying = []
+        for sender, receiver, channel, body in flying:
+            if frozenset((sender, receiver)) in self.cuts:
+                continue
+            self.sent_bytes += len(body)
+            node = self.nodes[receiver]
+            if channel == FEEDS:
+                node.delivery.receive(sender, body, self.now)
+            else:
+                assert channel == CALLS
+                node.calls.receive(sender, body, self.now)
+        return moved or bool(flying)
+
+
+def ask(client: HarnessClient, *filters: bytes, start: str = "", qos: int = 1, no_local: bool = False) -> Suback:
+    """Subscribe with a wish for history; the SUBACK."""
+    properties = make_properties(user=[("flockmq-from", start)]) if start else None
+    entries = [SubscribeEntry(one, qos, no_local, False, 0) for one in filters]
+    client.send(Subscribe(client.next_id(), entries, properties))
+    return client._take(Suback)
+
+
+def got(messages: list[Publish]) -> list[bytes]:
+    """The payloads."""
+    return [message.payload for message in messages]
+
+
+def numbered(topic: bytes, count: int, first: int = 0) -> list[tuple[bytes, bytes]]:
+    """Records whose payloads are numbers."""
+    return [(topic, b"%d" % number) for number in range(first, first + count)]
