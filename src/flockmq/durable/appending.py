@@ -67,8 +67,8 @@ class Appending:
         """Lanes that wait for a plan."""
         self._laden = Stopped()
         """Clients that are not read because they have much under way,"""
-        self._crowded = Stopped()
-        """and those whose partition takes no more for now."""
+        self._crowded: dict[int, Stopped] = {}
+        """and, by group, those whose partition takes no more for now."""
         appends.on_room = self._on_room
 
     # --- in ---
@@ -202,7 +202,7 @@ class Appending:
         if acks.held_bytes > HELD_BYTES_MAX or acks.held_messages > HELD_MESSAGES_MAX:
             self._laden.stop(connection)
         if not self.appends.has_room(batch.opened.group):
-            self._crowded.stop(connection)
+            self._crowded.setdefault(batch.opened.group, Stopped()).stop(connection)
 
     # --- back ---
 
@@ -359,8 +359,10 @@ class Appending:
         if acks.held_bytes * 2 <= HELD_BYTES_MAX and acks.held_messages * 2 <= HELD_MESSAGES_MAX:
             self._laden.let_go(self.node, connection)
 
-    def _on_room(self) -> None:
-        self._crowded.let_all_go(self.node)
+    def _on_room(self, group: int) -> None:
+        stopped = self._crowded.pop(group, None)
+        if stopped is not None:
+            stopped.let_all_go(self.node)
 
 
 def check_receive_maximum(connection: Connection, acks: AckQueue, run: Run) -> None:

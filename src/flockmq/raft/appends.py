@@ -7,7 +7,7 @@
                                 `-> Follower.heard(batch, outcome)               everything: what comes early, and late
 ```
 A group that takes no more for now (``has_room``) keeps its records here, in batches of bounded size; whoever feeds it
-asks first and lets its own clients wait, until ``on_room`` says that it may be worth asking again.
+asks first and lets its own clients wait until ``on_room`` names the group.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class OpenBatch:
         """Those in ``waiting`` were told."""
 
 
-def _nobody() -> None:
+def _nobody(group: int) -> None:
     """Nobody waits for room."""
 
 
@@ -103,15 +103,16 @@ class Appends:
 
     def __init__(self, host: RaftHost, schedule: Callable[[], None], give_up_ms: int = GIVE_UP_MS) -> None:
         self.give_up_ms = give_up_ms
-        self.on_room: Callable[[], None] = _nobody
-        """Called when a group that had no room may have some again."""
+        self.on_room: Callable[[int], None] = _nobody
+        """Called when a group that was said to have no room has some again."""
         self._host = host
         self._schedule = schedule
         self._open: dict[int, list[OpenBatch]] = {}
         self._submitted: dict[int, dict[int, OpenBatch]] = {}
         """By group and token; groups without any are not here."""
         self._token = 0
-        self._was_full = False
+        self._full: dict[int, None] = {}
+        """Groups of which somebody heard that they have no room."""
         self._stopped = False
 
     def open_batch(self, group: int, size: int = 0) -> OpenBatch:
@@ -137,7 +138,7 @@ class Appends:
         batches = self._open.get(group)
         if batches is None or len(batches) < OPEN_BATCHES_MAX:
             return True
-        self._was_full = True
+        self._full[group] = None
         return False
 
     def submit(self) -> None:
@@ -150,9 +151,14 @@ class Appends:
             kept = self._submit_group(group, batches)
             if kept:
                 self._open[group] = kept
-        if self._was_full:
-            self._was_full = False
-            self.on_room()
+        if self._full:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Tell who waits for the groups that have room again."""
+        for group in [group for group in self._full if len(self._open.get(group, ())) < OPEN_BATCHES_MAX]:
+            del self._full[group]
+            self.on_room(group)
 
     def _submit_group(self, group: int, batches: list[OpenBatch]) -> list[OpenBatch]:
         forwarder = self._host.forwarders.get(group)
@@ -195,6 +201,9 @@ class Appends:
         submitted = self._submitted.pop(group, {})
         opened = self._open.pop(group, [])
         self._host.remove_forwarder(group)
+        if group in self._full:
+            del self._full[group]
+            self.on_room(group)
         for batch in submitted.values():
             self._tell(batch, Outcome(UNKNOWN))
         for batch in opened:

@@ -547,6 +547,28 @@ def test_publishers_wait_for_a_group_that_takes_no_more() -> None:
     assert broker.broker.stats.durable_stored == 24
 
 
+def test_publishers_that_wait_for_a_group_are_not_read_a_little_every_turn() -> None:
+    broker = DurableBroker(leader=False)
+    broker.topic(b"t")
+    broker.topic(b"u", first=9)
+    broker.host.elsewhere.pop(1)
+    clients = [broker.client(f"c{number}", 4) for number in range(12)]
+    packet = encode_packet(Publish(b"t/a", bytes(60_000), 0), 4)
+    for _ in range(50):
+        for client in clients:
+            client.send(packet)
+        broker.turn()
+    taken = [client.connection.messages_in for client in clients]
+    assert sum(taken) < 400, "of 600: they are not read although none of them has much under way"
+    other = broker.client("d", 4)
+    for _ in range(20):
+        publish(other, b"x", topic=b"u/a", qos=0)
+        broker.turn()
+    assert [client.connection.messages_in for client in clients] == taken
+    broker.engine.appends.forget(1)
+    assert not any(client.connection.reading_paused for client in clients)
+
+
 def test_a_closed_connection_waits_for_nothing() -> None:
     broker = DurableBroker(leader=False)
     broker.topic(b"t")
