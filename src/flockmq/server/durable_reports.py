@@ -67,6 +67,8 @@ class Reports:
             if group <= after or group == GROUP:
                 continue
             log = node.engine.replicas[group].log
+            if not log.segments:
+                continue
             ends = [segment.base_offset for segment in log.segments[1:]] + [log.next_offset()]
             found += [
                 SegmentReport(me, group, segment.base_offset, end, segment.length)

@@ -195,7 +195,7 @@ class DurableView:
             question = Reports.ask_segments(after)
             body = self._reports.segments(question) if peer == me else await self._call(peer, SEGMENTS, question)
             page = Reports.read_segments(body) if body else []
-            if not page:
+            if not page or page[-1].group <= after:
                 return found
             found += page
             after = page[-1].group
@@ -203,24 +203,31 @@ class DurableView:
     # --- logs ---
 
     async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
-        """See ``DurablePort``."""
+        """See ``DurablePort``. Before a follower, who may not know all commits, says "nothing", its leader is asked."""
         due_at = now_ms() + wait_ms
         while True:
             left = max(due_at - now_ms(), 0)
             try:
                 chunk = await self._read_here(group, offset, bytes_max)
             except (NotHere, Behind):
-                chunk = await self._fetch(group, offset, min(bytes_max, FETCH_BYTES_MAX), min(left, FETCH_WAIT_MS))
+                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS))
             except Gone as error:
                 raise GoneError(str(error), error.first) from None
             else:
                 if not chunk.batches and left:
                     await self._grown({group: offset}, left)
-                    left = max(due_at - now_ms(), 0)
-                    if left:
-                        continue
+                    continue
+                if not chunk.batches:
+                    return await self._confirm_end(group, offset, bytes_max, chunk)
             if chunk.batches or not left:
                 return chunk
+
+    async def _confirm_end(self, group: int, offset: int, bytes_max: int, chunk: Chunk) -> Chunk:
+        """Nothing is here from this offset on: is there nothing at all?"""
+        if self._working().engine.is_leader(group):
+            return chunk
+        [(_, end)] = await self._heads([group])
+        return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, end)
 
     async def _read_here(self, group: int, offset: int, bytes_max: int) -> Chunk:
         node = self._working()
@@ -239,11 +246,12 @@ class DurableView:
             return Chunk(b"".join(batches), first, end)
         raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
 
-    async def _fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
+    async def _fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int, until: int = 0) -> Chunk:
+        size = min(bytes_max, FETCH_BYTES_MAX)
         fetching = self._working().fetching
 
         def ask(done: Callable[[Fetched], None]) -> None:
-            fetching.fetch(group, offset, bytes_max, done, now_ms(), 0, wait_ms)
+            fetching.fetch(group, offset, size, done, now_ms(), until, wait_ms)
 
         found = await self._reply(ask)
         if isinstance(found.error, Gone):
