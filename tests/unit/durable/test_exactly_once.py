@@ -81,6 +81,9 @@ class Client:
         self.is_connected = True
 
     def lose_connection(self) -> None:
+        if self.waits_for_connack:
+            self.node = None  # its session was never made
+            self.session = None
         self.is_connected = False
         self.waits_for_connack = False
         self.is_waiting = False

@@ -1,0 +1,38 @@
+"""Epochs that count no more, in memory. (With logs: ``test_releases``.)"""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.durable import fences as fences_module
+from flockmq.durable.fences import ADMITTED, KEPT_MS, REFUSED_RUN
+from flockmq.log.batch import BatchBuilder
+from partition_cluster import PartitionCluster
+
+
+def batch(*records: tuple[bytes, int]) -> bytes:
+    builder = BatchBuilder()
+    for client, epoch in records:
+        builder.add(b"t", client, 1, 2, b"x", packet_id=1 if epoch else 0, session_epoch=epoch)
+    return builder.build()
+
+
+def test_one_old_record_among_others_is_enough() -> None:
+    cluster = PartitionCluster(groups=1)
+    fences = cluster.leader(1).fences
+    fences.note(b"c", 7, cluster.now)
+    fences.note(b"c", 5, cluster.now)
+    assert fences.admits(1, batch((b"a", 1), (b"c", 7), (b"b", 0))) == ADMITTED
+    assert fences.admits(1, batch((b"a", 1), (b"c", 6), (b"b", 9))) == REFUSED_RUN
+    assert fences.refused == 1
+
+
+def test_they_are_kept_for_a_while_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fences_module, "FENCES_MAX", 3)
+    cluster = PartitionCluster(groups=1)
+    fences = cluster.leader(1).fences
+    for number in range(5):
+        fences.note(b"c%d" % number, 7, cluster.now)
+    assert [fences.epoch_of(1, b"c%d" % number) for number in range(5)] == [0, 0, 7, 7, 7]
+    fences.note(b"d", 9, cluster.now + KEPT_MS)
+    assert [fences.epoch_of(1, client) for client in (b"c4", b"d")] == [0, 9]
