@@ -21,6 +21,7 @@ from flockmq.cluster.commands import (
     RefusedError,
 )
 from flockmq.cluster.model import Limits
+from flockmq.errors import ConfigError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -93,7 +94,7 @@ async def register_client(desk: Desk, call: Call[NoQuery, model.ClientRequest]) 
         PutClient(
             namespace,
             asked.name,
-            secret=await _hash(asked.password),
+            secret=await _hash(asked.name, asked.password),
             publish=None if asked.publish is None else tuple(asked.publish),
             subscribe=None if asked.subscribe is None else tuple(asked.subscribe),
             publish_deny=tuple(asked.publish_deny),
@@ -122,7 +123,7 @@ async def alter_client(desk: Desk, call: Call[NoQuery, model.ClientChange]) -> m
     if asked.superuser is not UNSET:
         fields["superuser"] = asked.superuser
     if asked.password is not UNSET:
-        fields["secret"] = await _hash(asked.password)
+        fields["secret"] = await _hash(name, asked.password)
     await change(desk, PutClient(namespace, name, **fields))
     return client_view(_client(durable(desk).state(), namespace, name))
 
@@ -132,24 +133,19 @@ async def delete_client(desk: Desk, call: Call[NoQuery, None]) -> None:
     await change(desk, DeleteClient(call.path["namespace"], call.path["client"]))
 
 
-async def _hash(password: str | None) -> str:
+async def _hash(name: str, password: str | None) -> str:
     """What is kept of a password; empty for none. In a thread: it takes long on purpose."""
     if password is None:
         return ""
     if not password:
         raise ApiError(INVALID_BODY, "The password is empty; give one with at least one character, or none at all")
-    async with _hashing:
-        return await asyncio.to_thread(_argon2, password)
+    from flockmq.security.passwords import make_secret  # brings argon2 along
 
-
-def _argon2(password: str) -> str:
-    from argon2 import PasswordHasher
-
-    from flockmq.security.passwords import HashCost
-
-    cost = HashCost()
-    hasher = PasswordHasher(time_cost=cost.iterations, memory_cost=cost.memory_kib, parallelism=cost.lanes)
-    return hasher.hash(password)
+    try:
+        async with _hashing:
+            return await asyncio.to_thread(make_secret, name, password)
+    except ConfigError as error:
+        raise ApiError(INVALID_BODY, str(error).rstrip(".")) from None
 
 
 def _limits(asked: dict[str, int | None]) -> dict[str, int]:

@@ -13,6 +13,9 @@ from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, 
 from flockmq.errors import FlockError
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="N", help="Of this namespace; else of the default one.")
+]
 RegisteredOption = Annotated[
     bool, typer.Option("--registered", help="Registered clients of a namespace, connected or not.")
 ]
@@ -56,6 +59,7 @@ def list_clients(
     found = admin_client(server).connections(client_id_prefix=prefix, username=username, peer=peer)
     columns = {
         "CLIENT": "client_id",
+        "NAMESPACE": "namespace",
         "USER": "username",
         "ADDRESS": "peer",
         "LISTENER": "listener",
@@ -89,9 +93,15 @@ def show_client(
         print_fields(found.items())
 
 
-def kick(client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+def kick(
+    client_id: ClientArgument,
+    *,
+    namespace: NamespaceOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
     """Disconnect a client. It may connect again; to keep it out, use ban."""
-    admin_client(server).kick(client_id)
+    admin_client(server).kick(client_id, namespace)
     if as_json:
         print_json({"kicked": client_id})
     else:

@@ -10,6 +10,9 @@ from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="N", help="Of this namespace; else all, or the default one.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def list_sessions(
     *,
+    namespace: NamespaceOption = None,
     prefix: Annotated[str | None, typer.Option("--prefix", help="Only client ids that begin with this.")] = None,
     connected: Annotated[
         bool | None, typer.Option("--connected/--disconnected", help="Only those whose client is (not) connected.")
@@ -34,6 +38,7 @@ def list_sessions(
     """List sessions."""
     columns = {
         "CLIENT": "client_id",
+        "NAMESPACE": "namespace",
         "CONNECTED": "connected",
         "MQTT": "protocol_version",
         "EXPIRY S": "expiry_s",
@@ -42,19 +47,23 @@ def list_sessions(
         "QUEUED BYTES": "queued_bytes",
         "IN FLIGHT": "inflight_messages",
     }
-    found = admin_client(server).sessions(client_id_prefix=prefix, connected=connected)
+    found = admin_client(server).sessions(client_id_prefix=prefix, connected=connected, namespace=namespace)
     print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no sessions.")
 
 
 def show_session(
-    client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+    client_id: ClientArgument,
+    *,
+    namespace: NamespaceOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Show one session with its subscriptions."""
     import msgspec
 
     client = admin_client(server)
-    found = msgspec.to_builtins(client.session(client_id))
-    subscriptions = msgspec.to_builtins(list(client.session_subscriptions(client_id)))
+    found = msgspec.to_builtins(client.session(client_id, namespace))
+    subscriptions = msgspec.to_builtins(list(client.session_subscriptions(client_id, namespace)))
     if as_json:
         print_json(found | {"subscriptions": subscriptions})
         return
@@ -63,10 +72,14 @@ def show_session(
 
 
 def delete_session(
-    client_id: ClientArgument, *, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+    client_id: ClientArgument,
+    *,
+    namespace: NamespaceOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Disconnect a client, if it is connected, and forget its subscriptions and the messages that wait for it."""
-    admin_client(server).delete_session(client_id)
+    admin_client(server).delete_session(client_id, namespace)
     if as_json:
         print_json({"deleted": client_id})
     else:

@@ -92,39 +92,45 @@ class AdminClient(DurableCalls):
     # --- clients ----------------------------------------------------------------------------------------------------
 
     def connections(
-        self, *, client_id_prefix: str | None = None, username: str | None = None, peer: str | None = None
+        self,
+        *,
+        client_id_prefix: str | None = None,
+        username: str | None = None,
+        peer: str | None = None,
+        namespace: str | None = None,
     ) -> Iterator[model.Connection]:
         """All connected clients, or those that pass every filter given."""
-        query = {"client_id": client_id_prefix, "username": username, "peer": peer}
+        query = {"client_id": client_id_prefix, "username": username, "peer": peer, "namespace": namespace}
         return self._listing("/api/v1/connections", query, model.Page[model.Connection])
 
-    def connection(self, client_id: str) -> model.Connection:
+    def connection(self, client_id: str, namespace: str | None = None) -> model.Connection:
         """One connected client; AdminError ``not_found`` when it is not connected."""
-        return self._get(f"/api/v1/connections/{segment(client_id)}", model.Connection)
+        return self._get(f"/api/v1/connections/{_place(client_id, namespace)}", model.Connection)
 
-    def kick(self, client_id: str) -> None:
+    def kick(self, client_id: str, namespace: str | None = None) -> None:
         """Disconnect a client (MQTT 5: reason 0x98, Administrative action). It may connect again."""
-        self._call("DELETE", f"/api/v1/connections/{segment(client_id)}")
+        self._call("DELETE", f"/api/v1/connections/{_place(client_id, namespace)}")
 
     def sessions(
-        self, *, client_id_prefix: str | None = None, connected: bool | None = None
+        self, *, client_id_prefix: str | None = None, connected: bool | None = None, namespace: str | None = None
     ) -> Iterator[model.Session]:
         """All sessions, or those that pass every filter given."""
-        query = {"client_id": client_id_prefix, "connected": None if connected is None else str(connected).lower()}
+        is_connected = None if connected is None else str(connected).lower()
+        query = {"client_id": client_id_prefix, "connected": is_connected, "namespace": namespace}
         return self._listing("/api/v1/sessions", query, model.Page[model.Session])
 
-    def session(self, client_id: str) -> model.Session:
+    def session(self, client_id: str, namespace: str | None = None) -> model.Session:
         """One session; AdminError ``not_found`` when there is none."""
-        return self._get(f"/api/v1/sessions/{segment(client_id)}", model.Session)
+        return self._get(f"/api/v1/sessions/{_place(client_id, namespace)}", model.Session)
 
-    def delete_session(self, client_id: str) -> None:
+    def delete_session(self, client_id: str, namespace: str | None = None) -> None:
         """Disconnect the client, if it is connected, and forget its subscriptions and waiting messages."""
-        self._call("DELETE", f"/api/v1/sessions/{segment(client_id)}")
+        self._call("DELETE", f"/api/v1/sessions/{_place(client_id, namespace)}")
 
-    def session_subscriptions(self, client_id: str) -> Iterator[model.Subscription]:
+    def session_subscriptions(self, client_id: str, namespace: str | None = None) -> Iterator[model.Subscription]:
         """Subscriptions of one session; AdminError ``not_found`` when there is no such session."""
         path = f"/api/v1/sessions/{segment(client_id)}/subscriptions"
-        return self._listing(path, {}, model.Page[model.Subscription])
+        return self._listing(path, {"namespace": namespace}, model.Page[model.Subscription])
 
     def subscriptions(
         self, *, client_id: str | None = None, topic_filter: str | None = None, match: str | None = None
@@ -183,3 +189,8 @@ class AdminClient(DurableCalls):
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
+
+
+def _place(client_id: str, namespace: str | None) -> str:
+    """The end of a path that names one client."""
+    return segment(client_id) if namespace is None else f"{segment(client_id)}?{urlencode({'namespace': namespace})}"

@@ -9,6 +9,7 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
 from flockmq.admin.errors import ApiError
 from flockmq.admin.model import PageQuery
+from flockmq.security.passwords import parse_secret
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import WALL_MS, MemoryDurable
@@ -141,7 +142,9 @@ async def test_a_password_is_kept_as_a_hash_and_never_shown() -> None:
     made = await durable_tenants.register_client(desk, call(body=request, namespace="default"))
     assert (made.has_password, made.publish, made.subscribe) == (True, ["plant/#"], ["#"])
     secret = port.state().clients["default/alice"].secret
-    assert argon2.PasswordHasher().verify(secret, "secret")
+    user = parse_secret("alice", secret)
+    assert argon2.PasswordHasher().verify(user.password_hash, "secret")
+    assert user.scram is not None, "enhanced authentication works with it, too"
     assert "secret" not in repr(made).replace("has_password", "")
     change = tenants.ClientChange(password=None, subscribe=["plant/1"])
     after = await durable_tenants.alter_client(desk, call(body=change, namespace="default", client="alice"))
