@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 FORWARD_BYTES_MAX: Final = 16_777_216
 """Most bytes of runs without an outcome; then ``has_room`` says no."""
+HOPS_MAX: Final = 3
+HOP_MS: Final = 100
+"""Nodes that may send us on, in this time: while nobody leads, or they disagree, all runs would go round for ever."""
 PLAN_RETRY_MS: Final = 100
 """When to ask a leader again that has not heard of a plan yet."""
 
@@ -104,6 +107,9 @@ class Forwarder:
         self._attempt = 0
         self._first_attempt = 1
         """Of this pass over the runs; answers to earlier ones start no other pass."""
+        self._hops = 0
+        self._hops_since = 0
+        self._wait_until = 0
         self._retry_ms = retry_ms
         self._give_up_ms = give_up_ms
         self._elapsed = 0
@@ -155,7 +161,7 @@ class Forwarder:
     def take_messages(self) -> list[Forward]:
         """Runs that the present leader has not been sent, in order."""
         messages: list[Forward] = []
-        if not self.leader:
+        if not self.leader or self._elapsed < self._wait_until:
             return messages
         while self._sent < len(self.runs):
             run = self.runs[self._sent]
@@ -210,6 +216,7 @@ class Forwarder:
         elif reply.outcome == ELSEWHERE and is_current and reply.sender == self.leader:
             self.leader = reply.value if reply.value != reply.sender else 0
             self._start_pass()
+            self._count_hop()
         elif reply.outcome == REPLAN:
             if run is not None and not run.done:
                 if self._is_certain(run, reply.term):
@@ -218,6 +225,14 @@ class Forwarder:
                     self._on_refused(run, reply.term)
         elif reply.outcome == LATER and reply.value == PLAN_AHEAD:
             self._retry_at = min(self._retry_at, self._elapsed + PLAN_RETRY_MS)
+
+    def _count_hop(self) -> None:
+        if self._elapsed >= self._hops_since + HOP_MS:
+            self._hops_since = self._elapsed
+            self._hops = 0
+        self._hops += 1
+        if self._hops >= HOPS_MAX:
+            self._wait_until = self._hops_since + HOP_MS
 
     def _is_certain(self, run: _Run, term: int) -> bool:
         """Whether a leader's word that it did not take a run means that the run is in no log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.log.batch import BatchBuilder
-from flockmq.raft.forwarder import FORWARD_BYTES_MAX, PLAN_RETRY_MS, Forwarder
+from flockmq.raft.forwarder import FORWARD_BYTES_MAX, HOP_MS, HOPS_MAX, PLAN_RETRY_MS, Forwarder
 from flockmq.raft.messages import Forward, ForwardReply
 from flockmq.raft.senders import (
     BEHIND,
@@ -124,6 +124,19 @@ def test_who_does_not_know_a_leader_is_not_asked_again_at_once() -> None:
     sending.sent()
     sending.reply(sending.last[0], ELSEWHERE, 0)
     assert sending.sent() == []
+
+
+def test_nodes_that_send_runs_on_and_on_are_asked_at_a_limited_rate() -> None:
+    sending = Sending(1)
+    asked = 0
+    for elapsed in range(0, 1_000, 50):
+        sending.forwarder.tick(elapsed)
+        for _ in range(10):
+            if sending.sent():
+                asked += 1
+                message = sending.last[0]
+                sending.reply(message, ELSEWHERE, 5 - message.receiver)
+    assert asked == HOPS_MAX * 1_000 // HOP_MS
 
 
 def test_a_refusal_is_an_outcome_and_the_next_run_closes_the_gap() -> None:
