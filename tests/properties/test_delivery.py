@@ -164,8 +164,8 @@ class Story:
                 wanted = [at for at in range(first, len(topics)) if matches(subscriber.topic_filter, topics[at])]
                 assert seen == wanted, (subscriber.start, group)
         for node in self.world.nodes.values():
-            assert node.delivery.catching == {}
-            assert node.delivery.gone == 0
+            assert node.delivery.readers.catching == {}
+            assert node.delivery.readers.gone == 0
 
 
 @settings(max_examples=60, deadline=None)

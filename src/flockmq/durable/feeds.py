@@ -5,7 +5,6 @@
         ^                     |  peer down, replica moved, END
         `---- the same offset at the next replica <-----------'
  fetch(group, offset) -> OPEN once --> a chunk, kept for whoever reads there; bounded
- ask(group, what) -----> a question to replicas: where does it begin and end, what was its offset at a time
 ```
 The component of channel FEEDS; the other side is ``feed_serving``. Positions are offsets, so nothing has to be agreed
 on when a feed goes over to another replica.
@@ -13,9 +12,7 @@ on when a feed goes over to another replica.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.durable.feed_messages import (
@@ -31,20 +28,14 @@ from flockmq.durable.feed_messages import (
     encode_open,
 )
 from flockmq.durable.feed_serving import FeedServer
-from flockmq.durable.partition_log import GoneBefore, PartitionLogs, Placement, Unreadable
+from flockmq.durable.partition_log import GoneBefore, PartitionLogs, Placement
+from flockmq.durable.positions import Positions, ReplicaPeers
 from flockmq.log.batch import BatchView
 from flockmq.peering.channels import FEEDS
 
 if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
     from flockmq.peering.ports import Outbox
-
-POSITION: Final = 40
-"""A question: where does a partition begin and end, and which offset is meant by this?"""
-FROM_FIRST: Final = 0
-FROM_END: Final = 1
-FROM_OFFSET: Final = 2
-FROM_TIME: Final = 3
 
 SILENCE_MS: Final = 2_000
 """How long a replica may take to answer before another one is asked."""
@@ -55,44 +46,6 @@ CHUNKS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Pieces of history kept for those who read them."""
 FETCHES_MAX: Final = 64
 """That are under way at once."""
-_ASK: Final = struct.Struct("<QBQ")
-_TOLD: Final = struct.Struct("<QQQ")
-
-
-class Told:
-    """What the leader of a partition says of it."""
-
-    def __init__(self, offset: int, first: int, end: int) -> None:
-        self.offset = offset
-        self.first = first
-        self.end = end
-
-
-class Question:
-    """One that goes from replica to replica."""
-
-    def __init__(self, body: bytes, peers: list[int], asks_all: bool, reply: Callable[[Told | None], None]) -> None:
-        self.body = body
-        self.peers = peers
-        self.asks_all = asks_all
-        self.reply = reply
-        self.told: Told | None = None
-        self.is_missing = False
-        """Somebody did not answer."""
-
-    def outcome(self) -> Told | None:
-        """What is certain."""
-        told = self.told
-        if told is not None and self.asks_all and self.is_missing and told.offset <= told.first:
-            return None  # who did not answer may have an older beginning
-        return told
-
-    def take(self, told: Told) -> None:
-        """An answer; the oldest counts."""
-        known = self.told
-        if known is not None:
-            told = Told(min(told.offset, known.offset), min(told.first, known.first), max(told.end, known.end))
-        self.told = told
 
 
 class Sink(Protocol):
@@ -149,19 +102,15 @@ class Feeds:
         sink: Sink,
         caught_up: set[int],
     ) -> None:
-        self.node_id = node_id
         self.logs = logs
-        self.placement = placement
         self.outbox = outbox
-        self.calls = calls
         self.sink = sink
-        self.caught_up = caught_up
+        self.peers = ReplicaPeers(node_id, logs, placement)
+        self.positions = Positions(logs, self.peers, calls, caught_up)
         self.server = FeedServer(logs, outbox, caught_up)
         self.wake: Callable[[], None] = do_nothing
         self.gaps = 0
         """How often something that was to be delivered was gone from all logs."""
-        self._up: dict[int, None] = {}
-        self._dead: set[int] = set()
         self._number = 0
         self._tails: dict[int, Tail] = {}
         self._fetches: dict[tuple[int, int], Tail] = {}
@@ -170,7 +119,6 @@ class Feeds:
         self._chunks_bytes = 0
         self._gone: dict[int, int] = {}
         self._consumed: dict[int, int] = {}
-        calls.serve(POSITION, self._tell)
 
     # --- the tail ---
 
@@ -223,76 +171,19 @@ class Feeds:
         self._chunks[tail.group, chunk.start] = chunk
         self._chunks_bytes += chunk.size
 
-    # --- questions ---
-
-    def ask(self, group: int, what: int, value: int, reply: Callable[[Told | None], None], now: int) -> None:
-        """Ask other replicas; None: nobody could tell, ask again later.
-
-        Where a partition ends only its leader knows. Where it begins may differ: a replica that was refilled lacks what
-        is older, so all are asked and the oldest answer counts.
-        """
-        asks_all = what != FROM_END
-        peers = self._candidates(group)
-        if asks_all:  # those that can't be reached, too: that an answer is missing has to be noticed
-            live = [one for one in self.placement.replicas_of(group) if one != self.node_id and one not in self._dead]
-            peers += [one for one in live if one not in peers]
-        question = Question(_ASK.pack(group, what, value), peers, asks_all, reply)
-        own = self.locate(group, what, value)
-        if own is not None:
-            question.take(own)
-        self._ask_next(question, now, None, False)
-
-    def _ask_next(self, question: Question, now: int, found: bytes | None, is_answer: bool = True) -> None:
-        if found is not None and len(found) == _TOLD.size:
-            offset, first, end = _TOLD.unpack(found)
-            question.take(Told(offset, first, end))
-        elif is_answer:
-            question.is_missing = True
-        if question.peers and (question.asks_all or question.told is None):
-            peer = question.peers.pop(0)
-            self.calls.ask(peer, POSITION, question.body, partial(self._ask_next, question, now), now)
-        else:
-            question.reply(question.outcome())
-
-    def _tell(self, body: bytes) -> bytes:
-        """Answer such a question, if the replica here can; nothing otherwise."""
-        if len(body) != _ASK.size:
-            return b""
-        group, what, value = _ASK.unpack(body)
-        told = self.locate(group, what, value)
-        return _TOLD.pack(told.offset, told.first, told.end) if told is not None else b""
-
-    def locate(self, group: int, what: int, value: int) -> Told | None:
-        """The answer of the replica here; None when there is none, or (for the end) unless it leads."""
-        logs = self.logs
-        if not logs.is_here(group) or group not in self.caught_up or (what == FROM_END and not logs.is_leader(group)):
-            return None
-        first, end = logs.first(group), logs.end(group)
-        offset = end
-        if what == FROM_FIRST:
-            offset = first
-        elif what == FROM_OFFSET:
-            offset = min(value, end)
-        elif what == FROM_TIME:
-            try:
-                offset = logs.offset_at(group, value)
-            except Unreadable:
-                return None
-        return Told(offset, first, end)
-
     # --- the component ---
 
     def peer_up(self, peer: int, now: int) -> None:
         """Somebody who may have replicas, or want feeds."""
-        self._up[peer] = None
-        self._dead.discard(peer)
+        self.peers.up[peer] = None
+        self.peers.dead.discard(peer)
         for tail in self._all():
             if not tail.peer:
                 self._open(tail, now)
 
     def peer_down(self, peer: int, now: int) -> None:
         """Its feeds end, ours go on elsewhere."""
-        self._up.pop(peer, None)
+        self.peers.up.pop(peer, None)
         self._consumed.pop(peer, None)
         self.server.peer_gone(peer)
         for tail in self._all():
@@ -302,7 +193,7 @@ class Feeds:
 
     def peer_dead(self, peer: int, now: int) -> None:
         """As when the link is lost, and nobody waits for what it may have."""
-        self._dead.add(peer)
+        self.peers.dead.add(peer)
         self.peer_down(peer, now)
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
@@ -351,16 +242,16 @@ class Feeds:
             oldest = self._oldest(tail)
             if oldest != UNSETTLED:
                 self._skip(tail, oldest, now)
-            elif any(one not in tail.gone_at for one in self._candidates(tail.group)):
+            elif any(one not in tail.gone_at for one in self.peers.of(tail.group)):
                 self._open(tail, now)
 
     def _oldest(self, tail: Tail) -> int:
         """Where the log begins, if all replicas that live say that what a feed wants is gone; else ``UNSETTLED``."""
         found = tail.gone_at
         if self.logs.is_here(tail.group) and self.logs.first(tail.group) > tail.next:
-            found[self.node_id] = self.logs.first(tail.group)
-        for replica in self.placement.replicas_of(tail.group):
-            if replica not in found and replica not in self._dead:
+            found[self.peers.node_id] = self.logs.first(tail.group)
+        for peer in self.peers.living(tail.group):
+            if peer not in found:
                 return UNSETTLED
         return min(found.values()) if found else UNSETTLED
 
@@ -380,7 +271,7 @@ class Feeds:
     def tick(self, now: int) -> None:
         """Try again what did not work, look whether replicas have moved."""
         for tail in self._all():
-            has_moved = tail.peer and tail.peer not in self.placement.replicas_of(tail.group)
+            has_moved = tail.peer and tail.peer not in self.peers.placement.replicas_of(tail.group)
             is_silent = tail.asked_at and now - tail.asked_at >= SILENCE_MS
             if has_moved or is_silent:
                 tail.tries += 1
@@ -403,14 +294,8 @@ class Feeds:
     def _all(self) -> list[Tail]:
         return [*self._tails.values(), *self._fetches.values()]
 
-    def _candidates(self, group: int) -> list[int]:
-        """Nodes with a replica that can be spoken to, the leader first."""
-        leader = self.logs.leader_of(group)
-        peers = [peer for peer in self.placement.replicas_of(group) if peer in self._up and peer != self.node_id]
-        return sorted(peers, key=lambda peer: (peer != leader, peer))
-
     def _open(self, tail: Tail, now: int) -> None:
-        peers = self._candidates(tail.group)
+        peers = self.peers.of(tail.group)
         if not peers:
             tail.retry_at = now + RETRY_MS
             return

@@ -21,13 +21,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.catchup import UNKNOWN
-from flockmq.durable.feeds import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME, Told
+from flockmq.durable.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME, Told
 from flockmq.mqtt.properties import Properties
 from flockmq.node.subscribing import answer
 
 if TYPE_CHECKING:
-    from flockmq.durable.delivery import Delivery
+    from flockmq.durable.log_readers import LogReaders
+    from flockmq.durable.streams import Streams
     from flockmq.mqtt.packets import Suback
+    from flockmq.node.state import NodeState
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -139,8 +141,10 @@ class Pending:
 class Replay:
     """The broker's ``node.logs``; see the module."""
 
-    def __init__(self, delivery: Delivery) -> None:
-        self.delivery = delivery
+    def __init__(self, node: NodeState, streams: Streams, readers: LogReaders) -> None:
+        self.node = node
+        self.streams = streams
+        self.readers = readers
         self._wishes: list[Wish] = []
         """Those whose start is not known yet."""
         self._made: list[Wish] = []
@@ -155,7 +159,7 @@ class Replay:
             wanted = parse_start(start.decode("utf-8", "replace"))
         except ValueError as error:
             return str(error)
-        topics = self.delivery.interest.overlapping(topic_filter)
+        topics = self.streams.interest.overlapping(topic_filter)
         if wanted.what == FROM_END:
             return ""
         if not topics:
@@ -172,8 +176,7 @@ class Replay:
 
     def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:
         """A subscription stands in the table."""
-        delivery = self.delivery
-        topics = delivery.notice(subscription.topic_filter, now)
+        topics = self.streams.notice(subscription.topic_filter, now)
         wanted = parse_start(start.decode("utf-8", "replace")) if start else Start(FROM_END)
         if wanted.what == FROM_END and old is not None:
             self._replace(old, subscription)
@@ -187,20 +190,19 @@ class Replay:
                 if what == FROM_END:
                     self._join(subscription, group)
                     continue
-                delivery.catchup_of(subscription.session).pause(subscription, group, delivery.streams[group].next)
+                self.readers.of(subscription.session).pause(subscription, group, self.streams.by_group[group].next)
                 wish = Wish(subscription, group, shard, what, value)
                 self._made.append(wish)
                 if not self._resolve(wish, now):
                     self._wishes.append(wish)
 
     def _join(self, subscription: Subscription, group: int) -> None:
-        delivery = self.delivery
-        catchup = delivery.catching.get(subscription.session)
+        catchup = self.readers.catching.get(subscription.session)
         if catchup is not None and group in catchup.positions:
-            catchup.join(subscription, group, delivery.streams[group].next)
+            catchup.join(subscription, group, self.streams.by_group[group].next)
 
     def _replace(self, old: Subscription, subscription: Subscription) -> None:
-        catchup = self.delivery.catching.get(subscription.session)
+        catchup = self.readers.catching.get(subscription.session)
         if catchup is not None:
             catchup.replace(old, subscription)
             for wish in self._wishes:
@@ -209,7 +211,7 @@ class Replay:
 
     def left(self, subscription: Subscription) -> None:
         """A subscription is no more; its session may go on without waiting for its start."""
-        catchup = self.delivery.catching.get(subscription.session)
+        catchup = self.readers.catching.get(subscription.session)
         if catchup is None:
             return
         catchup.forget(subscription)
@@ -225,8 +227,7 @@ class Replay:
 
     def _resolve(self, wish: Wish, now: int) -> bool:
         """Find out where a wish begins; False when that takes a while."""
-        delivery = self.delivery
-        stream = delivery.streams.get(wish.group)
+        stream = self.streams.by_group.get(wish.group)
         if stream is None or wish.is_done:
             wish.is_done = True
             return True
@@ -237,25 +238,24 @@ class Replay:
             self._begin(wish, told)
             return True
         wish.is_asked = True
-        delivery.feeds.ask(wish.group, wish.what, wish.value, lambda told: self._told(wish, told), now)
+        self.streams.feeds.positions.ask(wish.group, wish.what, wish.value, lambda told: self._told(wish, told), now)
         return wish.is_done
 
     def _locate(self, wish: Wish) -> Told | None:
         """The answer of the replica here, if it is good: another one may have an older beginning."""
-        told = self.delivery.feeds.locate(wish.group, wish.what, wish.value)
+        told = self.streams.feeds.positions.locate(wish.group, wish.what, wish.value)
         return told if told is not None and told.offset > told.first else None
 
     def _told(self, wish: Wish, told: Told | None) -> None:
         wish.is_asked = False
-        wish.retry_at = self.delivery.node.now + RETRY_MS
+        wish.retry_at = self.node.now + RETRY_MS
         if told is not None and not wish.is_done:
             self._begin(wish, told)
 
     def _begin(self, wish: Wish, told: Told) -> None:
         wish.is_done = True
-        delivery = self.delivery
-        stream = delivery.streams.get(wish.group)
-        catchup = delivery.catching.get(wish.subscription.session)
+        stream = self.streams.by_group.get(wish.group)
+        catchup = self.readers.catching.get(wish.subscription.session)
         if stream is None or catchup is None or stream.next == UNKNOWN:
             return
         offset = told.offset
@@ -263,7 +263,7 @@ class Replay:
             offset = told.first
             wish.oldest = told.first
         catchup.start(wish.subscription, wish.group, min(offset, stream.next))
-        delivery.feeds.wake()
+        self.streams.feeds.wake()
 
     # --- SUBACK ---
 
@@ -280,10 +280,9 @@ class Replay:
         wishes = self._made
         self._made = []
         groups: list[int] = []
-        delivery = self.delivery
         for subscription in entered:
             if not subscription.group:
-                for topic in delivery.interest.overlapping(subscription.topic_filter):
+                for topic in self.streams.interest.overlapping(subscription.topic_filter):
                     groups.extend(topic.groups)
         deadline = now + (WAIT_MS if session.expiry_s else CLEAN_WAIT_MS)
         pending = Pending(connection, session, suback, entered, fresh, wishes, groups, deadline)
@@ -301,7 +300,7 @@ class Replay:
         for wish in pending.wishes:
             if not wish.is_done:
                 return False
-        streams = self.delivery.streams
+        streams = self.streams.by_group
         for group in pending.groups:
             stream = streams.get(group)
             if stream is not None and stream.next == UNKNOWN:
@@ -309,7 +308,7 @@ class Replay:
         return True
 
     def look(self, now: int) -> None:
-        """Something may be known now."""
+        """Something may be known now, or somebody has waited for long enough."""
         if self._wishes:
             self._wishes = [wish for wish in self._wishes if not self._resolve(wish, now)]
         if not self._pending:
@@ -319,15 +318,10 @@ class Replay:
             is_gone = pending.session.connection is not pending.connection
             if is_gone or pending.deadline <= now or self._is_known(pending):
                 note_oldest(pending.connection, pending.suback, pending.wishes)
-                node = self.delivery.node
-                answer(node, pending.connection, pending.session, pending.suback, pending.entered, pending.fresh)
+                answer(self.node, pending.connection, pending.session, pending.suback, pending.entered, pending.fresh)
             else:
                 waiting.append(pending)
         self._pending = waiting
-
-    def tick(self, now: int) -> None:
-        """Time passes: nobody waits for ever."""
-        self.look(now)
 
 
 def note_oldest(connection: Connection, suback: Suback, wishes: list[Wish]) -> None:

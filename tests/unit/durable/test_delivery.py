@@ -116,9 +116,9 @@ def test_a_new_shard_is_followed_from_its_beginning() -> None:
 def test_a_topic_that_is_deleted_is_not_followed_any_more() -> None:
     world = plant()
     ask(world[1].client("screen"), b"plant/#")
-    assert list(world[1].delivery.streams) == [5]
+    assert list(world[1].delivery.streams.by_group) == [5]
     world.delete("plant")
-    assert world[1].delivery.streams == {}
+    assert world[1].delivery.streams.by_group == {}
 
 
 def test_nobody_follows_what_nobody_wants() -> None:
@@ -126,10 +126,10 @@ def test_nobody_follows_what_nobody_wants() -> None:
     screen = world[2].client("screen")
     ask(screen, b"plant/#")
     ask(screen, b"other/#")
-    assert list(world[2].delivery.streams) == [5]
+    assert list(world[2].delivery.streams.by_group) == [5]
     screen.unsubscribe(b"plant/#")
     world.settle()
-    assert world[2].delivery.streams == {}
+    assert world[2].delivery.streams.by_group == {}
     sent = world.sent_bytes
     world.commit(5, (A, b"1"))
     assert world.sent_bytes == sent
@@ -273,7 +273,7 @@ def test_what_is_gone_everywhere_is_not_skipped_silently() -> None:
     world.heal(1, 2)
     world.advance(300)
     assert got(screen.consume()) == [b"1", b"2"]
-    assert world[2].delivery.gone == 2
+    assert world[2].delivery.readers.gone == 2
     assert "durable_gap" in [event.kind for event in world[2].broker.take_events()]
 
 
@@ -331,9 +331,9 @@ def test_a_slow_client_loses_nothing() -> None:
         world.commit(5, *numbered(A, 5, first))
         quick_got += got(quick.consume())
     assert quick_got == [b"%d" % number for number in range(200)]
-    assert list(world[1].delivery.catching) == [world[1].broker.sessions["slow"]]
+    assert list(world[1].delivery.readers.catching) == [world[1].broker.sessions["slow"]]
     assert got(slow.consume()) == [b"%d" % number for number in range(200)]
-    assert world[1].delivery.catching == {}
+    assert world[1].delivery.readers.catching == {}
     assert world[1].broker.stats.dropped_queue == 0
     world.commit(5, (A, b"live again"))
     assert got(slow.consume()) == [b"live again"]
@@ -384,10 +384,10 @@ def test_a_session_that_ended_is_forgotten() -> None:
     slow = world[1].client("slow", properties=make_properties(receive_maximum=1))
     ask(slow, b"plant/#")
     world.commit(5, *numbered(A, 9))
-    assert len(world[1].delivery.catching) == 1
+    assert len(world[1].delivery.readers.catching) == 1
     slow.drop()
     world.settle()
-    assert world[1].delivery.catching == {}
+    assert world[1].delivery.readers.catching == {}
 
 
 def test_a_run_larger_than_a_queue_comes_in_pieces() -> None:

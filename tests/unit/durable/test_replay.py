@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery_world import World, ask, got, numbered
-from flockmq.durable.feeds import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME
+from flockmq.durable.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME
 from flockmq.durable.replay import Start, parse_start
 from flockmq.mqtt import reasons
 from flockmq.node.ports import Identity, OpenGate
@@ -130,7 +130,7 @@ def test_history_then_what_is_new(version: int, qos: int) -> None:
     messages = client.consume()
     assert got(messages) == numbers(8)
     assert {(one.topic, one.qos, one.retain) for one in messages} == {(A, qos, False)}
-    assert world[1].delivery.catching == {}
+    assert world[1].delivery.readers.catching == {}
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_unsubscribing_ends_the_wait() -> None:
     world.heal(1, 2)
     world.commit(5, (B, b"3"), (A, b"4"))
     assert got(client.consume()) == [b"3"]
-    assert world[2].delivery.catching == {}
+    assert world[2].delivery.readers.catching == {}
 
 
 def test_asking_once_more_without_history_keeps_the_wish() -> None:
