@@ -48,6 +48,8 @@ class Who:
     client_id: str
     username: str | None = None
     peer: str = ""
+    own_name: str | None = None
+    """What ``%u`` is, where that is not the whole name: the name within a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ def _fill(pieces: tuple[str, ...], who: Who) -> str | None:
     filled = []
     for piece in pieces:
         if piece in _NAMES:
-            value = who.client_id if piece == "%c" else who.username
+            value = who.client_id if piece == "%c" else who.own_name or who.username
             if not value or not _UNUSABLE.isdisjoint(value):
                 return None
             filled.append(value)

@@ -59,13 +59,14 @@ def rules_of(identity: Identity, peer: str, client: Client | None, rules: Acl | 
     """What an identity may do: by its record, by the rules of its namespace, by the ACL file."""
     namespace = identity.namespace
     name = identity.username
-    who = Who(identity.client_id, name and unqualified(namespace, name), peer)
+    own_name = name and unqualified(namespace, name)
+    who = Who(identity.client_id, own_name, peer)
     if client is not None:
         own = client.select(who)
         return Rules((own, rules.select(who)) if rules is not None else (own,), client.record.superuser)
     if rules is not None and (acl is None or namespace != DEFAULT_NAMESPACE):
         return Rules((rules.select(who),))
-    return Rules((acl.select(Who(identity.client_id, name, peer)),)) if acl is not None else Rules()
+    return Rules((acl.select(Who(identity.client_id, name, peer, own_name)),)) if acl is not None else Rules()
 
 
 def own_name(identity: Identity, topic: bytes) -> bytes | None:

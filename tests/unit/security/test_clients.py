@@ -220,6 +220,22 @@ async def test_rules_of_a_namespace(gate_of: GateOf, tmp_path: Path) -> None:
     assert may(gate, anybody, publish=b"$ns/acme/file/1"), "without rules of its own a namespace has those of the file"
 
 
+async def test_the_acl_file_knows_users_by_their_whole_name(gate_of: GateOf, tmp_path: Path) -> None:
+    acl = tmp_path / "acl.toml"
+    acl.write_text(
+        'default = "deny"\n'
+        '[[rule]]\nallow = true\nwho = "user:acme/bob"\naction = "publish"\ntopics = ["named"]\n'
+        '[[rule]]\nallow = true\nwho = "all"\naction = "publish"\ntopics = ["of/%u"]\n'
+    )
+    gate = gate_of(acl_file=str(acl))
+    bob, namesake = Identity("c", "acme/bob", namespace="acme"), Identity("c", "bob")
+    assert may(gate, bob, publish=b"$ns/acme/named")
+    assert not may(gate, namesake, publish=b"named")
+    for who, prefix in ((bob, b"$ns/acme/"), (namesake, b"")):
+        assert may(gate, who, publish=prefix + b"of/bob")
+        assert not may(gate, who, publish=prefix + b"of/eve")
+
+
 async def test_rules_count_at_once_for_who_is_connected(gate_of: GateOf, request_of: RequestOf) -> None:
     gate = gate_of()
     gate.set_clients([BOB])
