@@ -8,7 +8,7 @@
  statuses(groups), heads(groups), times(groups, ms) --> what the leaders say
  status_of(node, groups)                            --> what one replica says
 ```
-Answers are bounded; a batch that is larger than an answer may be has to be read from a replica itself.
+Answers are bounded; a batch that is larger than an answer may be comes in pieces.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from flockmq.durable.partition_calls import (
     ANSWER_BYTES_MAX,
     HEADS_CALL,
     OK,
+    PIECE_CALL,
     READ_CALL,
     STATUS_CALL,
     TIME_CALL,
@@ -29,6 +30,7 @@ from flockmq.durable.partition_calls import (
 )
 from flockmq.durable.reading import Behind, Gone, NotHere
 from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.log.batch import BatchError, BatchView
 from flockmq.peering.fields import U32, U64, large
 from flockmq.peering.fields import Reader as Fields
 from flockmq.raft.state import ROLE_NAMES
@@ -45,12 +47,17 @@ TOO_LARGE: Final = 13
 WAIT_MS_MAX: Final = 2_000
 GROUPS_MAX: Final = 1_024
 BATCHES_MAX: Final = 65_536
+BATCH_BYTES_MAX: Final = 64 * 1_048_576
+"""Largest batch that is put together from pieces."""
 _ASK: Final = struct.Struct("<QQQII")
+_PIECE: Final = struct.Struct("<QQQI")
+_LARGE: Final = struct.Struct("<QQQ")
+"""First and end offset of the log, size of the batch."""
 _STATUS: Final = struct.Struct("<BBQQQQQQQQI")
 
 
 class TooLarge(FlockError):  # noqa: N818
-    """A single batch does not fit into an answer between nodes."""
+    """A single batch is larger than what is passed on between nodes."""
 
 
 class Fetched:
@@ -100,6 +107,18 @@ class _Fetch:
         self.due_at = due_at
         self.question = b""
         self.error: FlockError | None = None
+        self.node = 0
+        """That is being asked."""
+
+
+class _Large:
+    """A batch that comes in pieces."""
+
+    def __init__(self, first: int, end: int, size: int) -> None:
+        self.first = first
+        self.end = end
+        self.size = size
+        self.data = bytearray()
 
 
 class Fetching:
@@ -109,6 +128,7 @@ class Fetching:
         self._calls = calls
         self._reader = reader
         calls.serve_node(READ_CALL, self._on_read)
+        calls.serve_node(PIECE_CALL, self._on_piece)
         calls.serve_node(STATUS_CALL, self._on_status)
         calls.serve_each(HEADS_CALL, self._on_heads)
         calls.serve_each(TIME_CALL, self._on_time)
@@ -138,6 +158,7 @@ class Fetching:
             fetch.reply(Fetched([], 0, 0, error))
             return
         node = fetch.nodes.pop(0)
+        fetch.node = node
         replied = partial(self._on_answer, fetch)
         self._calls.ask_node(node, READ_CALL, fetch.question, replied, self._calls.now, TIMEOUT_MS + WAIT_MS_MAX)
 
@@ -157,7 +178,11 @@ class Fetching:
             if code == BEHIND:
                 fetch.error = Behind(fetch.group, fetch.offset, fields.u64())
             elif code == TOO_LARGE:
-                text = "A batch there is too large to be passed on between nodes; read from a node that has a replica."
+                first, end, size = _LARGE.unpack_from(body, fields.skip(_LARGE.size))
+                if size <= BATCH_BYTES_MAX:
+                    self._next_piece(fetch, _Large(first, end, size))
+                    return
+                text = f"A batch of {size:,} bytes can't be passed on between nodes; read it where a replica is."
                 fetch.error = TooLarge(text)
         except RemoteProtocolError as error:
             fetch.error = error
@@ -197,11 +222,49 @@ class Fetching:
             answer(NOT_HERE, b"")
             return
         size = sum([len(batch) + 4 for batch in batches])
-        if size > ANSWER_BYTES_MAX + ANSWER_BYTES_MAX // 2:
-            answer(TOO_LARGE, b"")
+        if size > ANSWER_BYTES_MAX + ANSWER_BYTES_MAX // 2:  # then it is one alone
+            answer(TOO_LARGE, _LARGE.pack(reader.first_of(group), reader.end_of(group), len(batches[0])))
             return
         head = U64.pack(reader.first_of(group)) + U64.pack(reader.end_of(group)) + U32.pack(len(batches))
         answer(OK, head + b"".join([large(batch) for batch in batches]))
+
+    # Large batches.
+
+    def _next_piece(self, fetch: _Fetch, one: _Large) -> None:
+        length = min(ANSWER_BYTES_MAX, one.size - len(one.data))
+        question = _PIECE.pack(fetch.group, fetch.offset, len(one.data), length)
+        replied = partial(self._on_piece_answer, fetch, one)
+        self._calls.ask_node(fetch.node, PIECE_CALL, question, replied, self._calls.now)
+
+    def _on_piece_answer(self, fetch: _Fetch, one: _Large, code: int, body: bytes) -> None:
+        if code != OK or not body:
+            self._next(fetch)
+            return
+        one.data += body
+        if len(one.data) < one.size:
+            self._next_piece(fetch, one)
+            return
+        batch = bytes(one.data)
+        try:
+            BatchView(batch).verify()
+        except BatchError as error:
+            fetch.error = error
+            self._next(fetch)
+            return
+        fetch.reply(Fetched([batch], one.first, one.end))
+
+    def _on_piece(self, body: bytes, answer: Replied) -> None:
+        fields = Fields(body)
+        group, offset, position, length = _PIECE.unpack_from(body, fields.skip(_PIECE.size))
+        fields.finish()
+        try:
+            batches = self._reader.read(group, offset, 1)
+        except (Gone, Behind, NotHere):
+            batches = []
+        if not batches or position >= len(batches[0]):
+            answer(NOT_HERE, b"")
+        else:
+            answer(OK, batches[0][position : position + min(length, ANSWER_BYTES_MAX)])
 
     # What leaders say.
 

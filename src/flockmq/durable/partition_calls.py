@@ -34,6 +34,7 @@ READ_CALL: Final = 25
 HEADS_CALL: Final = 26
 FORGET_CALL: Final = 27
 TIME_CALL: Final = 28
+PIECE_CALL: Final = 29
 
 OK: Final = 0
 ELSEWHERE: Final = 1

@@ -164,7 +164,11 @@ def shake(cluster: PartitionCluster, client: Client, rng: random.Random) -> None
         cluster.lost = lambda sender, receiver: False
 
 
-@pytest.mark.parametrize("seed", range(12))
+SEEDS = [*range(6), 138, 149]
+"""The last two go wrong when leaders take what owners that were replaced still want to append."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_message_is_in_the_logs_once_and_in_order(seed: int) -> None:
     rng = random.Random(seed)
     cluster = PartitionCluster(nodes=4, groups=GROUPS, seed=seed)

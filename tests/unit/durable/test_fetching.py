@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flockmq.durable.fetching import Fetched, ReplicaStatus
+import pytest
+
+from flockmq.durable import fetching
+from flockmq.durable.fetching import Fetched, ReplicaStatus, TooLarge
 from flockmq.durable.reading import Behind, Gone, NotHere
 from flockmq.log.batch import BatchView
 from partition_cluster import WALL_MS, PartitionCluster
@@ -24,6 +27,22 @@ def test_any_node_reads_any_partition() -> None:
         assert found.error is None
         assert [BatchView(batch).base_offset for batch in found.batches] == list(range(7, 20))
         assert (found.first, found.end) == (0, 20)
+
+
+def test_a_batch_that_is_larger_than_an_answer_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "ANSWER_BYTES_MAX", 3_000)
+    cluster = PartitionCluster(nodes=4, groups=1)
+    cluster.publish(1, 1, *[b"%04d" % number + b"x" * 400 for number in range(40)])
+    cluster.publish(1, 1, b"small")
+    cluster.run(300)
+    for number in cluster.nodes:
+        found = fetch(cluster, number, 30)
+        assert found.error is None
+        assert [BatchView(batch).base_offset for batch in found.batches] == [0]
+        assert (found.first, found.end) == (0, 41)
+        assert found.batches == cluster.leader(1).reader.read(1, 30, 1)
+    monkeypatch.setattr(fetching, "BATCH_BYTES_MAX", 3_000)
+    assert isinstance(fetch(cluster, 4, 30).error, TooLarge)
 
 
 def test_a_fetch_at_the_end_waits_for_more() -> None:
@@ -67,15 +86,15 @@ def test_heads_times_and_statuses() -> None:
     later = cluster.now - cluster.start + WALL_MS
     cluster.fill(1, 2)
     cluster.fill(3, 1)
-    fetching = cluster.nodes[4].fetching
+    asked = cluster.nodes[4].fetching
     heads: list[tuple[dict[int, tuple[int, int]], list[int]]] = []
     times: list[tuple[dict[int, int], list[int]]] = []
     statuses: list[list[ReplicaStatus] | None] = []
-    fetching.heads([1, 2, 3], lambda found, missing: heads.append((found, missing)), cluster.now)
-    fetching.times([1, 2], later, lambda found, missing: times.append((found, missing)), cluster.now)
+    asked.heads([1, 2, 3], lambda found, missing: heads.append((found, missing)), cluster.now)
+    asked.times([1, 2], later, lambda found, missing: times.append((found, missing)), cluster.now)
     leader = cluster.leader(1).id
-    fetching.statuses(leader, [1, 99], statuses.append, cluster.now)
-    fetching.statuses(4, [1], statuses.append, cluster.now)
+    asked.statuses(leader, [1, 99], statuses.append, cluster.now)
+    asked.statuses(4, [1], statuses.append, cluster.now)
     cluster.run(1_000)
     assert heads == [({1: (0, 5), 2: (0, 0), 3: (0, 1)}, [])]
     assert times == [({1: 3, 2: 0}, [])]
