@@ -10,6 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from flockmq.admin.durable_model import TopicRequest
+from flockmq.client.admin import AdminClient
+from flockmq.client.load.fleet.catalogue import METRICS
 from flockmq.client.local_cluster import (
     PORT_TAKEN,
     start_cluster,
@@ -20,11 +23,15 @@ from flockmq.client.local_cluster import (
     write_cluster,
 )
 from flockmq.errors import FlockError
+from flockmq.security import credentials
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 OPTIONS: Final = ("--allow-anonymous", "--log-level=warning", "--set=mqtt.sys_interval_ms=1000")
+TOPIC: Final = "measurements"
+FILTERS: Final = tuple(f"plant/+/+/+/{metric.name}" for metric in METRICS if metric.qos)
+SHARDS: Final = 3
 RUNNING: Final = "running"
 KILLED: Final = "killed"
 BACK: Final = "back"
@@ -73,6 +80,23 @@ class DemoCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def create_topic(self) -> None:
+        """Declare the durable topic for what devices must not lose."""
+        request = TopicRequest(name=TOPIC, filters=list(FILTERS), shards=SHARDS)
+        first = self._nodes[0].api_url
+        AdminClient(first, self.tokens().get(first)).create_topic(request)
+
+    def tokens(self) -> dict[str, str]:
+        """Lets its owner ask the nodes of this cluster: URL and token of each."""
+        found = {url: credentials.load(url, self._environment) for url in self.api_urls}
+        return {url: token for url, token in found.items() if token}
+
+    @property
+    def api_urls(self) -> list[str]:
+        """The APIs of all nodes, the second node's first: the log is the same from anywhere."""
+        urls = [node.api_url for node in self._nodes]
+        return urls[1:] + urls[:1]
 
     @property
     def mqtt_ports(self) -> list[int]:

@@ -220,6 +220,9 @@ def summary(report: Report) -> Table:
             f"{report.received[qos]:,}",
             f"{report.repeated[qos]:,}",
         )
+    if report.stored or report.unstored:
+        acknowledged = report.published[1] + report.published[2]
+        table.add_row("stored, read back from another node", f"{acknowledged:,}", f"{report.stored:,}", "")
     table.add_row("commands answered", f"{report.commands:,}", f"{report.answers:,}", "")
     table.add_row("wills published", f"{report.wills_due:,}", f"{min(report.wills_seen, report.wills_due):,}", "")
     table.add_row("retained statuses found", f"{report.devices:,}", f"{report.retained:,}", "")
@@ -241,6 +244,7 @@ def verdict(report: Report, *, broker_stopped: bool) -> Text:
         return Text("Nothing was lost.", style="bold green")
     broken = {
         "messages of QoS 1 or 2 lost": report.missing,
+        "acknowledged messages not in the log": report.unstored,
         "messages of QoS 2 doubled": report.repeated[2],
         "commands unanswered": report.commands - report.answers,
         "wills missing": max(0, report.wills_due - report.wills_seen),

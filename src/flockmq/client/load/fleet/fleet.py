@@ -3,6 +3,7 @@
 ```
  control room first --> devices connect --> measuring, commands, drop-offs --> publishing stops --> what is under way
                                                |  a report every second                            arrives, or is lost
+                                                                                  --> the durable topic is read back
 ```
 """
 
@@ -19,6 +20,7 @@ from flockmq.client.load.fleet.catalogue import METRICS, machine
 from flockmq.client.load.fleet.control import ControlRoom, count_retained
 from flockmq.client.load.fleet.device import Device
 from flockmq.client.load.fleet.ledger import Ledger
+from flockmq.client.load.fleet.read_back import read_back
 from flockmq.client.load.fleet.report import Plan, Report
 from flockmq.client.load.histogram import Histogram
 from flockmq.client.mqtt import Options
@@ -80,7 +82,11 @@ class Fleet:
             await asyncio.gather(listening, return_exceptions=True)
         self._all.add(room.latency)
         room.latency = self._all
-        return self._report(room, retained=retained, last=True)
+        report = self._report(room, retained=retained, last=True)
+        if self._plan.topic:
+            confirmed = self._ledger.confirmed()
+            report.stored, report.unstored = await asyncio.to_thread(read_back, self._plan, confirmed)
+        return report
 
     def _others(self, room: ControlRoom) -> list[Coroutine[Any, Any, None]]:
         return [self._tell(room), self._command(room), self._trouble()]

@@ -121,6 +121,10 @@ class Ledger:
             total += missing
         return total
 
+    def confirmed(self) -> dict[str, int]:
+        """Topic -> how many messages of QoS 1 or 2 the broker has acknowledged there; they are numbered from 1 on."""
+        return dict(self._confirmed)
+
     def settled(self) -> bool:
         """Whether nothing is under way any more that must arrive."""
         return self.missing() == 0 and self.answers >= self.commands_sent and self.wills_seen >= self.wills_due

@@ -16,6 +16,12 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     rate: float = 1_000.0
     """Messages a second of all devices together, about."""
     seed: int = 1
+    topic: str = ""
+    """Durable topic that keeps what devices measure at QoS 1 and 2; read back in the end. Empty: there is none."""
+    api_urls: list[str] = msgspec.field(default_factory=list)
+    """Where it is read from, and on if one of them is gone."""
+    tokens: dict[str, str] = msgspec.field(default_factory=dict)
+    """By URL."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -49,6 +55,10 @@ class Report(msgspec.Struct, kw_only=True):
     broker: dict[str, str] = msgspec.field(default_factory=dict)
     retained: int = 0
     """Only in the last report: retained statuses that a late subscriber found."""
+    stored: int = 0
+    """Only in the last report: records that the durable topic has."""
+    unstored: int = 0
+    """Acknowledged messages that it should have and has not."""
     last: bool = False
     error: str = ""
 
@@ -58,6 +68,7 @@ class Report(msgspec.Struct, kw_only=True):
         return (
             not self.error
             and self.missing == 0
+            and self.unstored == 0
             and self.repeated[2] == 0
             and self.answers == self.commands
             and self.wills_seen >= self.wills_due
