@@ -50,17 +50,19 @@ class Client:
         self._link: HarnessClient | None = None
         self._life = 0
         self._heard = 0
-        self._later(CONNECT_US, self._connect)
+        self._later(CONNECT_US, self._connect, self.connections)
 
     def _later(self, mean_us: int, action: Action, *arguments: object) -> None:
         self._cluster.queue.after(int(self._rng.random() * 2 * mean_us) + 1, action, *arguments)
 
     # Connections.
 
-    def _connect(self) -> None:
+    def _connect(self, connection: int) -> None:
+        if connection != self.connections:
+            return
         machine = self._cluster.machine(self._rng.randrange(len(self._cluster.machines)) + 1)
-        if machine.process is None or machine.paused:
-            self._later(CONNECT_US, self._connect)
+        if machine.process is None or machine.paused or not machine.process.takes_clients():
+            self._later(CONNECT_US, self._connect, connection)
             return
         self.connections += 1
         self.node = machine.number
@@ -86,7 +88,7 @@ class Client:
         machine = self._cluster.machine(self.node)
         if link is not None and not link.closed and machine.process is not None:
             machine.do(self._life, link.drop)
-        self._later(CONNECT_US, self._connect)
+        self._later(CONNECT_US, self._connect, self.connections)
 
     def _look(self, connection: int) -> None:
         """Who waits for too long goes elsewhere."""

@@ -60,6 +60,8 @@ class DurableHarness:
         self.clients: list[Client] = []
         self._boots = 0
         self._created: Result | None = None
+        self._groups: list[int] = []
+        self._ends = [0] * plan.shards
 
     def _rng(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")  # noqa: S311
@@ -105,6 +107,7 @@ class DurableHarness:
     def run(self) -> None:
         """Everything; Violation when a rule is broken."""
         self.form()
+        self._groups = self.groups()
         began = self.queue.now
         for number, (qos, replay) in enumerate(SUBSCRIBERS):
             self.clients.append(Subscriber(self, f"s{number}", qos, self._rng(f"subscriber {number}"), replay=replay))
@@ -185,11 +188,13 @@ class DurableHarness:
         return best[1]
 
     def committed_end(self, shard: int) -> int:
-        """Offset behind all that any node knows to be committed."""
-        groups = self.groups()
-        if shard >= len(groups):
-            return 0
-        return max((process.engine.committed_offset(groups[shard]) for process in self.processes()), default=0)
+        """Offset behind all that any node ever knew to be committed: after a restart they have to find out again."""
+        return self._ends[shard]
+
+    def look_at(self, process: Process) -> None:
+        """A turn of a node is over: see how far its logs are."""
+        for shard, group in enumerate(self._groups):
+            self._ends[shard] = max(self._ends[shard], process.engine.committed_offset(group))
 
     def _not_led(self) -> str:
         for shard in range(self.plan.shards):

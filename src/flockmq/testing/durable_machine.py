@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 TICK_MS: Final = 50
 BROKER_TICK_MS: Final = 100
 TURN_US: Final = 100
+SETTLE_MS: Final = 5_000
+"""How long a node that starts waits for others, see ``server/cluster.py``."""
 CLUSTER_ID: Final = 0xF10C
 PORT: Final = 16_000
 STORE: Final = StoreSettings(
@@ -161,6 +163,7 @@ class Process:
         self._commit: Commit | None = None
         self._turn_is_due = False
         self._broker_tick_at = now
+        self._started = now
 
     def begin(self) -> None:
         """Join the others."""
@@ -171,6 +174,10 @@ class Process:
             self.durable.begin(CLUSTER_ID)
         self.node.swim.join(contacts, now)
         self.turn_soon()
+
+    def takes_clients(self) -> bool:
+        """Real nodes listen once they know what there is, or after a while without others."""
+        return self.durable.is_ready() or self.cluster.now_ms() - self._started >= SETTLE_MS
 
     def sees(self, others: set[int]) -> bool:
         """Whether exactly these nodes are alive for it."""
@@ -240,6 +247,7 @@ class Process:
                 self.wishes.pop(wish.node_id, None)
                 network.unlink(self.machine.number, wish.node_id)
         self.harness.flush()
+        self.cluster.look_at(self)
         self._tell_clients()
 
     def _tell_clients(self) -> None:

@@ -63,7 +63,8 @@ class TopicsApi:
 
     def partitions(self, topic: str) -> list[dict[str, Any]]:
         """The partitions of a topic: shard, group, replicas, leader, offsets."""
-        return self._listing(f"/topics/{quote(topic, safe='')}/partitions")
+        found: list[dict[str, Any]] = self.call("GET", f"/topics/{quote(topic, safe='')}/partitions")
+        return found
 
     def records(self, topic: str, shard: int) -> list[dict[str, Any]]:
         """All committed records of a partition, as JSON."""

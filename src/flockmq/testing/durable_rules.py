@@ -133,13 +133,17 @@ class Rules:
         who = f"{seen.name}, connection {seen.connection}, shard {shard}"
         if not came:
             if is_live and latest < len(log):
-                self.broken("delivery", f"{who}: nothing came; {len(log) - latest} records since the SUBACK")
+                self.broken(
+                    "delivery from the SUBACK on", f"{who}: nothing came; {len(log) - latest} records since the SUBACK"
+                )
             return
         starts = [offset for offset, payload in enumerate(log) if payload == came[0]]
         if not any(log[start : start + len(came)] == came for start in starts):
             self.broken("delivery", f"{who}: {_difference(came, log, starts)}")
         if min(starts) > latest:
-            self.broken("delivery", f"{who}: begins at {min(starts)}, but {latest} was the end at the SUBACK")
+            self.broken(
+                "delivery from the SUBACK on", f"{who}: begins at {min(starts)}, but {latest} was the end at the SUBACK"
+            )
         if is_live and came[-1] != log[-1]:
             self.broken("delivery", f"{who}: ends with {came[-1]!r}, the log with {log[-1]!r}")
 
