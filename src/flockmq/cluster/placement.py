@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import SetTarget
 from flockmq.cluster.loads import choose, choose_leader
-from flockmq.cluster.model import ALIVE
+from flockmq.cluster.model import ALIVE, LEFT
 from flockmq.cluster.rebalance import plan_rebalance
 
 if TYPE_CHECKING:
@@ -56,13 +56,20 @@ def _is_alive(state: Tables, node: int) -> bool:
     return found is not None and found.state == ALIVE
 
 
+def _all_leave(state: Tables, nodes: tuple[int, ...]) -> bool:
+    return all(node in state.nodes and state.nodes[node].state == LEFT for node in nodes)
+
+
 def _is_waiting(state: Tables) -> bool:
     """Whether a node with replicas is away: it may come back, so nothing is evened out now."""
     return any(node.state != ALIVE and state.loads.replicas.get(node.id, 0) for node in state.nodes.values())
 
 
 def plan_repair(state: Tables, gone: tuple[int, ...], limit: int = MOVES_AT_ONCE) -> list[SetTarget]:
-    """Replicas on nodes that are gone, elsewhere. A partition that has no other replica waits for its node."""
+    """Replicas on nodes that are gone, elsewhere.
+
+    A partition that has no other replica waits for its node, unless that takes its leave and so is there to give.
+    """
     moves: list[SetTarget] = []
     if not gone:
         return moves
@@ -74,10 +81,11 @@ def plan_repair(state: Tables, gone: tuple[int, ...], limit: int = MOVES_AT_ONCE
             if len(moves) >= limit:
                 return moves
             kept = tuple([node for node in partition.target if node not in gone])
-            if len(kept) == len(partition.target) or not kept:
+            if len(kept) == len(partition.target) or not (kept or _all_leave(state, partition.target)):
                 continue
             target = choose(candidates, loads, min(len(partition.target), topic.replication_factor), kept, zones)
-            moves.append(_moved(partition, target, loads))
+            if target:
+                moves.append(_moved(partition, target, loads))
     return moves
 
 

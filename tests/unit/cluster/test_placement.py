@@ -82,6 +82,25 @@ def test_a_partition_that_lost_all_its_replicas_waits_for_them() -> None:
     assert plan_repair(machine.state, (1,)) == []
 
 
+def test_a_node_that_leaves_gives_away_what_only_it_has() -> None:
+    machine = Machine(1)
+    machine.topic("t", replication_factor=1)
+    machine.done(NodeStateChanged(1, LEFT))
+    assert plan_repair(machine.state, (1,)) == [], "there is nobody to give it to"
+    machine.node(2)
+    assert plan_repair(machine.state, (1,)) == [SetTarget(1, (2,), 2)]
+
+
+def test_growth_leaves_alone_what_moves() -> None:
+    machine = Machine(3)
+    group = machine.topic("t", replication_factor=2).partitions[0].group
+    machine.done(AlterTopic("t", replication_factor=3))
+    machine.done(SetTarget(group, (2, 3)))
+    assert plan_growth(machine.state) == []
+    machine.arrive()
+    assert [sorted(move.target) for move in plan_growth(machine.state)] == [[1, 2, 3]]
+
+
 def test_a_move_to_a_node_that_died_is_planned_again() -> None:
     machine = Machine(5)
     group = machine.topic("t").partitions[0].group

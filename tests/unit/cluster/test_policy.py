@@ -5,7 +5,7 @@ import pytest
 from flockmq.cluster.commands import ForgetNode, NodeSeen, NodeStateChanged, ReplaceNode
 from flockmq.cluster.model import ALIVE, DEAD, EDGE, LEFT
 from flockmq.cluster.placement import next_moves
-from flockmq.cluster.policy import SeenMember
+from flockmq.cluster.policy import SeenMember, decide
 from flockmq.raft.configuration import Configuration
 from policy_cluster import World
 
@@ -266,3 +266,44 @@ def test_a_leader_that_cluster_state_holds_dead_keeps_its_seat() -> None:
     assert world.leader == 1
     world.round()
     assert 1 in world.voters()
+
+
+def test_who_takes_its_leave_votes_until_another_does() -> None:
+    world = World(4)
+    world.calm()
+    world.machine.topic("t", shards=4)
+    world.says(2, LEFT)
+    world.members[2].is_leaving = True
+    first = world.round()
+    assert first.commands == [NodeStateChanged(2, LEFT)]
+    assert first.gone == ()
+    world.round()
+    assert world.current == Configuration((1, 2, 3), (), (4,)), "who will follow learns while the leaving one votes"
+    world.calm()
+    assert world.voters() == (1, 3, 4)
+    gone = world.decide().gone
+    assert gone == (2,)
+    assert 2 in world.machine.state.nodes
+    while moves := next_moves(world.machine.state, gone):
+        world.machine.follow(moves)
+    assert world.decide().commands == [ForgetNode(2)]
+
+
+def test_a_leader_that_takes_its_leave_gives_its_seat_away() -> None:
+    world = World(3)
+    world.calm()
+    world.says(1, LEFT)
+    world.members[1].is_leaving = True
+    world.machine.done(NodeStateChanged(1, LEFT))
+    ready = frozenset(world.current.learners)
+    decision = decide(
+        1,
+        list(world.members.values()),
+        world.machine.state,
+        world.current,
+        ready,
+        world.machine.wall_ms,
+        60_000,
+        world.settings,
+    )
+    assert decision.configuration == Configuration((2, 3))
