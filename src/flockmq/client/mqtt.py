@@ -159,11 +159,15 @@ class MqttClient:
 
     async def subscribe(self, *entries: p.SubscribeEntry, properties: Properties | None = None) -> list[int]:
         """Subscribe; the broker's reason code for each filter."""
+        return (await self.ask_subscribe(*entries, properties=properties)).reasons
+
+    async def ask_subscribe(self, *entries: p.SubscribeEntry, properties: Properties | None = None) -> p.Suback:
+        """Subscribe; the broker's whole answer, with its reason string and user properties."""
         packet_id = self._next_id()
         packet = p.Subscribe(packet_id, list(entries), properties)
         answer = await self._ask(packet_id, encode_packet(packet, self.options.version))
         assert isinstance(answer, p.Suback)
-        return answer.reasons
+        return answer
 
     async def unsubscribe(self, *topic_filters: str) -> list[int]:
         """Unsubscribe; the broker's reason code for each filter, none in 3.1.1."""

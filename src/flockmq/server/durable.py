@@ -53,7 +53,7 @@ class DurableService:
         log: Log,
         rng: random.Random,
     ) -> None:
-        settings = RaftSettings()
+        settings = RaftSettings(commit_news_at_once=True)
         host = RaftHost(cluster.node_id, boot, settings, rng, now_ms())
         self.log = log
         self._folder = folder

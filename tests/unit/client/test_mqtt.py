@@ -175,6 +175,19 @@ async def test_subscriptions_bring_their_reason_codes() -> None:
         assert await subscribing == [1, 0x87]
 
 
+async def test_the_whole_answer_to_a_subscribe() -> None:
+    async with connected() as (client, peer):
+        subscribing = asyncio.create_task(client.ask_subscribe(p.SubscribeEntry(b"a")))
+        packet = await peer.receive()
+        assert isinstance(packet, p.Subscribe)
+        properties = Properties()
+        properties.user = [("flockmq-oldest", "0=7")]
+        peer.send(p.Suback(packet.packet_id, [1], properties))
+        answer = await subscribing
+        assert answer.properties is not None
+        assert (answer.reasons, answer.properties.user) == ([1], [("flockmq-oldest", "0=7")])
+
+
 async def test_who_does_not_take_messages_does_not_read_them() -> None:
     async with connected() as (client, peer):
         total = QUEUE_MESSAGES_MAX + 500
