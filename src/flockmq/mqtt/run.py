@@ -345,7 +345,12 @@ def with_topic(run: Run, topic: bytes) -> Run:
         out += end - body
         ends.append(out)
         pos = end
-    return Run(run.version, qos, run.retain, topic, b"".join(parts), run.count, pid_at, ends, run.expires_at)
+    renamed = Run(run.version, qos, run.retain, topic, b"".join(parts), run.count, pid_at, ends, run.expires_at)
+    if outside_topic(topic) == run.topic:
+        # Clients of the namespace know it by the name that the publisher gave: its own bytes are their form.
+        key = form_key(run.version, qos, run.retain, b"")
+        renamed.forms = {key: Form(wire, run.pid_at, run.ends)}
+    return renamed
 
 
 def payloads_run(
