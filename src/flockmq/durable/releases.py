@@ -20,7 +20,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.control_bodies import COMMANDS_MAX, FORGET, RELEASE, Statement, encode_statements, read_statements
-from flockmq.durable.partition_calls import FORGET_CALL, LATER, OK, RELEASE_CALL
+from flockmq.durable.forgetting import Forgetting
+from flockmq.durable.partition_calls import LATER, OK, RELEASE_CALL
 from flockmq.peering.fields import Reader
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 RELEASE_MS: Final = 10_000
 """How long a PUBCOMP may take."""
-FORGET_RETRY_MS: Final = 1_000
-FORGET_ATTEMPTS: Final = 10
-FORGETS_MAX: Final = 1_000
-"""In one question; a hundred times as many may wait."""
 
 UNSURE_MS: Final = 1_000
 UNSURE_MAX: Final = 100
@@ -86,22 +83,16 @@ class Releases:
     ) -> None:
         self._calls = calls
         self._control = control
-        self._machines = machines
         self._collecting = collecting
-        self._alive = alive
         self._held: dict[str, _Held] = {}
         self._open: dict[int, list[tuple[Statement, _Release | None]]] = {}
         self._unsure: dict[str, int] = {}
         """Clients with groups that could not be asked, and when to ask them again."""
-        self._forgets: dict[bytes, int] = {}
-        """Clients whose earlier sessions are over, with the epoch from which on ids count."""
-        self._again: list[tuple[int, int, bytes, int]] = []
-        """(when, node, question, attempts left) of those that did not get through."""
+        self._forgetting = Forgetting(calls, control, machines, alive)
         self.sessions: dict[str, Session] | None = None
         """The sessions of this node; what those that moved away had is forgotten by and by."""
         self._sweep: list[str] = []
         calls.serve(RELEASE_CALL, self._on_release)
-        calls.serve_node(FORGET_CALL, self._on_forget)
 
     # Publishing.
 
@@ -120,8 +111,25 @@ class Releases:
     def _hold(self, session: Session) -> _Held:
         held = self._of(session)
         if held is None:
-            held = self._held[session.client_id] = _Held(max(session.epoch, 1), session)
+            client_id = session.client_id
+            epoch = max(session.epoch, 1)
+            self._void(client_id, self._take_ended(client_id), epoch)
+            held = self._held[client_id] = _Held(epoch, session)
         return held
+
+    def _take_ended(self, client_id: str) -> _Held | None:
+        """What a session of this client that is over had in logs, if that is still to be forgotten."""
+        held = self._held.get(client_id)
+        if held is None or held.session is None or held.session.received is not None:
+            return None
+        del self._held[client_id]
+        return held
+
+    def _void(self, client_id: str, held: _Held | None, epoch: int) -> None:
+        """Have logs forget what a session had there; from ``epoch`` on ids count."""
+        if held is not None:
+            for group in sorted({group for groups in held.groups.values() for group in groups}):
+                self._say(group, Statement(FORGET, client_id.encode(), epoch, []), None)
 
     def _of(self, session: Session) -> _Held | None:
         """What this session has in logs; what an earlier one of its client had does not count."""
@@ -214,13 +222,15 @@ class Releases:
     def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
         """Find the ids of a client; None: nobody can say."""
         self._calls.now = now
-        collected = partial(self._on_collected, client_id, epoch, reply)
+        ended = self._take_ended(client_id)
+        collected = partial(self._on_collected, client_id, epoch, {} if ended is None else ended.groups, reply)
         self._collecting.collect(client_id.encode(), epoch, collected, now)
 
     def _on_collected(
         self,
         client_id: str,
         epoch: int,
+        void: Found,
         reply: Callable[[set[int] | None, int], None],
         found: Found | None,
         missing: list[int],
@@ -229,6 +239,9 @@ class Releases:
         if found is None:
             reply(None, now)
             return
+        for packet_id in void:
+            for group in found.pop(packet_id, []):  # of a session that is over
+                self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
         held = _Held(epoch, None)
         held.groups = found
         held.missing = set(missing)
@@ -276,71 +289,24 @@ class Releases:
         self._tidy(client_id, held)
 
     def ended(self, session: Session) -> None:
-        """A session is over: its ids mean nothing any more."""
+        """A session is over: its ids mean nothing any more. Whoever does not say so is found out by and by."""
         held = self._of(session)
-        if held is None:
-            return
-        del self._held[session.client_id]
-        groups = {group for known in held.groups.values() for group in known}
-        epoch = max(held.epoch, session.epoch) + 1
-        for group in sorted(groups):
-            self._say(group, Statement(FORGET, session.client_id.encode(), epoch, []), None)
+        if held is not None:
+            del self._held[session.client_id]
+            self._void(session.client_id, held, max(held.epoch, session.epoch) + 1)
 
     def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
         """A client starts clean: ids that an owner which died may have left are void."""
-        if self._calls.layout.has_groups() and len(self._forgets) < FORGETS_MAX * 100:
-            self._calls.now = now
-            self._forgets[client_id.encode()] = epoch
-
-    def _send_forgets(self, now: int) -> None:
-        items = list(self._forgets.items())
-        self._forgets = {}
-        for at in range(0, len(items), FORGETS_MAX):
-            statements = [Statement(FORGET, client, epoch, []) for client, epoch in items[at : at + FORGETS_MAX]]
-            body = encode_statements(statements)
-            for node in self._alive():
-                self._forget_at_node(node, body, FORGET_ATTEMPTS, now)
-
-    def _forget_at_node(self, node: int, body: bytes, attempts: int, now: int) -> None:
-        replied = partial(self._on_forgotten, node, body, attempts)
-        self._calls.ask_node(node, FORGET_CALL, body, replied, now)
-
-    def _on_forgotten(self, node: int, body: bytes, attempts: int, code: int, answer: bytes) -> None:  # noqa: ARG002
-        if code != OK and attempts > 1 and node in self._alive():
-            self._again.append((self._calls.now + FORGET_RETRY_MS, node, body, attempts - 1))
-
-    def _on_forget(self, body: bytes, answer: Replied) -> None:
-        """Forget these clients in all groups that this node leads; LATER when another one has to do a part of it."""
-        statements = read_statements(Reader(body))
-        by_group: dict[int, list[Statement]] = {}
-        engine = self._calls.engine
-        alive = set(self._alive())
-        is_all = True
-        for statement in statements:
-            for group in self._machines.by_client.get(statement.client, ()):
-                if engine.is_leader(group):
-                    by_group.setdefault(group, []).append(Statement(FORGET, statement.client, statement.epoch, []))
-                elif engine.leader_of(group) not in alive:
-                    is_all = False
-        for group, chosen in by_group.items():
-            self._control.mark(group, chosen, _ignore, self._calls.now)
-        answer(OK if is_all else LATER, b"")
+        self._forgetting.add(client_id.encode(), epoch, now)
 
     def tick(self, now: int) -> None:
         """Tell what has to be told again."""
         self._calls.now = now
-        if self._forgets:
-            self._send_forgets(now)
+        self._forgetting.tick(now)
         for client_id in list(islice(self._unsure, UNSURE_MAX)):
             if self._unsure[client_id] <= now:
                 self._ask_again(client_id, now)
         self._sweep_some()
-        again = self._again
-        if again and again[0][0] <= now:
-            self._again = [one for one in again if one[0] > now]
-            for due_at, node, body, attempts in again:
-                if due_at <= now:
-                    self._forget_at_node(node, body, attempts, now)
 
     def _sweep_some(self) -> None:
         sessions = self.sessions
@@ -351,16 +317,16 @@ class Releases:
         for _ in range(min(SWEEP, len(self._sweep))):
             client_id = self._sweep.pop()
             held = self._held.get(client_id)
-            if held is not None and held.session is not None and sessions.get(client_id) is not held.session:
-                del self._held[client_id]
+            if held is None or held.session is None or sessions.get(client_id) is held.session:
+                continue
+            if held.session.received is None:
+                self.ended(held.session)
+            else:
+                del self._held[client_id]  # it has moved, and its new owner collects
 
 
 def _marked(answer: Replied, done: bool) -> None:
     answer(OK if done else LATER, b"")
-
-
-def _ignore(done: bool) -> None:
-    """It is tried again when the client connects anew."""
 
 
 def _settle(opened: list[tuple[Statement, _Release | None]], code: int, body: bytes) -> None:  # noqa: ARG001

@@ -266,6 +266,51 @@ def test_a_session_that_ends_leaves_no_ids_behind() -> None:
     assert publisher.session.received == set()
 
 
+def end_session(publisher: Publisher) -> None:
+    publisher.session.received = None
+
+
+def test_that_a_session_has_ended_is_noticed() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    publisher.node.releases.sessions = {"c": publisher.session}
+    cluster.run(500)
+    assert unreleased(cluster.leader(1), 1) == {5}
+    publisher.node.releases.sessions = {}
+    end_session(publisher)
+    cluster.run(500)
+    assert unreleased(cluster.leader(1), 1) == set()
+
+
+def test_a_session_that_moved_away_is_left_to_its_new_owner() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    publisher.node.releases.sessions = {}
+    cluster.run(500)
+    assert unreleased(cluster.leader(1), 1) == {5}
+
+
+def test_a_session_after_one_that_ended_here_does_not_inherit_its_ids() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    end_session(publisher)
+    publisher.connect(1)
+    assert publisher.session.received == set()
+    assert unreleased(cluster.leader(1), 1) == set()
+    publisher.publish(1, 6, b"y")
+    end_session(publisher)
+    publisher.session = Session("c", 5, cluster.now)
+    publisher.session.epoch = 99
+    publisher.publish(1, 7, b"z")
+    assert unreleased(cluster.leader(1), 1) == {7}
+
+
 def test_a_clean_start_elsewhere_voids_what_a_dead_owner_left() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
