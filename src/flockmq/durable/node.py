@@ -36,6 +36,7 @@ from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
 from flockmq.durable.topics import Topics
+from flockmq.durable.usage import NamespaceUsage
 from flockmq.peering.channels import FEEDS, RAFT
 from flockmq.raft.engine import RaftEngine
 
@@ -107,6 +108,7 @@ class DurableNode:
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, cluster.node_id, EngineLogs(self.engine), self.layout, cluster, cluster.calls)
         self.delivery.set_wake(self._wake)
+        self.usage = NamespaceUsage(cluster.maps, cluster.node_id, broker.spaces)
         self.meta.watch(self._state_changed)
         self.partitions.opened.append(self._opened)
         self.partitions.closed.append(self._closed)
@@ -147,6 +149,7 @@ class DurableNode:
         self.keeper.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)
+        self.usage.tick(now)
         self.appending.tick(now)
 
     def tell_about_me(self, api: str, zone: str) -> None:

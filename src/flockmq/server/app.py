@@ -119,6 +119,8 @@ class Server:
     async def _start_cluster(self, data_dir: DataDir, broker: Broker, runner: Runner) -> None:
         cluster = await asyncio.to_thread(_load_cluster)
         service: ClusterService = cluster.ClusterService(self.config, data_dir, broker, runner, self.log)
+        assert self.tenants is not None
+        service.watchers.append(self.tenants.follow)
         try:
             await service.open()
             await service.start()
@@ -211,9 +213,9 @@ class Server:
         known_hash = ""
 
         def verify(token: str) -> bool:
-            from flockmq.security import credentials
+            from flockmq.server.token import accepts
 
-            return bool(known_hash) and credentials.verify(token, known_hash)
+            return accepts(token, known_hash, self.cluster.settings() if self.cluster is not None else {})
 
         node_info = api.NodeInfo(name=self.config.broker.node_name, version=__version__, build=build_kind())
         admin: AdminApi = api.AdminApi(
@@ -245,7 +247,7 @@ class Server:
         known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, self.log)
         self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
         if self.cluster is not None:
-            self.cluster.tell_api(admin.addresses[0][1])
+            self.cluster.tell_api(admin.addresses[0][1], known_hash)
 
     @property
     def admin_url(self) -> str:

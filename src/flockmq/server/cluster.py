@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from flockmq import __version__
+from flockmq.cluster.commands import SetSetting
 from flockmq.discovery import registry
 from flockmq.discovery.manual import ManualDiscovery
 from flockmq.discovery.ports import DiscoveryError, Surroundings, claim
@@ -43,9 +44,13 @@ from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluste
 from flockmq.server.cluster_view import ClusterView
 from flockmq.server.durable import DurableService, open_durable, set_aside
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
+from flockmq.server.token import TOKEN_SETTING, to_share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from flockmq.admin.cluster_model import JoinResult
+    from flockmq.cluster.state import ClusterState
     from flockmq.config.sections import Config
     from flockmq.discovery.ports import Discovery
     from flockmq.drivers.runner import Runner
@@ -76,6 +81,9 @@ class ClusterService:
         self.log = log
         self.config = cluster
         self.port = cluster.port
+        self.watchers: list[Callable[[ClusterState], None]] = []
+        """Called when the cluster state has changed; fill it before ``open``."""
+        self._token_hash = ""
         self.api_url = ""
         """Where this node's admin API is, as others reach it; empty: it has none."""
         self._broker = broker
@@ -140,6 +148,9 @@ class ClusterService:
         self.durable = await open_durable(
             self.node, self._boot, self._folder, self._store, self.runner.runner, self.log, self._rng
         )
+        for watcher in self.watchers:
+            self.durable.node.meta.watch(watcher)
+            watcher(self.durable.node.meta.state)
         self.durable.node.tell_about_me(self.api_url, self.config.zone)
         self.node.formation.has_data = bool(self.durable.node.engine.store.groups)
 
@@ -212,8 +223,13 @@ class ClusterService:
         reason = self.node.formation.decision.reason or "no other node of the cluster answers"
         self.log.event("warning", "serving_alone", message=f"Clients are served, but {reason}")
 
-    def tell_api(self, port: int) -> None:
-        """The admin API listens on this port."""
+    def settings(self) -> Mapping[str, object]:
+        """Settings that the cluster agrees on."""
+        return self.durable.node.meta.state.settings if self.durable is not None else {}
+
+    def tell_api(self, port: int, token_hash: str) -> None:
+        """The admin API listens on this port; the founder's token is to be good for all nodes."""
+        self._token_hash = token_hash
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.api_url = f"http://{host}:{port}"
         if self.durable is not None:
@@ -292,6 +308,7 @@ class ClusterService:
                     await self._find()
                 await self._form()
                 await self._keep_peers()
+                self._share_token()
             except DiscoveryError as error:
                 self._remind(str(error), "warning", "discovery_failed")
                 find_at = time.monotonic() + FIND_S
@@ -361,6 +378,14 @@ class ClusterService:
         self.node.belong(cluster_id, contacts, now_ms())
         self.runner.runner.flush_soon()
         self.log.event("info", "cluster_joined", cluster_id=f"{cluster_id:016x}")
+
+    def _share_token(self) -> None:
+        """Whoever leads the cluster when it has no admin token yet puts the hash of its own into the cluster state."""
+        if self.durable is None or not self._token_hash:
+            return
+        meta = self.durable.node.meta
+        if meta.is_leader and meta.is_current and to_share(self._token_hash, meta.state.settings):
+            meta.submit(SetSetting(TOKEN_SETTING, self._token_hash), lambda _result: None, now_ms())
 
     def _remind(self, reason: str, level: str = "info", event: str = "cluster_waiting") -> None:
         """Tell what is in the way: at once when it is something new, else now and then."""
