@@ -9,7 +9,8 @@
 | offsets | they are not dense, or a record is in another shard than its key's |
 | replicas | two nodes hold different bytes, or not all of them |
 | cluster state | two nodes have different states in the end |
-| delivery | what a subscriber got from a shard is not a piece of its log without gap or repeat, from the SUBACK on |
+| delivery | what a subscriber got from a shard is not a piece of its log without gap or repeat |
+| delivery from the SUBACK on | it did not get something that was sent after its SUBACK, while it was connected |
 | answers in order | PUBACKs come in another order than the messages were sent |
 """
 
@@ -32,12 +33,14 @@ READ_BYTES = 1 << 20
 class Seen:
     """What one connection of a subscriber got."""
 
-    def __init__(self, name: str, client: Client, ends: list[int]) -> None:
+    def __init__(self, name: str, client: Client, ends: list[int], at: int) -> None:
         self.name = name
         self.client = client
         self.connection = client.connections
         self.ends = ends
-        """Where the committed part of each shard ended when the SUBACK came: all behind it must come."""
+        """Where the committed part of each shard ended when the SUBACK came: what was sent later and lies behind must
+        come."""
+        self.at = at
         self.messages: list[tuple[bytes, bytes]] = []
 
 
@@ -49,6 +52,7 @@ class Rules:
         self._cluster = cluster
         self._shards = shards
         self._sent: dict[bytes, tuple[bytes, int]] = {}
+        self._sent_at: dict[bytes, int] = {}
         self._again: set[bytes] = set()
         self._refused: dict[bytes, int] = {}
         self._seen: list[Seen] = []
@@ -62,6 +66,7 @@ class Rules:
     def sent(self, payload: bytes, topic: bytes, qos: int) -> None:
         """For the first time."""
         self._sent[payload] = (topic, qos)
+        self._sent_at[payload] = self._cluster.queue.now
         self._cluster.count("sent")
 
     def sent_again(self, payload: bytes) -> None:
@@ -84,7 +89,7 @@ class Rules:
     def subscribed(self, name: str, client: Client, replay: bool) -> list[tuple[bytes, bytes]]:
         """A SUBACK came; where to write down what comes: all since now, or all from the beginning."""
         ends = [0 if replay else self._cluster.committed_end(shard) for shard in range(self._shards)]
-        seen = Seen(name, client, ends)
+        seen = Seen(name, client, ends, -1 if replay else self._cluster.queue.now)
         self._seen.append(seen)
         return seen.messages
 
@@ -140,12 +145,17 @@ class Rules:
         starts = [offset for offset, payload in enumerate(log) if payload == came[0]]
         if not any(log[start : start + len(came)] == came for start in starts):
             self.broken("delivery", f"{who}: {_difference(came, log, starts)}")
-        if min(starts) > latest:
-            self.broken(
-                "delivery from the SUBACK on", f"{who}: begins at {min(starts)}, but {latest} was the end at the SUBACK"
-            )
+        self._check_start(seen, who, log[latest : min(starts)])
         if is_live and came[-1] != log[-1]:
             self.broken("delivery", f"{who}: ends with {came[-1]!r}, the log with {log[-1]!r}")
+
+    def _check_start(self, seen: Seen, who: str, missing: list[bytes]) -> None:
+        """What did not come in the beginning was sent before the SUBACK."""
+        for payload in missing:
+            if self._sent_at[payload] > seen.at:
+                self.broken(
+                    "delivery from the SUBACK on", f"{who}: {payload!r} was sent after the SUBACK, did not come"
+                )
 
 
 def _difference(came: list[bytes], log: list[bytes], starts: list[int]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from flockmq.testing.durable_rules import Rules
+from flockmq.testing.simulation.events import EventQueue
 from flockmq.testing.simulation.history import Violation
 
 TOPIC = b"t/p/0"
@@ -17,6 +18,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.figures: dict[str, int] = {}
+        self.queue = EventQueue()
 
     def count(self, name: str, by: int = 1) -> None:
         self.figures[name] = self.figures.get(name, 0) + by
@@ -103,8 +105,15 @@ def test_what_was_refused_may_not_be_there() -> None:
     ids=["all", "more", "gap", "repeat", "late", "not to the end", "nothing", "replay", "not from the start"],
 )
 def test_deliveries(came: tuple[int, ...], replay: bool, is_kept: bool) -> None:
-    found = rules()
-    found.subscribed("s", cast("Any", Client()), replay).extend((TOPIC, payload(number)) for number in came)
+    cluster = Cluster()
+    found = Rules(cast("Any", cluster), 1)
+    seen: list[tuple[bytes, bytes]] = []
+    for number in range(1, 6):
+        if number == 3:
+            seen = found.subscribed("s", cast("Any", Client()), replay)
+        cluster.queue.now = number
+        found.sent(payload(number), TOPIC, 1)
+    seen.extend((TOPIC, payload(number)) for number in came)
     if is_kept:
         found.check_deliveries(log(1, 2, 3, 4, 5))
     else:
