@@ -15,6 +15,7 @@ cluster out: the answer says that it is missing, so does an event, and the clien
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -24,6 +25,7 @@ from flockmq.durable.control_bodies import ADOPT, Statement
 from flockmq.durable.partition_calls import OK, UNRELEASED_CALL
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U16, U32, U64, Reader, sized
+from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
     from flockmq.durable.control import Control
@@ -40,6 +42,8 @@ RETRY_MS: Final = 200
 LEADERLESS_MS: Final = 15_000
 NOTE_MS: Final = 60_000
 """An event about missing groups at most so often."""
+GAP_MS: Final = 20
+"""Between two rounds: many clients that connect share one."""
 CLIENTS_MAX: Final = 1_000
 """In one round."""
 ROUNDS_MAX: Final = 64
@@ -116,6 +120,7 @@ class Collecting:
         self._leaderless: dict[int, int] = {}
         """Groups that nobody answered for, and since when."""
         self._note_at = 0
+        self._round_at = 0
         calls.serve_node(UNRELEASED_CALL, self._on_question)
 
     # Here.
@@ -129,7 +134,10 @@ class Collecting:
         self._calls.engine.wake()
 
     def flush(self, now: int) -> None:
-        """A turn ends: ask for all clients that it brought."""
+        """A turn ends: ask for all clients that it brought. Rounds cost every node a look at all its groups."""
+        if not self._fresh or now < self._round_at:
+            return
+        self._round_at = now + GAP_MS
         while self._fresh and len(self._rounds) < ROUNDS_MAX:
             one = _Round(self._fresh[:CLIENTS_MAX], self._calls.layout.groups(), now + COLLECT_MS)
             del self._fresh[:CLIENTS_MAX]
@@ -155,7 +163,8 @@ class Collecting:
         self._answered(one)
 
     def _read_answer(self, one: _Round, reader: Reader) -> None:
-        covered = [reader.u32() for _ in range(reader.count(GROUPS_MAX, 4))]
+        count = reader.count(GROUPS_MAX, 4)
+        covered: tuple[int, ...] = struct.unpack_from(f"<{count}I", reader.data, reader.skip(4 * count))
         for client in one.clients:
             for _ in range(reader.count(GROUPS_MAX, 10)):
                 group = reader.u64()
@@ -216,11 +225,12 @@ class Collecting:
             self._fences.note(client, epoch, now)
         job = _Job(clients, answer, now + ANSWER_MS)
         self._jobs[job] = None
-        engine = self._calls.engine
+        host = self._calls.engine.host
         for group, machine in self._machines.by_group.items():
-            if not engine.is_leader(group):
+            node = host.groups.get(group)
+            if node is None or node.state.role != LEADER or group in host.broken:
                 continue
-            state = engine.host.groups[group].state
+            state = node.state
             if machine.applied < state.log.last_index or state.commit < state.term_start:
                 job.waiting[group] = (state.log.last_index, state.term)
                 self._waiting.setdefault(group, {})[job] = None
@@ -291,8 +301,8 @@ class Collecting:
         self._look_at(job)
 
     def _encode(self, job: _Job) -> bytes:
-        parts = [U32.pack(len(job.covered))]
-        parts += [U32.pack(group) for group in job.covered]
+        count = len(job.covered)
+        parts = [U32.pack(count), struct.pack(f"<{count}I", *job.covered)]
         for client, epoch in job.clients:
             rows: list[bytes] = []
             for group in sorted(self._machines.by_client.get(client, ())):
