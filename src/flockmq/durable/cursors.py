@@ -186,7 +186,9 @@ class Cursors:
         if what == DELETE:
             return 0
         if what == COMMIT:
-            return value if value <= end else -1
+            # A reader at another replica may be ahead of what is applied here; what it read is in this log already.
+            node = self._calls.engine.host.groups.get(group)
+            return value if node is not None and value <= node.state.log.next_offset else -1
         try:
             first = self._reader.first_of(group)
             if to == EARLIEST:

@@ -65,6 +65,23 @@ def test_commits_go_forwards_and_not_beyond_the_end() -> None:
     assert "no offset 6" in refused.reason
 
 
+def test_a_reader_at_a_replica_that_is_ahead_of_the_leader_may_commit() -> None:
+    cluster = PartitionCluster(groups=1)
+    cluster.fill(1, 2)
+    leader = cluster.leader(1)
+    cluster.lost = lambda sender, receiver: receiver == leader.id
+    cluster.publish(leader.id, 1, b"x")
+    cluster.settle()
+    assert leader.reader.end_of(1) == 2
+    told: list[Moved] = []
+    leader.cursors.commit(1, NAME, 3, told.append, cluster.now)
+    cluster.settle()
+    assert told == [], "it stands behind the record in the log"
+    cluster.lost = lambda sender, receiver: False
+    cluster.run(1_000)
+    assert [(moved.code, moved.offset) for moved in told] == [(DONE, 3)]
+
+
 def test_a_reset_finds_its_place_by_offset_and_by_time() -> None:
     cluster = PartitionCluster(groups=1)
     cluster.fill(1, 3)
