@@ -1,0 +1,115 @@
+"""Namespaces and registered clients on real nodes: asked for on one, in force on all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from flockmq.admin.durable_tenants_model import ClientChange, ClientRequest
+from flockmq.client.admin import AdminClient, AdminError
+from flockmq.client.mqtt import MqttClient, MqttError, Options
+from flockmq.mqtt import reasons
+from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.security import credentials
+from flockmq.testing.nodes import HOST, NodeCluster
+
+NODES = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    with NodeCluster(tmp_path_factory.mktemp("tenants"), NODES) as nodes:
+        nodes.wait(lambda: len(list(nodes.nodes[0].admin().dump()["nodes"])) == NODES, "all nodes in cluster state")
+        nodes.nodes[0].admin().create_namespace("acme")
+        nodes.nodes[0].admin().create_namespace("umbrella")
+        yield nodes
+
+
+def options(cluster: NodeCluster, number: int, client_id: str, user: str, password: bytes) -> Options:
+    return Options(
+        host=HOST, port=cluster.nodes[number].mqtt_port, client_id=client_id, username=user, password=password
+    )
+
+
+async def connected(cluster: NodeCluster, number: int, client_id: str, user: str, password: bytes) -> MqttClient:
+    return await MqttClient.connect(options(cluster, number, client_id, user, password))
+
+
+def all_know(cluster: NodeCluster, index: int) -> bool:
+    """Whether every node has cluster state up to here."""
+    return all(node.admin().dump()["index"] >= index for node in cluster.nodes)
+
+
+def ask(cluster: NodeCluster, number: int, what: Callable[[AdminClient], object]) -> None:
+    """Have a node change cluster state, and wait until all know."""
+    admin = cluster.nodes[number].admin()
+    what(admin)
+    index = admin.dump()["index"]
+    cluster.wait(lambda: all_know(cluster, index), "the state on all nodes")
+
+
+async def end_of(client: MqttClient) -> int | None:
+    """Why the broker ended a connection."""
+    async with asyncio.timeout(20):
+        with pytest.raises(MqttError) as ended:
+            async for _message in client.messages():
+                pass
+    return ended.value.reason_code
+
+
+async def next_message(client: MqttClient) -> tuple[str, bytes]:
+    async with asyncio.timeout(20):
+        async for message in client.messages():
+            return message.topic, message.payload
+    raise AssertionError("the connection has ended")
+
+
+async def test_tenants_over_nodes(cluster: NodeCluster) -> None:
+    for namespace in ("acme", "umbrella"):
+        request = ClientRequest(name="bob", password=f"of {namespace}")
+        register = partial(AdminClient.register_client, request=request, namespace=namespace)
+        await asyncio.to_thread(ask, cluster, 1, register)
+    acme = [await connected(cluster, number, f"c{number}", "acme/bob", b"of acme") for number in range(NODES)]
+    umbrella = await connected(cluster, 1, "c1", "umbrella/bob", b"of umbrella")
+    for client in (acme[1], umbrella):
+        await client.subscribe(SubscribeEntry(b"#", 1))
+    assert await acme[0].publish("plant/1", b"of acme", qos=1) == 0
+    assert await next_message(acme[1]) == ("plant/1", b"of acme")
+    await umbrella.publish("plant/1", b"of umbrella", qos=1)
+    assert await next_message(umbrella) == ("plant/1", b"of umbrella"), "the first it hears of"
+    with pytest.raises(MqttError):
+        await connected(cluster, 0, "x", "acme/bob", b"of umbrella")
+
+    found = await asyncio.to_thread(lambda: list(cluster.nodes[1].admin().connections(namespace="acme")))
+    assert [(one.client_id, one.username, one.namespace) for one in found] == [("c1", "bob", "acme")]
+
+    change = partial(AdminClient.alter_client, name="bob", change=ClientChange(password="another"), namespace="acme")
+    await asyncio.to_thread(ask, cluster, 0, change)
+    assert [await end_of(client) for client in acme] == [reasons.NOT_AUTHORIZED] * NODES
+    back = await connected(cluster, 1, "c1", "acme/bob", b"another")
+    await asyncio.to_thread(ask, cluster, 0, partial(AdminClient.delete_client, name="bob", namespace="acme"))
+    assert await end_of(back) == reasons.ADMINISTRATIVE_ACTION
+    await umbrella.publish("still", b"here", qos=1)
+    for client in (*acme, umbrella, back):
+        await client.disconnect()
+
+
+def test_the_token_of_the_founder_opens_every_node(cluster: NodeCluster) -> None:
+    def opens(token: str | None, number: int) -> bool:
+        admin = AdminClient(f"http://{HOST}:{cluster.nodes[number].api_port}", token)
+        try:
+            return admin.node() is not None
+        except AdminError:
+            return False
+
+    tokens = [
+        credentials.load(
+            f"http://{HOST}:{node.api_port}", {"FLOCKMQ_CREDENTIALS": str(node.folder / "credentials.toml")}
+        )
+        for node in cluster.nodes
+    ]
+    cluster.wait(lambda: any(all(opens(token, number) for number in range(NODES)) for token in tokens), "one for all")
+    assert all(opens(token, number) for number, token in enumerate(tokens)), "and each node has its own"
