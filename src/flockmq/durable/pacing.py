@@ -13,6 +13,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from flockmq.session.connection import CONNECTED, Connection
+from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
@@ -45,10 +46,13 @@ def fits(session: Session, run: Run) -> bool:
     if outbound is None:
         messages_max = session.queue_messages_max
         bytes_max = session.queue_bytes_max
-        return (not messages_max or count <= messages_max) and (not bytes_max or size + 256 <= bytes_max)
+        return (not messages_max or count <= messages_max) and (
+            not bytes_max or size + DELIVERY_OVERHEAD_BYTES <= bytes_max
+        )
     if outbound.is_crowded():
         return False
-    return outbound.queued + count <= outbound.messages_max and outbound.held + size + 256 <= outbound.bytes_max
+    held = outbound.held + size + DELIVERY_OVERHEAD_BYTES
+    return outbound.queued + count <= outbound.messages_max and held <= outbound.bytes_max
 
 
 def give(session: Session, connection: Connection, target: Target, piece: Piece, stats: Stats, now: int) -> int:
@@ -61,7 +65,7 @@ def give(session: Session, connection: Connection, target: Target, piece: Piece,
     while done < run.count:
         if not has_room(session, connection):
             return done
-        part = run.part(done, done + part_size(session, run, qos, done))
+        part = run.part(done, done + part_size(session, connection, run, qos, done))
         lost = session.deliver(part, qos, retain, properties, None, now)
         if qos:
             stats.dropped_queue += lost
@@ -72,17 +76,18 @@ def give(session: Session, connection: Connection, target: Target, piece: Piece,
     return done
 
 
-def part_size(session: Session, run: Run, qos: int, done: int) -> int:
+def part_size(session: Session, connection: Connection, run: Run, qos: int, done: int) -> int:
     """How many messages of a run, from ``done`` on, may be given at once: at least one."""
     start = run.ends[done - 1] if done else 0
-    room = BUFFER_BYTES
     count = run.count - done
+    # Half of what is free: as this client gets them they may be larger than in the run, by properties of their own.
+    room = min(BUFFER_BYTES, (connection.out_max - connection.out_bytes) // 2)
     if qos:
-        count = min(count, QUEUE_MESSAGES)
         outbound = session.outbound
-        if outbound is not None:
-            count = min(count, outbound.messages_max - outbound.queued)
-            room = min(room, outbound.bytes_max - outbound.held - 256)
-        elif session.queue_messages_max:
-            count = min(count, session.queue_messages_max)
+        messages = outbound.messages_max - outbound.queued if outbound is not None else session.queue_messages_max
+        held = outbound.held if outbound is not None else 0
+        room = BUFFER_BYTES
+        if session.queue_bytes_max:
+            room = min(room, session.queue_bytes_max - held - DELIVERY_OVERHEAD_BYTES)
+        count = min(count, QUEUE_MESSAGES, messages or QUEUE_MESSAGES)
     return max(min(count, bisect_right(run.ends, start + room) - done), 1)
