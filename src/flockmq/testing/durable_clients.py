@@ -238,6 +238,7 @@ class Subscriber(Client):
         self.qos = qos
         self.replay = replay
         self._seen: list[tuple[bytes, bytes]] | None = None
+        self._asked = 0
         self._unreleased: set[int] = set()
         super().__init__(cluster, name, rng, clean=True)
 
@@ -248,6 +249,7 @@ class Subscriber(Client):
     def begun(self, connack: p.Connack) -> None:  # noqa: ARG002
         """Subscribe."""
         self._seen = None
+        self._asked = self._cluster.queue.now
         self._unreleased.clear()
         properties = make_properties(user=[("flockmq-from", "earliest")]) if self.replay else None
         self.send(p.Subscribe(1, [p.SubscribeEntry(f"{TOPIC}/#".encode(), self.qos)], properties))
@@ -263,17 +265,20 @@ class Subscriber(Client):
                 self._cluster.count("refused subscriptions")
                 self.lost()
             elif self._seen is None:
-                self._seen = self._cluster.rules.subscribed(self.name, self, self.replay)
+                self._seen = self._subscribed()
         elif isinstance(packet, p.Publish):
             if packet.qos == 2 and packet.packet_id in self._unreleased:
                 self._cluster.rules.broken("delivery", f"{self.name}: packet id {packet.packet_id} came again")
             if self._seen is None:
-                self._seen = self._cluster.rules.subscribed(self.name, self, self.replay)
+                self._seen = self._subscribed()
             self._seen.append((packet.topic, packet.payload))
             self._answer(packet)
         elif isinstance(packet, p.Ack) and packet.kind == p.PUBREL:
             self._unreleased.discard(packet.packet_id)
             self.send(p.Ack(p.PUBCOMP, packet.packet_id))
+
+    def _subscribed(self) -> list[tuple[bytes, bytes]]:
+        return self._cluster.rules.subscribed(self.name, self, self.replay, self._cluster.queue.now - self._asked)
 
     def _answer(self, packet: p.Publish) -> None:
         if packet.qos == 1:

@@ -10,7 +10,7 @@
 | replicas | two nodes hold different bytes, or not all of them |
 | cluster state | two nodes have different states in the end |
 | delivery | what a subscriber got from a shard is not a piece of its log without gap or repeat |
-| delivery from the SUBACK on | it did not get something that was sent after its SUBACK, while it was connected |
+| delivery from the SUBACK on | it did not get something that was sent after its SUBACK (if that came in time) |
 | answers in order | PUBACKs come in another order than the messages were sent |
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.durable.replay import CLEAN_WAIT_MS
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.checksum import crc32c
 from flockmq.testing.simulation.history import Violation
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from flockmq.testing.durable_harness import DurableHarness
 
 READ_BYTES = 1 << 20
+PATIENCE_US = CLEAN_WAIT_MS * 1_000
+"""A SUBACK that comes this late was not held back any longer: without a leader nobody knows where a log ends."""
+NEVER = 1 << 62
 
 
 class Seen:
@@ -86,10 +90,14 @@ class Rules:
         if payload not in self._again:
             self._refused[payload] = reason
 
-    def subscribed(self, name: str, client: Client, replay: bool) -> list[tuple[bytes, bytes]]:
-        """A SUBACK came; where to write down what comes: all since now, or all from the beginning."""
+    def subscribed(self, name: str, client: Client, replay: bool, waited_us: int) -> list[tuple[bytes, bytes]]:
+        """A SUBACK came after so long; where to write down what comes: all since now, or all from the beginning."""
         ends = [0 if replay else self._cluster.committed_end(shard) for shard in range(self._shards)]
-        seen = Seen(name, client, ends, -1 if replay else self._cluster.queue.now)
+        at = -1 if replay else self._cluster.queue.now
+        if waited_us >= PATIENCE_US:
+            self._cluster.count("SUBACKs without a promise")
+            at = NEVER
+        seen = Seen(name, client, ends, at)
         self._seen.append(seen)
         return seen.messages
 

@@ -110,7 +110,7 @@ def test_deliveries(came: tuple[int, ...], replay: bool, is_kept: bool) -> None:
     seen: list[tuple[bytes, bytes]] = []
     for number in range(1, 6):
         if number == 3:
-            seen = found.subscribed("s", cast("Any", Client()), replay)
+            seen = found.subscribed("s", cast("Any", Client()), replay, 0)
         cluster.queue.now = number
         found.sent(payload(number), TOPIC, 1)
     seen.extend((TOPIC, payload(number)) for number in came)
