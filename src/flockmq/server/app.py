@@ -30,7 +30,7 @@ from flockmq.node.ports import OpenGate
 from flockmq.security.tls import ServerTls
 from flockmq.server.build import build_kind
 from flockmq.server.check import advice
-from flockmq.server.data_dir import PEERS_FILE, DataDir, open_data_dir
+from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER, DataDir, open_data_dir
 from flockmq.server.events import log_events
 from flockmq.server.tenants import Tenants
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from flockmq.server.cluster import ClusterService
     from flockmq.server.log import Log
 
+STATE_NAMES: Final = ("store", "cluster-state")
+"""Where in its folder a node keeps cluster state, as a replica or as a copy."""
 STOP_S_MAX: Final = 8.0
 """Longest stop; goodbyes to clients that don't read take two seconds of it."""
 
@@ -105,13 +107,16 @@ class Server:
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
         self._runner.start()
         self.tenants = Tenants(self._broker, self._gate, self._make_gate, self._runner.flush_soon)
-        # Among others a node serves clients once it knows the others' routes. A node alone has nothing to wait for.
-        is_one_of_many = config.cluster.enabled and knows_others(config, self._data_dir.path)
-        if is_one_of_many:
+        if config.cluster.enabled and any((self._data_dir.path / name).exists() for name in STATE_NAMES):
+            self.tenants.expect()
+        # A node serves clients once it knows the others' routes and its own topics. New and alone it has neither.
+        folder = self._data_dir.path
+        has_to_know = config.cluster.enabled and (knows_others(config, folder) or (folder / STORE_FOLDER).exists())
+        if has_to_know:
             await self._start_cluster(self._data_dir, self._broker, self._runner)
         for plan in config.listeners:
             await self._listen(plan)
-        if config.cluster.enabled and not is_one_of_many:
+        if config.cluster.enabled and not has_to_know:
             await self._start_cluster(self._data_dir, self._broker, self._runner)
         if config.admin is not None:
             await self._start_admin(config.admin)
@@ -128,9 +133,11 @@ class Server:
             await service.stop()
             if self.config.cluster_asked_for:
                 raise
+            self.tenants.know()
             self.log.event("warning", "cluster_left_out", message=str(error))
             return
         self.cluster = service
+        self.tenants.know_when(service.is_current)
         await service.settle()
 
     async def _open_retained(self, data_dir: DataDir, broker: Broker) -> None:

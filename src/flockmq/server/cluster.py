@@ -211,9 +211,9 @@ class ClusterService:
         }
 
     async def settle(self) -> None:
-        """Wait, but not for long, until this node knows the others and their routes: what its clients publish before
-        that would not reach theirs. A node that was told of no others does not wait."""
-        if not self.has_others:
+        """Wait, but not for long, until this node knows the others and their routes, and which topics are durable: what
+        its clients publish before that would not get there. A new node that was told of no others does not wait."""
+        if not self.has_others and not self.node.formation.has_data:
             return
         until = time.monotonic() + SETTLE_S_MAX
         while time.monotonic() < until:
@@ -222,6 +222,10 @@ class ClusterService:
             await asyncio.sleep(0.02)
         reason = self.node.formation.decision.reason or "no other node of the cluster answers"
         self.log.event("warning", "serving_alone", message=f"Clients are served, but {reason}")
+
+    def is_current(self) -> bool:
+        """Whether cluster state is what a majority agreed on, as of some moment since the start."""
+        return self.durable is None or self.durable.node.meta.is_current
 
     def settings(self) -> Mapping[str, object]:
         """Settings that the cluster agrees on."""
@@ -240,6 +244,8 @@ class ClusterService:
         if self.durable is not None and not self.durable.node.is_ready():
             return False
         others = [one.node_id for one in node.swim.alive() if one.node_id != node.node_id]
+        if not self.has_others:
+            return True
         linked = self.links.connected()
         return bool(others) and all(peer in linked and node.maps.is_level(peer) for peer in others)
 

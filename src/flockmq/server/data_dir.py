@@ -3,6 +3,7 @@
 ```
  DATA_DIR/lock         held (flock) by the running broker, with its process id inside
           node_id      64 random bits, made once: who this node is, whatever it is called
+          store/       logs of durable topics and of the cluster state
           ports.json   where this broker listens, while it runs; the way to find ports that were asked for as 0
 ```
 """
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+STORE_FOLDER: Final = "store"
+"""Logs of durable topics and of the cluster state."""
 PEERS_FILE: Final = "peers.json"
 """Where the other members were last seen; a node that has it has been one of many."""
 

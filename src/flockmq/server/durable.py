@@ -20,6 +20,7 @@ from flockmq.durable.node import DurableNode
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.server.cluster_id import forget_founded
+from flockmq.server.data_dir import STORE_FOLDER
 
 if TYPE_CHECKING:
     import random
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from flockmq.peering.node import ClusterNode
     from flockmq.server.log import Log
 
-STORE_FOLDER: Final = "store"
 STATE_FILE: Final = "cluster-state"
 """What a node without a replica of the cluster state keeps of it."""
 

@@ -10,7 +10,8 @@ registered: it is opened then. Files and cluster state together: a name that is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.model import Versions
 from flockmq.drivers.clock import now_ms
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from flockmq.node.broker import Broker
     from flockmq.security.clients import ClientChanges
     from flockmq.security.gate import BrokerGate
+
+
+KNOW_S_MAX: Final = 10.0
+"""How long a node that was started again waits for the cluster's majority before it lets clients in by what it has."""
+LOOK_S: Final = 0.02
 
 
 class Tenants:
@@ -41,6 +47,25 @@ class Tenants:
         self._open_gate = open_gate
         self._flush = flush
         self._seen = Versions(namespaces=-1, clients=-1)
+
+    def expect(self) -> None:
+        """Cluster state is still to come: until then nobody whose place it decides is let in."""
+        self._broker.node.spaces.is_known = False
+
+    def know_when(self, is_current: Callable[[], bool]) -> None:
+        """Go on once the state is that of the cluster, or after a while with what was stored here."""
+        self._wait(is_current, asyncio.get_running_loop().time() + KNOW_S_MAX)
+
+    def know(self) -> None:
+        """There is nothing to wait for."""
+        self._broker.node.spaces.is_known = True
+
+    def _wait(self, is_current: Callable[[], bool], until: float) -> None:
+        loop = asyncio.get_running_loop()
+        if is_current() or loop.time() >= until:
+            self.know()
+        else:
+            loop.call_later(LOOK_S, self._wait, is_current, until)
 
     def follow(self, state: Tables) -> None:
         """Take over what has changed since the last time."""

@@ -68,6 +68,7 @@ class NodeProcess:
 
     def start(self) -> None:
         """Start it; ``wait_ready`` tells when it serves."""
+        (self.folder / "data" / "ports.json").unlink(missing_ok=True)  # a process that was killed leaves it behind
         command = [
             *(*self._prefix, sys.executable, "-m", "flockmq", "start", f"--name={self.name}"),
             *(f"--data-dir={self.folder / 'data'}", f"--mqtt-port={self.mqtt_port}", f"--api-port={self.api_port}"),
