@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.testing.durable_harness import DurableHarness
+    from flockmq.testing.durable_rules import Seen
     from flockmq.testing.harness import HarnessClient
     from flockmq.testing.simulation.events import Action
 
@@ -237,18 +238,20 @@ class Subscriber(Client):
     def __init__(self, cluster: DurableHarness, name: str, qos: int, rng: random.Random, *, replay: bool) -> None:
         self.qos = qos
         self.replay = replay
-        self._seen: list[tuple[bytes, bytes]] | None = None
+        self._seen: Seen | None = None
+        self._is_subscribed = False
         self._asked = 0
         self._unreleased: set[int] = set()
         super().__init__(cluster, name, rng, clean=True)
 
     def is_waiting(self) -> bool:
         """Whether the SUBACK is due."""
-        return self.connected and self._seen is None
+        return self.connected and not self._is_subscribed
 
     def begun(self, connack: p.Connack) -> None:  # noqa: ARG002
         """Subscribe."""
-        self._seen = None
+        self._seen = self._cluster.rules.asked(self.name, self)
+        self._is_subscribed = False
         self._asked = self._cluster.queue.now
         self._unreleased.clear()
         properties = make_properties(user=[("flockmq-from", "earliest")]) if self.replay else None
@@ -260,25 +263,23 @@ class Subscriber(Client):
 
     def got(self, packet: p.Packet) -> None:
         """The SUBACK, or a message."""
+        if self._seen is None:
+            return
         if isinstance(packet, p.Suback):
             if packet.reasons[0] >= 0x80:
                 self._cluster.count("refused subscriptions")
                 self.lost()
-            elif self._seen is None:
-                self._seen = self._subscribed()
+            else:
+                self._is_subscribed = True
+                self._cluster.rules.promised_to(self._seen, self.replay, self._cluster.queue.now - self._asked)
         elif isinstance(packet, p.Publish):
             if packet.qos == 2 and packet.packet_id in self._unreleased:
                 self._cluster.rules.broken("delivery", f"{self.name}: packet id {packet.packet_id} came again")
-            if self._seen is None:
-                self._seen = self._subscribed()
-            self._seen.append((packet.topic, packet.payload))
+            self._seen.messages.append((packet.topic, packet.payload))
             self._answer(packet)
         elif isinstance(packet, p.Ack) and packet.kind == p.PUBREL:
             self._unreleased.discard(packet.packet_id)
             self.send(p.Ack(p.PUBCOMP, packet.packet_id))
-
-    def _subscribed(self) -> list[tuple[bytes, bytes]]:
-        return self._cluster.rules.subscribed(self.name, self, self.replay, self._cluster.queue.now - self._asked)
 
     def _answer(self, packet: p.Publish) -> None:
         if packet.qos == 1:

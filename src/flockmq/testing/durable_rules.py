@@ -90,16 +90,19 @@ class Rules:
         if payload not in self._again:
             self._refused[payload] = reason
 
-    def subscribed(self, name: str, client: Client, replay: bool, waited_us: int) -> list[tuple[bytes, bytes]]:
-        """A SUBACK came after so long; where to write down what comes: all since now, or all from the beginning."""
-        ends = [0 if replay else self._cluster.committed_end(shard) for shard in range(self._shards)]
-        at = -1 if replay else self._cluster.queue.now
+    def asked(self, name: str, client: Client) -> Seen:
+        """A SUBSCRIBE was sent: messages may come before the SUBACK does, but none has to."""
+        seen = Seen(name, client, [NEVER] * self._shards, NEVER)
+        self._seen.append(seen)
+        return seen
+
+    def promised_to(self, seen: Seen, replay: bool, waited_us: int) -> None:
+        """The SUBACK came after so long: all that is sent from now on has to come, or all from the beginning."""
         if waited_us >= PATIENCE_US:
             self._cluster.count("SUBACKs without a promise")
-            at = NEVER
-        seen = Seen(name, client, ends, at)
-        self._seen.append(seen)
-        return seen.messages
+            return
+        seen.at = -1 if replay else self._cluster.queue.now
+        seen.ends = [0 if replay else self._cluster.committed_end(shard) for shard in range(self._shards)]
 
     # In the end.
 

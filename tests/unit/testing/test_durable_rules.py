@@ -107,13 +107,13 @@ def test_what_was_refused_may_not_be_there() -> None:
 def test_deliveries(came: tuple[int, ...], replay: bool, is_kept: bool) -> None:
     cluster = Cluster()
     found = Rules(cast("Any", cluster), 1)
-    seen: list[tuple[bytes, bytes]] = []
+    seen = found.asked("s", cast("Any", Client()))
     for number in range(1, 6):
         if number == 3:
-            seen = found.subscribed("s", cast("Any", Client()), replay, 0)
+            found.promised_to(seen, replay, 0)
         cluster.queue.now = number
         found.sent(payload(number), TOPIC, 1)
-    seen.extend((TOPIC, payload(number)) for number in came)
+    seen.messages.extend((TOPIC, payload(number)) for number in came)
     if is_kept:
         found.check_deliveries(log(1, 2, 3, 4, 5))
     else:
