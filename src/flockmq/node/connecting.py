@@ -42,6 +42,9 @@ CLIENT_ID_BYTES_MAX = 65_535
 """Longest client id with its namespace: other nodes are told it with two bytes of length."""
 
 
+NOT_KNOWN_YET = "This node was just started and does not know its clients yet; try again in a moment"
+
+
 class Admission:
     """What is known between CONNECT and CONNACK; rides on the AuthRequest that is being judged."""
 
@@ -79,6 +82,9 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     client_id = connect.client_id or assign_client_id(node)
     namespace, username = node.spaces.of_listener(connection.listener), connect.username
     if username is not None:
+        if "/" in username and not node.spaces.is_known:  # whether that names a namespace can't be told now
+            refuse(node, connection, client_id, reasons.SERVER_UNAVAILABLE, NOT_KNOWN_YET, now)
+            return
         namespace, username = node.spaces.locate(username, connection.listener)
     ban = node.bans.check(inside_client_id(namespace, client_id), username, connection.peer, now)
     if ban is not None:

@@ -78,6 +78,10 @@ class AuthRequest:
         """The namespace of a proved name, and the name with its namespace."""
         return self.spaces.locate(name, self.listener) if self.spaces is not None else (DEFAULT_NAMESPACE, name)
 
+    def is_known(self) -> bool:
+        """Whether this node knows the clients that the cluster agreed on, as far as there are any."""
+        return self.spaces is None or self.spaces.is_known
+
     def is_namespace_proved(self) -> bool:
         """Whether nobody needs to prove being in the namespace that is asked for: it is the listener's."""
         return self.spaces is None or self.namespace == self.spaces.of_listener(self.listener)

@@ -32,6 +32,7 @@ from flockmq.mqtt.reasons import (
     BANNED,
     NOT_AUTHORIZED,
     SERVER_BUSY,
+    SERVER_UNAVAILABLE,
 )
 from flockmq.mqtt.topics import DELAYED_PREFIX
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerGate", "SecuritySettings"]
 
 _WRONG = "The user name or password is wrong"
+_NOT_YET = "This node was just started and does not know all clients yet; try again in a moment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class BrokerGate:
             if looks_like_token(request.password) or not self._has_logins(request.namespace):
                 return self._judge_token(request, self._sources.tokens, request.password)
         is_named = request.username is not None or request.password is not None
+        if is_named and not request.is_known() and self._find(request.username or "") is None:
+            return Refuse(SERVER_UNAVAILABLE, _NOT_YET)
         if is_named and self._has_logins(request.namespace):
             return self._judge_password(request)
         if self.settings.allow_anonymous and (self._sources.tokens is None or request.username is None):
@@ -205,6 +209,8 @@ class BrokerGate:
         return self._accept(request, name, namespace, data=answer)
 
     def _begin_scram(self, request: AuthRequest) -> Verdict:
+        if request.method == METHOD and not request.is_known() and not self._has_scram():
+            return Refuse(SERVER_UNAVAILABLE, _NOT_YET)
         if request.method != METHOD or not self._has_scram() or not self.settings.scram:
             return Refuse(BAD_AUTHENTICATION_METHOD, f"Authentication method {request.method!r} is not supported here")
         nonce = b64encode(self._random_bytes(18)).decode("ascii")

@@ -84,6 +84,8 @@ class Spaces:
     """All namespaces that a node knows, but for the default one as long as nothing in it is limited."""
 
     def __init__(self) -> None:
+        self.is_known = True
+        """False for the moment in which a node that was started again does not know yet what the cluster agreed on."""
         self.by_name: dict[str, Space] = {}
         self.default: Space | None = None
         self.listeners: dict[str, str] = {}

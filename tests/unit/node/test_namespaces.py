@@ -190,6 +190,15 @@ def test_a_listener_has_a_namespace(harness: BrokerHarness) -> None:
     assert not watcher.closed, "a listener's namespace exists as long as the listener"
 
 
+def test_a_node_that_does_not_know_the_namespaces_yet_puts_nobody_in_the_wrong_one(harness: BrokerHarness) -> None:
+    harness.broker.node.spaces.is_known = False
+    assert refusal(harness, Connect(5, "c", username="hooli/u")) == reasons.SERVER_UNAVAILABLE
+    assert refusal(harness, Connect(4, "c", username="hooli/u")) == 3
+    harness.client("c", username="u")
+    harness.broker.node.spaces.is_known = True
+    harness.client("c", username="hooli/u")
+
+
 def test_a_name_with_a_slash_is_a_name(harness: BrokerHarness) -> None:
     harness.client("c", username="building/3")
     assert harness.broker.sessions["c"].username == "building/3"

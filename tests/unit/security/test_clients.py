@@ -151,6 +151,26 @@ async def test_names_that_are_proved_otherwise_bring_their_namespace(
     assert where(username="bob", password=token(sub="acme/bob")) == ("acme/bob", "acme")
 
 
+async def test_who_may_be_a_client_that_is_not_known_yet_is_asked_to_come_again(
+    gate_of: GateOf, request_of: RequestOf, password_file: Path
+) -> None:
+    gate = gate_of(allow_anonymous=True)
+    SPACES.is_known = False
+    try:
+        for asked in (
+            request_of(username="alice", password=b"in wonderland"),
+            request_of(username="alice"),
+            request_of(method="SCRAM-SHA-256", data=ScramClient("alice", "in wonderland", "n").first()),
+        ):
+            assert code(gate.authenticate(located(asked))) == 0x88
+        assert identity(gate.authenticate(located(request_of()))).username is None
+        with_file = gate_of(password_file=str(password_file))
+        found = identity(await with_file.judge(located(request_of(username="bob", password=b"builder"))))
+        assert found.username == "bob", "who is in a file need not wait"
+    finally:
+        SPACES.is_known = True
+
+
 # --- what ---
 
 

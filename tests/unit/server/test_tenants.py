@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
 
@@ -93,6 +94,19 @@ def test_the_gate_opens_with_the_first_client(scene: Scene) -> None:
     scene.machine.done(DeleteClient("acme", "bob"))
     scene.follow()
     assert len(scene.gates) == 1
+
+
+async def test_the_state_of_the_cluster_is_waited_for(scene: Scene) -> None:
+    def is_known() -> bool:
+        return scene.broker.node.spaces.is_known
+
+    scene.tenants.expect()
+    assert not is_known()
+    answers = iter([False, False, True])
+    scene.tenants.know_when(lambda: next(answers))
+    while not is_known():  # noqa: ASYNC110  (a condition of somebody else's object)
+        await asyncio.sleep(0)
+    assert list(answers) == []
 
 
 def test_rules_alone_open_the_gate_too(scene: Scene) -> None:
