@@ -35,6 +35,8 @@ class Subscription:
     count: int
     timeout_s: float | None
     format: Format
+    start: str | None = None
+    """Where in the log of a durable topic to begin."""
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +48,15 @@ def sub(
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filters, like plant/+/temp.")],
     *,
     qos: o.QosOption = 0,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="On a durable topic, history first: earliest, latest, offset:N (offset:SHARD=N,... with several "
+            "shards), or time:2026-03-01T12:00:00Z.",
+        ),
+    ] = None,
     count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after this many messages.")] = 0,
     timeout: Annotated[
         float | None,
@@ -83,6 +94,7 @@ def sub(
         count=count,
         timeout_s=timeout,
         format="json" if as_json else output,
+        start=start,
     )
     printed = asyncio.run(subscribe(target, job, session_expiry))
     if count and printed < count:
@@ -98,7 +110,7 @@ async def subscribe(target: o.Target, job: Subscription, session_expiry: str | N
     async with await MqttClient.connect(options) as client:
         try:
             async with asyncio.timeout(job.timeout_s):
-                await _subscribe(client, job)
+                await _subscribe(client, job, is_old=options.version != 5)
                 async for message in client.messages():
                     _print(message, job.format)
                     printed += 1
@@ -123,17 +135,38 @@ def _session_properties(session_expiry: str | None) -> Properties | None:
     return properties
 
 
-async def _subscribe(client: MqttClient, job: Subscription) -> None:
+async def _subscribe(client: MqttClient, job: Subscription, *, is_old: bool) -> None:
     from flockmq.mqtt import reasons
     from flockmq.mqtt.packets import SubscribeEntry
 
+    filters = replays(job.filters, job.start) if is_old and job.start else job.filters
     entries = [
         SubscribeEntry(one.encode(), job.qos, job.no_local, job.retain_as_published, job.retain_handling)
-        for one in job.filters
+        for one in filters
     ]
-    for one, reason in zip(job.filters, await client.subscribe(*entries), strict=True):
+    properties = None if is_old or not job.start else _start_property(job.start)
+    answer = await client.ask_subscribe(*entries, properties=properties)
+    for one, reason in zip(job.filters, answer.reasons, strict=True):
         if reason >= 0x80:
-            raise FlockError(f"The broker refused the subscription to {one!r}: {reasons.name(reason)}.")
+            said = answer.properties.reason_string if answer.properties is not None else None
+            hint = f" ({said})" if said else "; --from needs a durable topic" if job.start else ""
+            raise FlockError(f"The broker refused the subscription to {one!r}: {reasons.name(reason)}{hint}.")
+    for name, value in answer.properties.user if answer.properties is not None else []:
+        if name == "flockmq-oldest":
+            print(f"What --from asks for is gone; it begins at the oldest: {printable(value)}.", file=sys.stderr)
+
+
+def replays(filters: tuple[str, ...], start: str) -> tuple[str, ...]:
+    """How MQTT 3.1.1, which has no properties, asks for history."""
+    return tuple(f"$replay/{start}/{one}" for one in filters)
+
+
+def _start_property(start: str) -> Properties:
+    from flockmq.mqtt.properties import Properties
+
+    properties = Properties()
+    properties.user = [("flockmq-from", start)]
+    return properties
 
 
 def _print(message: Message, output: Format) -> None:
