@@ -192,11 +192,8 @@ def _raw(nodes: Nodes, number: int, shard: int) -> list[verify.Record]:
 
 def report_gaps(memory: Memory, gap_s_max: float) -> None:
     """Print, and judge, how long a shard had no PUBACK after a leader's death."""
-    ends = [*memory.kills[1:], time.monotonic()]
-    gaps = [memory.gap_s(begin, end) for begin, end in zip(memory.kills, ends, strict=True)]
-    print(
-        "longest time without a PUBACK of a shard after each leader's death: "
-        + ", ".join(f"{s:.2f} s" for s, _ in gaps)
-    )
+    gaps = [memory.gap_s(begin, end) for begin, end in memory.kills]
+    told = ", ".join(f"{seconds:.2f} s" for seconds, _ in gaps)
+    print(f"longest time without a PUBACK of a shard after each leader's death: {told}")
     worst = max(gaps, default=(0.0, -1))
     assert worst[0] <= gap_s_max, f"shard {worst[1]} had no PUBACK for {worst[0]:.1f} s after a leader's death"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from itertools import pairwise
 
 from flockmq.log.checksum import crc32c
 
@@ -30,8 +31,8 @@ class Memory:
         """Payload -> reason code; only those that were sent once and never acknowledged."""
         self.seen: list[dict[int, list[bytes]]] = []
         """For every connection of every subscriber: shard -> payloads as they came."""
-        self.kills: list[float] = []
-        """When leaders died."""
+        self.kills: list[tuple[float, float]] = []
+        """When leaders died, and when all shards had gone on."""
         self._acks: list[list[float]] = [[] for _ in range(shards)]
         self._changed = asyncio.Event()
 
@@ -73,15 +74,11 @@ class Memory:
         return False
 
     def gap_s(self, begin: float, end: float) -> tuple[float, int]:
-        """Longest time without a PUBACK of a shard that began between two moments, and which shard it was."""
+        """Longest time without a PUBACK of a shard between two moments, and which shard it was."""
         worst = (0.0, -1)
         for shard, acks in enumerate(self._acks):
-            before = begin
-            for ack in [ack for ack in acks if begin <= ack] or [time.monotonic()]:
-                worst = max(worst, (ack - before, shard))
-                before = ack
-                if ack > end:
-                    break
+            moments = [begin, *(ack for ack in acks if begin <= ack <= end), end]
+            worst = max(worst, *((after - before, shard) for before, after in pairwise(moments)))
         return worst
 
 

@@ -20,7 +20,6 @@ SECONDS = float(os.environ.get("FLOCKMQ_FAULTS_S", "0"))
 CUT_S = 10.0 if SECONDS else 3.0
 HEAL_S_MAX = 60.0
 
-pytest.importorskip("flockmq.durable.node")
 pytestmark = [pytest.mark.timeout(1_800), pytest.mark.xdist_group("faults")]  # a cluster at a time
 
 
