@@ -112,11 +112,11 @@ class ClusterRunner:
             self._measure(now)
         self.runner.flush_soon()
 
-    def turn(self) -> None:
-        """End a loop turn."""
+    def turn(self) -> bool:
+        """End a loop turn; False when something is left to be said to the others."""
         links, datagrams = self._links, self._datagrams
         if links is None or datagrams is None:
-            return
+            return True
         node = self.node
         try:
             for peer, pieces in node.turn(now_ms()):
@@ -137,6 +137,8 @@ class ClusterRunner:
                 self.runner.events.note(event.kind, event.fields)
         if node.broker.node.dirty_peers:
             self.runner.flush_soon()
+            return False
+        return True
 
     def _tell_events(self) -> None:
         for event in self.node.take_events():

@@ -2,8 +2,11 @@
 
 ```
  data_received ... data_received ... timer   --> broker: connection.out grows, broker.dirty lists who
-        `--------------- schedule() once ---------------> run(): handle.flush(connection) for each
+        `--------------- schedule() once ---------------> run(): other nodes, then handle.flush(connection) for each
 ```
+What the other nodes' side brings while it is called (commits become PUBACKs and messages for subscribers) leaves in the
+same run: another one would cost another turn of the whole cluster node. What clients said meanwhile waits for the next.
+
 A loop turn may read many megabytes before it comes to what was scheduled. So that buffers do not fill up meanwhile,
 ``run`` is called in between as soon as a turn has read READ_BYTES.
 """
@@ -36,8 +39,11 @@ class Flusher:
     __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled", "between")
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
-        self.between: Callable[[], None] | None = None
-        """Called in every run before anything is written: other nodes have a message before its PUBACK is out."""
+        self.between: Callable[[], bool] | None = None
+        """Called in every run before anything is written: other nodes have a message before its PUBACK is out.
+
+        False: it has not told them everything, so nothing that came of it may be written yet.
+        """
         self._broker = broker
         self._loop = loop
         self._scheduled = False
@@ -59,12 +65,12 @@ class Flusher:
             self._loop.call_soon(self.run)
 
     def run(self) -> None:
-        """Write for every marked connection; new marks that this causes come in the next turn."""
+        """Write for every marked connection; new marks that writing causes come in the next turn."""
         self._scheduled = False
         self._read_bytes = 0
         dirty = self._broker.take_dirty()
-        if self.between is not None:
-            self.between()
+        if self.between is not None and self.between():
+            dirty += self._broker.take_answered()
         for connection in dirty:
             handle = connection.handle
             if handle is not None:  # else its transport is gone

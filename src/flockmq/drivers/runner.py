@@ -51,7 +51,7 @@ class Runner:
         self._all_gone: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def attach(self, on_flush: Callable[[], None] | None, on_tick: Callable[[int], None] | None) -> None:
+    def attach(self, on_flush: Callable[[], bool] | None, on_tick: Callable[[int], None] | None) -> None:
         """Have something called in every flush and at every tick: the other nodes' side. None: no more."""
         self._flusher.between = on_flush
         self._on_tick = on_tick

@@ -404,6 +404,18 @@ class Broker:
                 feed_retained(self.node, connection, self.node.now)
         return taken
 
+    def take_answered(self) -> list[Connection]:
+        """Of the connections to look at those that only have something to write: nothing that they said waits here."""
+        taken: list[Connection] = []
+        others: list[Connection] = []
+        for connection in self.dirty:
+            if connection.held_back or connection.backlog is not None or connection.waiting is not None:
+                others.append(connection)
+            else:
+                taken.append(connection)
+        self.dirty[:] = others
+        return taken
+
     def auth_result(self, request: AuthRequest, verdict: Verdict, now: int) -> None:
         """The verdict that the gate did not have at once."""
         connection = self.connections.get(request.connection_id)

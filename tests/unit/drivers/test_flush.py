@@ -1,0 +1,100 @@
+"""What is written in which run, and in which order with what other nodes are told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from flockmq.drivers.flush import Flusher
+from flockmq.node.broker import Broker
+from flockmq.node.ports import OpenGate
+from flockmq.node.settings import BrokerSettings, Limits
+from flockmq.session.connection import Connection
+
+
+class Written:
+    """A handle that notes what would be written."""
+
+    def __init__(self, said: list[bytes]) -> None:
+        self.said = said
+
+    def flush(self, connection: Connection) -> None:
+        self.said.extend(connection.take())
+
+
+class Desk:
+    """A broker with connections, and a flusher."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.broker = Broker(BrokerSettings(), OpenGate(), random.Random(1), 0)
+        self.said: list[bytes] = []
+        self.loop = loop
+        self.flusher = Flusher(self.broker, loop)
+
+    def connection(self) -> Connection:
+        connection = self.broker.open("tcp", Limits(), "192.0.2.1", 0)
+        connection.handle = Written(self.said)
+        return connection
+
+    def next_turn(self) -> None:
+        """Run what is scheduled."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
+
+@pytest.fixture
+def on() -> Iterator[Desk]:
+    loop = asyncio.new_event_loop()
+    yield Desk(loop)
+    loop.close()
+
+
+def test_other_nodes_are_told_first_and_what_comes_of_it_leaves_in_the_same_run(on: Desk) -> None:
+    plain, answered = on.connection(), on.connection()
+
+    def between() -> bool:
+        on.said.append(b"other nodes")
+        answered.reply(b"committed")
+        return True
+
+    on.flusher.between = between
+    plain.reply(b"answer")
+    on.flusher.run()
+    assert on.said == [b"other nodes", b"answer", b"committed"]
+    assert not on.broker.dirty
+
+
+def test_while_other_nodes_have_not_heard_everything_only_earlier_answers_leave(on: Desk) -> None:
+    plain, answered = on.connection(), on.connection()
+
+    def between() -> bool:
+        answered.reply(b"committed")
+        return False
+
+    on.flusher.between = between
+    plain.reply(b"answer")
+    on.flusher.run()
+    assert on.said == [b"answer"]
+    on.flusher.between = None
+    on.next_turn()
+    assert on.said == [b"answer", b"committed"]
+
+
+def test_a_client_whose_words_wait_here_is_looked_at_in_the_next_run(on: Desk) -> None:
+    """Else what it says would be acknowledged before other nodes have it."""
+    waiting = on.connection()
+
+    def between() -> bool:
+        waiting.held_back = True
+        waiting.reply(b"committed")
+        return True
+
+    on.flusher.between = between
+    on.flusher.run()
+    assert on.said == []
+    on.flusher.between = None
+    on.next_turn()
+    assert on.said == [b"committed"]
