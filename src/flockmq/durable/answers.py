@@ -51,6 +51,10 @@ class Answer:
     def asks_for_places(self) -> None:
         """One of its messages asks for its offset."""
 
+    def comes_again(self) -> bool:
+        """Whether its messages will come again after others that were lost, and so had better wait for those."""
+        return False
+
     def stored(self, first: int, count: int, shard: int, offset: int) -> None:
         """These are in the log; from ``offset`` on, if that is known (else -1)."""
         raise NotImplementedError
@@ -83,6 +87,11 @@ class PublishAnswer(Answer):
     def asks_for_places(self) -> None:
         """See ``Answer``. A client that wants no words beyond the necessary gets none. [MQTT-3.1.2-29]"""
         self.wants_places = self.connection.version == 5 and self.connection.wants_problem_information
+
+    def comes_again(self) -> bool:
+        """See ``Answer``. Not so at QoS 2: there the first message counts, however often it comes."""
+        acks = self.connection.acks
+        return self.qos == 1 and acks is not None and acks.is_broken
 
     def stored(self, first: int, count: int, shard: int, offset: int) -> None:
         """PUBACK, or PUBREC."""
@@ -123,6 +132,8 @@ class PublishAnswer(Answer):
 
     def close(self, code: int, text: str) -> None:
         """End the connection, if it is still there."""
+        if self.connection.acks is not None:
+            self.connection.acks.is_broken = True
         if self.connection.phase == CONNECTED:
             disconnect(self.node, self.connection, code, text, self.node.now)
 

@@ -326,7 +326,10 @@ class Appending:
         for batch in given_back:
             enter_again(self, lane, batch)
         for run in held:
-            enter(self, lane, run)
+            if run.answer is None or not run.answer.comes_again():
+                enter(self, lane, run)
+            else:
+                self.node.stats.durable_unknown += run.run.count
         lane.stopped.let_all_go(self.node)
 
     def _stop_waiting(self, lane: Lane) -> tuple[list[Batch], list[HeldRun]]:

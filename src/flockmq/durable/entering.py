@@ -125,6 +125,9 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
     topic = lane.topic
     view = BatchView(given_back.data)
     for share in given_back.shares:
+        if not share.told and share.answer is not None and share.answer.comes_again():
+            owner.node.stats.durable_unknown += share.count
+            continue
         writer = ShareWriter(owner, lane, share.answer, share.connection)
         writer.told = share.told
         for index in range(share.count):

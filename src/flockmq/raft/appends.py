@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchBuilder
-from flockmq.raft.forwarder import Forwarder
+from flockmq.raft.forwarder import NEVER_SENT, Forwarder
 from flockmq.raft.senders import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ class Appends:
             for outcome in self._host.forwarders[group].take_outcomes():
                 batch = submitted.pop(outcome.token) if outcome.final else submitted[outcome.token]
                 self._tell(batch, Outcome(outcome.kind, outcome.offset, outcome.final, outcome.batch))
+                if outcome.kind == REFUSED and outcome.offset == NEVER_SENT:
+                    self._refuse_open(group)
             if not submitted:
                 done.append(group)
         for group in done:
@@ -195,6 +197,11 @@ class Appends:
             if forwarder is None or forwarder.has_room():
                 self._schedule()
                 return
+
+    def _refuse_open(self, group: int) -> None:
+        """What is behind refused runs would overtake them when they come again."""
+        for batch in self._open.pop(group, []):
+            self._tell(batch, Outcome(REFUSED))
 
     def forget(self, group: int) -> None:
         """A group is no more: whatever becomes of its records, nobody will tell. Not within an outcome."""

@@ -48,6 +48,8 @@ FORWARD_BYTES_MAX: Final = 16_777_216
 HOPS_MAX: Final = 3
 HOP_MS: Final = 100
 """Nodes that may send us on, in this time: while nobody leads, or they disagree, all runs would go round for ever."""
+NEVER_SENT: Final = 1
+"""In the place of the offset of a refused run: nobody was there to send it to, and so it is with all later ones."""
 PLAN_RETRY_MS: Final = 100
 """When to ask a leader again that has not heard of a plan yet."""
 
@@ -149,14 +151,25 @@ class Forwarder:
         for run in list(self.runs):
             if run.told or elapsed < run.deadline:
                 continue
-            if run.was_sent:
-                run.told = True
-                self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
-            else:
-                self._report(run, REFUSED, 0)
-                self._drop(run)
+            if not run.was_sent:
+                self._refuse_unsent(run)
+                break
+            run.told = True
+            self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
         if self._sent and elapsed >= self._retry_at:
             self._start_pass()
+
+    def _refuse_unsent(self, first: _Run) -> None:
+        """Nobody leads. Later runs have not been sent either; should one of them be, it would overtake what is refused
+        here and comes again.
+        """
+        position = self.runs.index(first)
+        for run in self.runs[position:]:
+            self._report(run, REFUSED, NEVER_SENT)
+            del self._by_sequence[run.sequence]
+            self.bytes -= len(run.batch)
+        del self.runs[position:]
+        self._sent = min(self._sent, position)
 
     def take_messages(self) -> list[Forward]:
         """Runs that the present leader has not been sent, in order."""

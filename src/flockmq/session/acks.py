@@ -57,6 +57,9 @@ class AckQueue:
         self.held_messages = 0
         self.held_bytes = 0
         """Sent by the client, QoS 0 too, and without an outcome."""
+        self.is_broken = False
+        """The connection ended because of a message that was not stored, or may not be: the client will send that one
+        and all later ones again, and none of those should be stored before it."""
         self._queue: list[PendingAck] = []
         self._head = 0
 

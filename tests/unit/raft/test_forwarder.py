@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.log.batch import BatchBuilder
-from flockmq.raft.forwarder import FORWARD_BYTES_MAX, HOP_MS, HOPS_MAX, PLAN_RETRY_MS, Forwarder
+from flockmq.raft.forwarder import FORWARD_BYTES_MAX, HOP_MS, HOPS_MAX, NEVER_SENT, PLAN_RETRY_MS, Forwarder
 from flockmq.raft.messages import Forward, ForwardReply
 from flockmq.raft.senders import (
     BEHIND,
@@ -173,15 +173,18 @@ def test_a_refusal_is_certain_only_from_a_later_term_than_one_that_lost_sight(te
     assert sending.outcomes() == ([(1, REFUSED, 0)] if certain else [])
 
 
-def test_what_was_never_sent_is_refused_for_certain() -> None:
+def test_what_was_never_sent_is_refused_for_certain_with_all_behind_it() -> None:
     sending = Sending(1)
     sending.forwarder.set_leader(0)
+    sending.forwarder.tick(900)
+    sending.submit(2)
     sending.forwarder.tick(1_000)
-    assert sending.outcomes() == [(1, REFUSED, 0)]
+    assert sending.outcomes() == [(number, REFUSED, NEVER_SENT) for number in (1, 2, 3)], "2 must not overtake 1"
+    assert (sending.forwarder.runs, sending.forwarder.bytes) == ([], 0)
     sending.forwarder.set_leader(2)
     assert sending.sent() == []
     sending.submit()
-    assert sending.sent() == [(2, 0)]
+    assert sending.sent() == [(4, 0)]
 
 
 def test_what_was_sent_becomes_unknown_but_is_seen_through() -> None:
