@@ -150,10 +150,11 @@ async def under_load(nodes: Nodes) -> AsyncIterator[Memory]:
 
 
 def is_level(nodes: Nodes) -> bool:
-    """Whether every partition has a leader and three replicas, all of which have all of it."""
+    """Whether, as every node sees it, every partition has a leader and three replicas that have all of it."""
     return all(
         one["leader"] and [copy["end_offset"] for copy in one["replicas"]] == [one["end_offset"]] * len(nodes.nodes)
-        for one in nodes.partitions(0)
+        for number in range(len(nodes.nodes))
+        for one in nodes.partitions(number)
     )
 
 
