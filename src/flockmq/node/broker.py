@@ -436,8 +436,9 @@ class Broker:
     def tick(self, now: int) -> None:
         """Do what has come due. Call about every 100 ms."""
         self.node.now = now
-        if self.node.reviews.waiting:
-            go_on_reviewing(self.node)
+        reviews = self.node.reviews
+        if reviews.waiting or reviews.pending is not None:
+            go_on_reviewing(self.node, now)
         overdue = self.overdue
         overdue.extend(self.node.timers.due(now))
         overdue.reverse()

@@ -24,6 +24,10 @@ from flockmq.node.subscribing import leave
 from flockmq.session.session import Session
 
 CHECKS_PER_TICK: Final = 5_000
+SESSIONS_AT_ONCE: Final = 5_000
+"""With more sessions than that, changes that come one after the other are acted on together."""
+GAP_MS: Final = 400
+"""Between two looks at all sessions, then."""
 
 
 class Review:
@@ -45,9 +49,36 @@ class Review:
         self.namespaces = namespaces
         """Have other rules; None: all of them."""
 
+    def with_later(self, later: Review) -> Review:
+        """Both changes as one."""
+        namespaces = None
+        if self.namespaces is not None and later.namespaces is not None:
+            namespaces = self.namespaces | later.namespaces
+        return Review(
+            later.identify,
+            self.removed | later.removed,
+            self.changed | later.changed,
+            self.rights | later.rights,
+            namespaces,
+        )
+
 
 def review(node: NodeState, found: Review, now: int) -> None:
-    """Act on a change of users and rules."""
+    """Act on a change of users and rules: at once, or together with others where a look at all sessions takes long."""
+    reviews = node.reviews
+    if len(node.sessions) <= SESSIONS_AT_ONCE and not reviews.pending:
+        act_on(node, found, now)
+        return
+    before = reviews.pending
+    if isinstance(before, Review):
+        found = before.with_later(found)
+    else:
+        reviews.due_at = max(reviews.due_at, now)
+    reviews.pending = found
+
+
+def act_on(node: NodeState, found: Review, now: int) -> None:
+    """Go through all sessions once."""
     refuse_waiting(node, found, now)
     waiting: list[str] = []
     for session in list(node.sessions.values()):
@@ -109,9 +140,14 @@ def ask_for_proof(node: NodeState, proving: frozenset[str], now: int) -> None:
             session.username = None
 
 
-def go_on_reviewing(node: NodeState) -> None:
-    """Look at some of the sessions that wait for it."""
+def go_on_reviewing(node: NodeState, now: int) -> None:
+    """Take up changes that waited, and look at some of the sessions that wait for it."""
     reviews = node.reviews
+    pending = reviews.pending
+    if isinstance(pending, Review) and now >= reviews.due_at:
+        reviews.pending = None
+        reviews.due_at = now + GAP_MS
+        act_on(node, pending, now)
     checks = 0
     while reviews.waiting and checks < CHECKS_PER_TICK:
         session = node.sessions.get(reviews.waiting.pop())

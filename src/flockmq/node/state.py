@@ -49,6 +49,9 @@ class Reviews:
     def __init__(self) -> None:
         self.waiting: list[str] = []
         self.identify: Identify | None = None
+        self.pending: object = None
+        """What changed and was not acted on yet (a Review)."""
+        self.due_at = 0
 
 
 class NodeState:

@@ -8,7 +8,8 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Disconnect, Will
 from flockmq.node.namespaces import NamespaceLimits
 from flockmq.node.ports import Accept, AuthRequest, Identity, OpenGate, Refuse, Verdict
-from flockmq.node.reviewing import CHECKS_PER_TICK, Review
+from flockmq.node.reviewing import CHECKS_PER_TICK, SESSIONS_AT_ONCE, Review
+from flockmq.session.session import Session
 from flockmq.testing.harness import BrokerHarness, HarnessClient
 
 
@@ -147,6 +148,25 @@ def test_many_are_judged_one_after_the_other(harness: BrokerHarness, gate: Ruled
     assert 0 < gate.checks - before <= 2 * CHECKS_PER_TICK
     harness.advance(1_000)
     assert harness.broker.node.reviews.waiting == []
+
+
+def test_among_many_sessions_changes_are_acted_on_together(harness: BrokerHarness, gate: RuledGate) -> None:
+    for number in range(SESSIONS_AT_ONCE + 1):
+        harness.broker.sessions[f"s{number}"] = Session(f"s{number}", 5, harness.now)
+    clients = [harness.client(f"c{number}", username=f"user{number}") for number in range(5)]
+    clients[4].subscribe(b"a")
+    gate.close(b"a")
+    for number in range(3):
+        review(harness, gate, removed=names(f"user{number}"))
+    review(harness, gate, changed=names("user3"))
+    review(harness, gate, rights=names("user4"))
+    assert not any(client.closed for client in clients)
+    harness.advance(100)
+    assert [client.closed for client in clients] == [True, True, True, True, False]
+    assert filters(harness, "c4") == []
+    review(harness, gate, removed=names("user4"))
+    harness.advance(500)
+    assert clients[4].closed, "within a second"
 
 
 def test_a_session_that_comes_back_is_judged_by_the_rules_of_now(harness: BrokerHarness, gate: RuledGate) -> None:
