@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 KNOW_S_MAX: Final = 10.0
 """How long a node that was started again waits for the cluster's majority before it lets clients in by what it has."""
 LOOK_S: Final = 0.02
+CLIENTS_AT_ONCE: Final = 2_000
+GAP_S: Final = 0.3
+"""Between two looks at more clients than that."""
 
 
 class Tenants:
@@ -47,6 +50,8 @@ class Tenants:
         self._open_gate = open_gate
         self._flush = flush
         self._seen = Versions(namespaces=-1, clients=-1)
+        self._later: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
 
     def expect(self) -> None:
         """Cluster state is still to come: until then nobody whose place it decides is let in."""
@@ -73,7 +78,21 @@ class Tenants:
         if seen.namespaces != state.versions.namespaces:
             self._broker.set_namespaces([_limits(state, name) for name in state.namespaces], now_ms())
         if seen.clients != state.versions.clients:
+            self._clients_changed(state)
+        self._flush()
+
+    def _clients_changed(self, state: Tables) -> None:
+        """Take over clients: at once, or where there are many no more often than a look at all of them allows."""
+        if len(state.clients) <= CLIENTS_AT_ONCE:
             self._set_clients(state)
+        elif self._later is None:
+            loop = asyncio.get_running_loop()
+            self._later = loop.call_at(max(self._due_s, loop.time()), self._take_clients, state)
+
+    def _take_clients(self, state: Tables) -> None:
+        self._later = None
+        self._due_s = asyncio.get_running_loop().time() + GAP_S
+        self._set_clients(state)
         self._flush()
 
     def review_all(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,7 +23,7 @@ from flockmq.node.broker import Broker
 from flockmq.node.ports import OpenGate
 from flockmq.node.settings import BrokerSettings
 from flockmq.security.gate import BrokerGate, SecuritySettings
-from flockmq.server.tenants import Tenants
+from flockmq.server.tenants import CLIENTS_AT_ONCE, Tenants
 from state_cases import Machine
 
 
@@ -55,6 +55,11 @@ class Scene:
 
     def is_open(self) -> bool:
         return self.broker.node.gate_is_open
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  (conditions of other people's objects have no event)
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -104,9 +109,23 @@ async def test_the_state_of_the_cluster_is_waited_for(scene: Scene) -> None:
     assert not is_known()
     answers = iter([False, False, True])
     scene.tenants.know_when(lambda: next(answers))
-    while not is_known():  # noqa: ASYNC110  (a condition of somebody else's object)
-        await asyncio.sleep(0)
+    await until(is_known)
     assert list(answers) == []
+
+
+async def test_changes_among_many_clients_are_taken_over_together(scene: Scene) -> None:
+    scene.machine.done(CreateNamespace("acme"))
+    for number in range(CLIENTS_AT_ONCE + 20):
+        scene.machine.done(PutClient("acme", f"client{number}"))
+    scene.follow()
+    await until(lambda: bool(scene.gates))
+    (gate,) = scene.gates
+    version = gate.version
+    for number in range(10):
+        scene.machine.done(DeleteClient("acme", f"client{number}"))
+        scene.follow()
+    await until(lambda: gate.version > version)
+    assert gate.version == version + 1
 
 
 def test_rules_alone_open_the_gate_too(scene: Scene) -> None:
