@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 QUEUE_MESSAGES_MAX: Final = 1_000
+QUEUE_MESSAGES_ASKING_MAX: Final = 100_000
+"""While an answer is waited for: messages, such as history, may come before it, and nobody takes them meanwhile."""
 _REFUSALS_V3: Final = {
     1: "it does not speak this version of MQTT",
     2: "it does not accept the client id",
@@ -254,6 +256,7 @@ class MqttClient:
         self._check()
         answer: asyncio.Future[p.Packet] = asyncio.get_running_loop().create_future()
         self._waiting[packet_id] = answer
+        self._room.set()
         try:
             self._writer.write(data)
             await self._drain()
@@ -308,7 +311,7 @@ class MqttClient:
             message = Message(
                 packet.topic.decode(), packet.payload, packet.qos, packet.retain, packet.dup, packet.properties
             )
-            while len(self._inbox) >= QUEUE_MESSAGES_MAX:
+            while len(self._inbox) >= (QUEUE_MESSAGES_ASKING_MAX if self._waiting else QUEUE_MESSAGES_MAX):
                 self._room.clear()
                 await self._room.wait()
             self._inbox.append(message)

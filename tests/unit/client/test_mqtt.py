@@ -198,6 +198,18 @@ async def test_who_does_not_take_messages_does_not_read_them() -> None:
         assert [int(message.payload) for message in got] == list(range(total))
 
 
+async def test_an_answer_behind_many_messages_is_found() -> None:
+    async with connected() as (client, peer):
+        total = 3 * QUEUE_MESSAGES_MAX
+        peer.send(*[p.Publish(b"t", b"%d" % number, 0) for number in range(total)])
+        subscribing = asyncio.create_task(client.subscribe(p.SubscribeEntry(b"t")))
+        packet = await peer.receive()
+        assert isinstance(packet, p.Subscribe)
+        peer.send(p.Suback(packet.packet_id, [0]))
+        assert await subscribing == [0]
+        assert len(await take(client, total)) == total
+
+
 async def test_everybody_who_waits_hears_why_it_is_over() -> None:
     async with connected() as (client, peer):
         waiting = asyncio.create_task(client.publish("a", b"", qos=1))
