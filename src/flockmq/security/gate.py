@@ -284,7 +284,7 @@ class BrokerGate:
         elif not request.is_namespace_proved():
             return Refuse(NOT_AUTHORIZED, "The token names nobody, and so does not prove this namespace")
         if token.rights is not None:
-            who = Who(request.client_id, token.username, request.peer)
+            who = Who(request.client_id, name and unqualified(namespace, name), request.peer)
             own = grant(token.rights.publish, token.rights.subscribe, who)
         expires_at_ms = 0
         if token.expires_at_wall_ms is not None:

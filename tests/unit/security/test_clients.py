@@ -149,6 +149,11 @@ async def test_names_that_are_proved_otherwise_bring_their_namespace(
     assert where(password=token(sub="acme/bob")) == ("acme/bob", "acme")
     assert where(username="acme/bob", password=token(sub="bob")) == ("bob", "default"), "the client's word is nothing"
     assert where(username="bob", password=token(sub="acme/bob")) == ("acme/bob", "acme")
+    rights = {"pub": ["of/%u"]}
+    bob = identity(gate.authenticate(located(request_of(password=token(sub="acme/bob", acl=rights)))))
+    assert gate.may_publish(bob, b"$ns/acme/of/bob"), "%u is the name in the namespace"
+    assert not gate.may_publish(bob, b"$ns/acme/of/eve")
+    assert not gate.may_publish(bob, b"$ns/other/of/bob")
 
 
 async def test_who_may_be_a_client_that_is_not_known_yet_is_asked_to_come_again(
