@@ -64,7 +64,7 @@ class DurableBroker(BrokerHarness):
             groups.append(group)
             self.logs[group] = []
             if self.leader:
-                self.engine.open(group, (1,))
+                self.open(group)
             else:
                 self.host.elsewhere[group] = (2,)
         index = self.table.topics.index + 1
@@ -73,6 +73,16 @@ class DurableBroker(BrokerHarness):
         self.tell(topic)
         self.settle()
         return topic
+
+    def open(self, group: int) -> None:
+        """Begin a group, and have it led from here."""
+        self.logs[group] = []
+        self.engine.open(group, (1,))
+        for _ in range(100):
+            self.settle()
+            if self.engine.is_leader(group):
+                return
+        raise AssertionError("nobody leads the group")
 
     def tell(self, topic: DurableTopic) -> None:
         """Let this node know of a topic."""

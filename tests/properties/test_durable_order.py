@@ -49,6 +49,8 @@ class Growing(DurableBroker):
         self.by_property = by_property
         self.committed: list[bytes] = []
         self.newest = self.topic(b"t", key=BY_PROPERTY if by_property else 0, key_property=b"k")
+        for group in range(2, SHARDS_MAX + 1):
+            self.open(group)  # beforehand, so that nothing is settled when it is needed
 
     def grow(self) -> None:
         """The topic gets another shard; leaders know."""
@@ -56,8 +58,6 @@ class Growing(DurableBroker):
         if len(topic.groups) == SHARDS_MAX:
             return
         group = topic.groups[-1] + 1
-        self.logs[group] = []
-        self.engine.open(group, (1,))
         groups = [*topic.groups, group]
         index = topic.index + 10
         self.newest = DurableTopic(

@@ -117,10 +117,12 @@ class Forwarder:
         self._elapsed = 0
         self._retry_at = 0
         self._outcomes: list[Outcome] = []
+        self._is_refusing = False
+        """Runs were refused, and those who would add to them have not heard of it."""
 
     def has_room(self) -> bool:
         """Whether another run may be submitted."""
-        return len(self.runs) < RUNS_KEPT and self.bytes < FORWARD_BYTES_MAX
+        return len(self.runs) < RUNS_KEPT and self.bytes < FORWARD_BYTES_MAX and not self._is_refusing
 
     def note(self, plan: int = 0) -> bytes:
         """What the next batch must carry as its note; ``plan`` as in ``run_note``."""
@@ -163,6 +165,7 @@ class Forwarder:
         """Nobody leads. Later runs have not been sent either; should one of them be, it would overtake what is refused
         here and comes again.
         """
+        self._is_refusing = True
         position = self.runs.index(first)
         for run in self.runs[position:]:
             self._report(run, REFUSED, NEVER_SENT)
@@ -193,6 +196,7 @@ class Forwarder:
         """Outcomes since the last call."""
         outcomes = self._outcomes
         self._outcomes = []
+        self._is_refusing = False
         return outcomes
 
     def on_reply(self, reply: ForwardReply) -> None:

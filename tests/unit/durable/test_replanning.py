@@ -160,9 +160,7 @@ def test_a_real_leader_gives_back_what_was_planned_before_its_last_change() -> N
     publish(client, 1)
     broker.settle()
     client.expect_nothing()
-    broker.engine.open(2, (1,))
-    broker.logs[2] = []
-    broker.settle()
+    broker.open(2)
     changed = with_shards(topic, [1, 2], 50)
     broker.topics[b"t"] = changed
     broker.host.rules.least[2] = 50
