@@ -163,12 +163,12 @@ def test_registered_clients(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     assert site.text("client", "create", "alice", "-n", "acme", "--publish", "a/#") == (
         "Client 'acme/alice' is registered.\n"
     )
-    assert "acme/alice" in site.text("client", "list", "-n", "acme")
+    assert "acme/alice" in site.text("client", "list", "--registered", "-n", "acme")
     assert site.json("client", "list", "--registered") == []
-    found = site.json("client", "show", "alice", "-n", "acme")
+    found = site.json("client", "show", "alice", "--registered", "-n", "acme")
     assert (found["has_password"], found["publish"], found["subscribe"]) == (True, ["a/#"], ["#"])
     site.text("client", "alter", "alice", "-n", "acme", "--no-password", "--superuser", "--subscribe-deny", "x")
-    shown = site.text("client", "show", "alice", "-n", "acme")
+    shown = site.text("client", "show", "alice", "--registered", "-n", "acme")
     assert "has a password    no" in shown
     assert "superuser         yes" in shown
     monkeypatch.setattr("sys.stdin", io.StringIO(""))

@@ -13,14 +13,9 @@ from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, 
 from flockmq.errors import FlockError
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
-NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="N", help="Of this namespace; else of the default one.")
-]
+NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", metavar="N", help="In this namespace.")]
 RegisteredOption = Annotated[
     bool, typer.Option("--registered", help="Registered clients of a namespace, connected or not.")
-]
-RegisteredNamespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="N", help="With --registered: in this namespace.")
 ]
 Kind = Annotated[
     Literal["client", "username", "address"], typer.Option("--kind", help="What VALUE is: client id, user name, IP.")
@@ -47,16 +42,17 @@ def list_clients(
     username: Annotated[str | None, typer.Option("--username", help="Only this user name.")] = None,
     peer: Annotated[str | None, typer.Option("--peer", help="Only this IP address.")] = None,
     registered: RegisteredOption = False,
-    namespace: RegisteredNamespace = None,
+    namespace: NamespaceOption = None,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """List the clients that are connected now, or with --registered those that may log in."""
-    if registered or namespace is not None:
+    if registered:
         registrations.list_registered(server, namespace or NAMESPACE_DEFAULT, limit, as_json=as_json)
         return
-    found = admin_client(server).connections(client_id_prefix=prefix, username=username, peer=peer)
+    client = admin_client(server)
+    found = client.connections(client_id_prefix=prefix, username=username, peer=peer, namespace=namespace)
     columns = {
         "CLIENT": "client_id",
         "NAMESPACE": "namespace",
@@ -76,17 +72,17 @@ def show_client(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id, or a registered name.")],
     *,
     registered: RegisteredOption = False,
-    namespace: RegisteredNamespace = None,
+    namespace: NamespaceOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Show one connected client, or with --registered what is registered of it."""
     import msgspec
 
-    if registered or namespace is not None:
+    if registered:
         registrations.show_registered(server, namespace or NAMESPACE_DEFAULT, client_id, as_json=as_json)
         return
-    found = msgspec.to_builtins(admin_client(server).connection(client_id))
+    found = msgspec.to_builtins(admin_client(server).connection(client_id, namespace))
     if as_json:
         print_json(found)
     else:
