@@ -169,7 +169,9 @@ class FileDisk:
 
     def _close_some(self) -> None:
         """Close files that were not used for longest, if there are too many; called with the lock held."""
-        for path, file in list(self._files.items())[: max(0, len(self._files) - self._open_files_max)]:
+        if len(self._files) <= self._open_files_max:
+            return
+        for path, file in list(self._files.items())[: len(self._files) - self._open_files_max]:
             if file.users == 0:
                 del self._files[path]
                 os.close(file.descriptor)

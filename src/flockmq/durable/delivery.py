@@ -73,6 +73,10 @@ class Delivery:
         """
         self.streams.topics_changed(now, is_restored)
 
+    def begun(self, group: int) -> None:
+        """This node began the log of a partition that was made after its start: all that comes is live."""
+        self.caught_up.add(group)
+
     def closed(self, group: int, now: int) -> None:
         """The replica of a partition here is no more."""
         self.feeds.server.closed(group)

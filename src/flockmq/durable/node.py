@@ -113,6 +113,7 @@ class DurableNode:
         self.partitions.opened.append(self._opened)
         self.partitions.closed.append(self._closed)
         cluster.components[RAFT] = Consensus(self.engine, cluster, self._before_turn, self._after_turn)
+        cluster.waking.add(RAFT)
         cluster.components[FEEDS] = self.delivery
         cluster.on_writable = self.engine.writable
 
@@ -197,6 +198,8 @@ class DurableNode:
 
     def _opened(self, group: int, replica: Replica) -> None:
         self.machines.opened(group, replica)
+        if 0 < self.meta.groups_at_start <= group and replica.log.last_index() == 1:
+            self.delivery.begun(group)
 
     def _closed(self, group: int) -> None:
         self.machines.closed(group)

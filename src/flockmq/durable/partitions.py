@@ -242,9 +242,7 @@ class Partitions:
 
     def _prefer(self, group: int, record: PartitionRecord) -> None:
         """Who should lead: it campaigns first, and others hand over to it."""
-        host = self._engine.host
-        host.preferred[group] = record.preferred
-        host.groups[group].state.priority = 0 if record.preferred in (0, self._node) else 1
+        self._engine.host.prefer(group, record.preferred)
 
     def _close(self, group: int) -> None:
         self._engine.close_group(group)

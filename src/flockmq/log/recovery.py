@@ -22,7 +22,7 @@ from flockmq.log.replay import Replay
 from flockmq.log.scan import JournalFile, JournalRecord, Scan, scan_journal
 from flockmq.log.settings import StoreSettings
 from flockmq.log.store import Store, journal_path
-from flockmq.log.verify import verify_log
+from flockmq.log.verify import Kept, verify_log
 from flockmq.log.work import AllocateJournal, Checkpoint
 
 EVERYTHING: Final = -1
@@ -85,10 +85,13 @@ def load_store(disk: Disk, settings: StoreSettings, verify_bytes: int) -> Loaded
     if verify_bytes != EVERYTHING:
         share = max(_VERIFY_BYTES_MIN, verify_bytes // max(len(store.groups), 1))
     for group in sorted(store.groups):
-        problem = verify_log(staging, store.groups[group], share)
+        kept: Kept = []
+        problem = verify_log(staging, store.groups[group], share, kept)
         if problem:
             store.notes.append(problem)
             staging.changed.add(group)
+        else:
+            store.remember(kept)
     store.torn = scan.torn
     store.generation = manifest.generation
     store.oldest_journal = manifest.journal

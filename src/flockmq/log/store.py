@@ -195,6 +195,17 @@ class Store:
             for order, batch in enumerate(flush.batches):
                 self._cached.append((flush.log, flush.first_index + order, batch))
                 self._cached_bytes += len(batch)
+        self._forget_some()
+
+    def remember(self, batches: list[tuple[GroupLog, int, bytes]]) -> None:
+        """Keep batches that were read from segment files in memory, as if they had just been written there."""
+        for log, index, batch in batches:
+            log.recent[index] = batch
+            self._cached.append((log, index, batch))
+            self._cached_bytes += len(batch)
+        self._forget_some()
+
+    def _forget_some(self) -> None:
         while self._cached_bytes > self._cache_bytes:
             log, index, batch = self._cached.popleft()
             self._cached_bytes -= len(batch)

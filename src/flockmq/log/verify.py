@@ -10,6 +10,8 @@ Older batches are verified whenever they are read, and all of them by ``flockmq 
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.log.errors import must_be_lost
 from flockmq.log.group import GroupLog
 from flockmq.log.header import BatchError
@@ -19,9 +21,18 @@ from flockmq.log.staging import Staging
 from flockmq.log.state import Damage
 from flockmq.log.view import BatchView
 
+KEEP_BYTES_MAX: Final = 16 * 1024
+"""Batches of segments that are not larger are kept: whoever opens thousands of small logs needs them at once."""
 
-def verify_log(staging: Staging, log: GroupLog, budget: int) -> str:
-    """Check the files of one log, reading at most about ``budget`` bytes of each segment. What is wrong, or nothing."""
+Kept = list[tuple[GroupLog, int, bytes]]
+"""(log, index, batch)"""
+
+
+def verify_log(staging: Staging, log: GroupLog, budget: int, kept: Kept) -> str:
+    """Check the files of one log, reading at most about ``budget`` bytes of each segment. What is wrong, or nothing.
+
+    Small segments that were read are added to ``kept``.
+    """
     newest = None
     for segment in log.segments:
         if segment.flushed:
@@ -31,21 +42,24 @@ def verify_log(staging: Staging, log: GroupLog, budget: int) -> str:
         short = staging.disk.size(log.path(segment.file_name())) < segment.flushed
         doubtful = short or segment.first_index <= suspect < segment.next_index or budget < 0
         if doubtful or segment is newest or segment.flushed < segment.length:
-            problem = _check(staging, log, segment, segment.flushed if doubtful else budget)
+            problem = _check(staging, log, segment, segment.flushed if doubtful else budget, kept)
             if problem:
                 return problem
     return ""
 
 
-def _check(staging: Staging, log: GroupLog, segment: Segment, budget: int) -> str:
+def _check(staging: Staging, log: GroupLog, segment: Segment, budget: int, kept: Kept) -> str:
     """Read the last ``budget`` bytes of a segment's file, and make its sparse index; cut the log at damage."""
     shadow = Segment(segment.number, segment.base_offset, segment.first_index)
     path = log.path(segment.file_name())
     offset = _skip(staging, log, segment, shadow, segment.flushed - budget)
     reader = SegmentReader(staging, path, shadow.length, segment.flushed)
+    is_small = segment.flushed <= KEEP_BYTES_MAX
     try:
         while shadow.length < segment.flushed:
             view = reader.next(shadow.next_index)
+            if is_small:
+                kept.append((log, shadow.next_index, view.whole()))
             shadow.add(view, staging.index_bytes)
             offset = view.next_offset
     except (BatchError, OSError) as error:

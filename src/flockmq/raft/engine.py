@@ -103,11 +103,13 @@ class RaftEngine:
         """
         log = self.store.groups.get(group)
         is_new = False
+        is_begun = False
         if log is None:
             log = self.store.create(group)
             if founders is None:
                 is_new = True
             else:
+                is_begun = True
                 bootstrap(log, Configuration(founders))
         try:
             replica = open_replica(self.host, log, preferred, is_new)
@@ -115,6 +117,8 @@ class RaftEngine:
             log.reset(0, 0, 0)
             replica = open_replica(self.host, log, preferred, True)
         self.replicas[group] = replica
+        if is_begun:
+            replica.node.begin()
         self._broken.discard(group)
         self._wake()
         self.kick()
@@ -211,7 +215,8 @@ class RaftEngine:
         if not self.store.has_room():
             self._unwritten_bytes += len(frame)
         self.host.receive(frame)
-        self._wake()
+        if self.host.has_work():
+            self._wake()
 
     def is_overwhelmed(self) -> bool:
         """Whether peers should wait: the disk does not keep up."""
@@ -331,7 +336,8 @@ class RaftEngine:
             number = self._writing.pop(0)[1]
         self.host.persisted(number)
         self._unwritten_bytes = 0
-        self._wake()
+        if self.host.has_work():
+            self._wake()
 
     # Ends.
 

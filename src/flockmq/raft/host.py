@@ -157,6 +157,9 @@ class RaftHost:
         )
         node.state.unreachable = self.unreachable
         node.state.congested = self.congested
+        if preferred:
+            node.state.preferred = preferred
+            node.draw_campaign()
         self.groups[group] = node
         self.desks[group] = SenderDesk(node, table or SenderTable(), self.rules)
         self.preferred[group] = preferred
@@ -166,6 +169,13 @@ class RaftHost:
             self._peer(member)
         self._touch(group)
         return node
+
+    def prefer(self, group: int, preferred: int) -> None:
+        """Who should lead a group, 0 for anybody: it campaigns first, and others hand over to it."""
+        state = self.groups[group].state
+        self.preferred[group] = preferred
+        state.preferred = preferred
+        state.priority = 0 if preferred in (0, self.node) else 1
 
     def remove_group(self, group: int) -> None:
         """Stop a replica, without a word to the others."""
@@ -281,7 +291,7 @@ class RaftHost:
             if isinstance(message, Forward):
                 self._hand_away(group)  # the sender has not heard of another leader
             return
-        self._touch(group)
+        self._awake[group] = None
         try:
             if isinstance(message, Forward):
                 self._accept(group, message)
@@ -291,6 +301,9 @@ class RaftHost:
                 self._follow_role(group)
         except (DamageError, SafetyError) as error:
             self.break_group(group, error)
+            return
+        if node.has_ready():  # the answer of the last of three changes nothing: no need for a turn
+            self._dirty[group] = None
 
     def _accept(self, group: int, forward: Forward) -> None:
         desk = self.desks[group]
@@ -385,6 +398,7 @@ class RaftHost:
         for group, node in self.groups.items():
             if node.state.quiet and back in node.state.progress:
                 node.wake()
+                node.state.work_at -= self.settings.quiet_after_ms  # until it knows as much as the others
                 self._touch(group)
 
     def _balance(self) -> None:
@@ -536,7 +550,9 @@ class RaftHost:
                     continue  # its writes may have been left out
                 node.persisted(flight.numbers[position])
                 if self.groups.get(group) is node:
-                    self._touch(group)
+                    self._awake[group] = None
+                    if node.has_ready():
+                        self._dirty[group] = None
                     self._follow_role(group)
                     for message in self.desks[group].stored():
                         self._send(message)

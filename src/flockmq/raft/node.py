@@ -238,6 +238,18 @@ class RaftNode:
         transfer.begin(state, target)
         return None
 
+    def draw_campaign(self) -> None:
+        """Who should lead has changed: when to campaign as well, unless this replica is the only one."""
+        if self.state.configuration.voters != (self.state.node,) and self.state.role != LEADER:
+            draw_campaign(self.state)
+
+    def begin(self) -> None:
+        """The group was made just now, by this node: nobody ever led it that anybody could be loyal to."""
+        state = self.state
+        state.loyal_until = state.clock.elapsed
+        if state.campaign_wait >= state.settings.election_ms:
+            state.campaign_at = state.clock.elapsed + state.campaign_wait - state.settings.election_ms
+
     def wake(self) -> None:
         """End the silence of a quiet group."""
         quiet.wake(self.state)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.raft import reads
+from flockmq.raft.roles import draw_campaign
 from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
@@ -77,5 +78,6 @@ def leader_is_lost(state: RaftState) -> None:
     state.loyal_until = min(state.loyal_until, state.clock.elapsed)
     state.quiet = False
     state.leader = 0
-    state.campaign_at = state.clock.elapsed + max(state.campaign_wait - state.settings.election_ms, 0)
+    draw_campaign(state)
+    state.campaign_at -= state.settings.election_ms
     state.dirty = True

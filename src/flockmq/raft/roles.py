@@ -41,6 +41,9 @@ def become_pre_candidate(state: RaftState) -> None:
     state.role = PRE_CANDIDATE
     state.leader = 0
     draw_campaign(state)
+    if state.configuration.has_quorum(set(state.configuration.members()) - state.unreachable):
+        # Others are there, but may have yet to notice that nobody leads. To ask them again disturbs nobody.
+        state.campaign_at = state.clock.elapsed + state.campaign_wait // 3
 
 
 def become_candidate(state: RaftState) -> None:
@@ -69,6 +72,7 @@ def become_leader(state: RaftState) -> None:
     # An entry of the own term: only with it can entries of earlier terms be known as committed (paper, 5.4.2 and 8).
     state.term_start = state.log.last_index + 1
     append(state, control_batch(NOOP, b""))
+    state.work_at = elapsed - state.settings.quiet_after_ms  # that alone is no work: be quiet once all know of it
 
 
 def append(state: RaftState, batch: bytes) -> Entry:
@@ -89,12 +93,30 @@ def append(state: RaftState, batch: bytes) -> Entry:
 def draw_campaign(state: RaftState) -> None:
     """When to campaign if nothing is heard: at random, so that votes seldom split (paper, 5.2).
 
-    Replicas that are not the preferred leader wait a little longer on average.
+    In a group with a preferred leader the replicas take turns besides: when thousands of groups lose their leaders at
+    once, votes that split would cost most of them another timeout, and leaders would have to be moved afterwards.
     """
     election_ms = state.settings.election_ms
-    wait = election_ms + int(state.rng.random() * election_ms)
-    state.campaign_wait = wait + state.priority * election_ms // 4
-    state.campaign_at = state.clock.elapsed + state.campaign_wait
+    if state.preferred:
+        wait = election_ms + _rank(state) * election_ms // 2 + int(state.rng.random() * election_ms) // 4
+    else:
+        wait = election_ms + int(state.rng.random() * election_ms) + state.priority * election_ms // 4
+    state.campaign_wait = wait
+    state.campaign_at = state.clock.elapsed + wait
+
+
+def _rank(state: RaftState) -> int:
+    """How many others should campaign before this replica: the preferred one; then, group by group, another of those
+    that can be reached, so that the groups of a node that is lost spread over all others.
+    """
+    if state.preferred == state.node:
+        return 0
+    there = [node for node in state.configuration.members() if node not in state.unreachable]
+    there.sort()
+    before = 0 if state.preferred in state.unreachable else 1
+    if state.node in there:
+        before += (there.index(state.node) + state.group) % len(there)
+    return before
 
 
 def _leave(state: RaftState) -> None:

@@ -143,6 +143,8 @@ class RaftState:
         self.role = FOLLOWER
         self.leader = 0
         self.priority = min(max(priority, 0), PRIORITY_MAX)
+        self.preferred = 0
+        """The node that should lead; 0: any."""
         self.votes: dict[int, bool] = {}
         self.loyal_until = clock.elapsed + settings.election_ms
         """Until then nobody else may be elected with our help; see ``election.is_loyal``."""

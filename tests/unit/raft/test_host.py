@@ -62,6 +62,27 @@ def test_one_frame_per_peer_and_turn() -> None:
     assert sorted(receiver for receiver, _ in turn.frames) == [2, 3]
 
 
+def test_the_answer_of_the_last_of_three_calls_for_no_turn() -> None:
+    hosts = cluster()
+    leader = hosts.leader(1)
+    hosts.propose(1, b"x")
+    while leader.take():
+        pass
+    appends, hosts.flying = hosts.flying, []
+    for _, receiver, data in appends:
+        hosts[receiver].host.receive(data)
+        while hosts[receiver].take():
+            pass
+    (_, _, first), (_, _, second) = hosts.flying
+    leader.host.receive(first)
+    assert leader.host.has_work(), "a majority has it"
+    while leader.take():
+        pass
+    assert leader.payloads(1) == [b"x"]
+    leader.host.receive(second)
+    assert not leader.host.has_work()
+
+
 def test_one_write_for_all_groups() -> None:
     hosts = cluster(30)
     node = hosts[1]
@@ -75,6 +96,9 @@ def test_one_write_for_all_groups() -> None:
 
 def test_heartbeats_of_all_groups_share_a_frame() -> None:
     hosts = cluster(30)
+    for group in range(1, 31):
+        hosts.propose(group, b"x")
+    hosts.run(300)
     hosts.frames.clear()
     hosts.run(1_500)
     frames = [frame for frame in hosts.frames if any(isinstance(message, Heartbeat) for message in frame.messages)]

@@ -46,6 +46,7 @@ def test_a_group_falls_silent_only_when_all_reachable_members_hold_the_final_com
     cluster.run(200)
     cluster.lost = lambda message: type(message).__name__ == lost and 3 in (message.sender, message.receiver)
     cluster.propose(b"a")
+    cluster.delivered.clear()
     cluster.run(4_000)
     assert not [message for message in cluster.delivered if isinstance(message, Heartbeat) and message.quiet]
     cluster.heal()
