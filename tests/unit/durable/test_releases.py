@@ -183,14 +183,16 @@ def test_what_may_be_in_a_group_without_a_leader_waits_for_it() -> None:
 
 def test_a_group_without_a_leader_for_long_keeps_nobody_out_any_more() -> None:
     cluster = PartitionCluster(groups=2)
-    for number in (1, 2):
+    leader = cluster.leader(1).id
+    sound, damaged = [number for number in (1, 2, 3) if number != leader]
+    for number in (leader, damaged):
         cluster.nodes[number].engine.host.break_group(1, FlockError("damaged"))
     cluster.run(3_000)
     publisher = Publisher(cluster)
-    publisher.connect(3, 4_000)
+    publisher.connect(sound, 4_000)
     assert publisher.refused == 1
     cluster.run(LEADERLESS_MS)
-    publisher.connect(3, 4_000)
+    publisher.connect(sound, 4_000)
     assert publisher.refused == 0
     assert publisher.session.received == set()
 
