@@ -154,7 +154,8 @@ def _encode(parts: list[bytes], message: Message) -> None:
         fields = _APPEND_REPLY.pack(flags, message.index, message.hint_index, message.hint_term, message.lease_round)
         parts.append(_COMMON.pack(_T_APPEND_REPLY, message.group, message.term) + fields)
     elif isinstance(message, Heartbeat):
-        fields = _HEARTBEAT.pack(message.commit, message.last_index, message.lease_round, int(message.quiet))
+        flags = int(message.quiet) | int(message.is_news) << 1
+        fields = _HEARTBEAT.pack(message.commit, message.last_index, message.lease_round, flags)
         parts.append(_COMMON.pack(_T_HEARTBEAT, message.group, message.term) + fields)
     elif isinstance(message, HeartbeatReply):
         fields = _HEARTBEAT_REPLY.pack(message.lease_round, message.matched, message.durable, message.commit)
@@ -253,8 +254,18 @@ class _Reader:
                 flags & 2 == 2,
             )
         if kind == _T_HEARTBEAT:
-            commit, last_index, lease_round, quiet = self._fields(_HEARTBEAT)
-            return Heartbeat(group, self.sender, self.receiver, term, commit, last_index, lease_round, quiet == 1)
+            commit, last_index, lease_round, flags = self._fields(_HEARTBEAT)
+            return Heartbeat(
+                group,
+                self.sender,
+                self.receiver,
+                term,
+                commit,
+                last_index,
+                lease_round,
+                flags & 1 == 1,
+                flags & 2 == 2,
+            )
         if kind == _T_HEARTBEAT_REPLY:
             lease_round, matched, durable, commit = self._fields(_HEARTBEAT_REPLY)
             return HeartbeatReply(group, self.sender, self.receiver, term, lease_round, matched, durable, commit)

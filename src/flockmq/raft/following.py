@@ -65,6 +65,8 @@ def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
         state.quiet = True
         state.dirty = True
         return
+    if message.is_news:
+        return
     # A term that a crash would undo is no ground to call anything durable.
     durable = min(state.matched, state.log.durable) if state.durable_term == state.term else 0
     state.send(

@@ -101,7 +101,10 @@ class AppendReply(Message):
 
 
 class Heartbeat(Message):
-    """The leader lives. ``quiet``: it will say no more until there is work."""
+    """The leader lives. ``quiet``: it will say no more until there is work.
+
+    ``is_news``: it is said between two rounds, because more is committed, and needs no answer.
+    """
 
     def __init__(
         self,
@@ -113,12 +116,14 @@ class Heartbeat(Message):
         last_index: int,
         lease_round: int,
         quiet: bool,
+        is_news: bool = False,
     ) -> None:
         super().__init__(group, sender, receiver, term)
         self.commit = commit
         self.last_index = last_index
         self.lease_round = lease_round
         self.quiet = quiet
+        self.is_news = is_news
 
 
 class HeartbeatReply(Message):

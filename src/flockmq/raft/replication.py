@@ -29,10 +29,13 @@ def replicate(state: RaftState) -> None:
 
 
 def _tell_commit(state: RaftState, node: int, progress: Progress) -> None:
-    """Nothing is on its way that would tell a follower what is committed: its readers must not wait for a tick."""
-    state.send(
-        Heartbeat(state.group, state.node, node, state.term, state.commit, state.log.last_index, state.round, False)
-    )
+    """Nothing is on its way that would tell a follower what is committed: its readers must not wait for a tick.
+
+    No answer is asked for, it would cost as much again: the next round of heartbeats tells whether this arrived.
+    """
+    last_index = state.log.last_index
+    news = Heartbeat(state.group, state.node, node, state.term, state.commit, last_index, state.round, False, True)
+    state.send(news)
     progress.told_commit = state.commit
 
 

@@ -37,7 +37,7 @@ class RaftSettings:
     back while the process stands still (a monotonic one); without, each read waits for a round of heartbeats."""
     commit_news_at_once: bool = False
     """Tell followers what is committed as soon as nothing else is on its way to them, instead of with the next tick:
-    for groups whose followers deliver to readers. Costs a packet each way for a batch that comes alone."""
+    for groups whose followers deliver to readers. Costs a packet to each follower for a batch that comes alone."""
     quiet_after_ms: int = 2_000
     """A group without work for this long goes quiet: no heartbeats, no lease."""
 

@@ -44,6 +44,7 @@ MESSAGES: list[Message] = [
     AppendReply(7, 1, 2, 5, False, 11, 6, 3, 99, True),
     Heartbeat(7, 1, 2, 5, 10, 13, 99, False),
     Heartbeat(7, 1, 2, 5, 10, 13, 99, True),
+    Heartbeat(7, 1, 2, 5, 10, 13, 99, False, True),
     HeartbeatReply(7, 1, 2, 5, 99, 13, 12, 10),
     SnapshotChunk(7, 1, 2, 5, META, 4, b"abc", 13, 99),
     SnapshotReply(7, 1, 2, 5, 9, 7, False),

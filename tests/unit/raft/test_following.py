@@ -103,6 +103,17 @@ def test_5_3_a_heartbeat_alone_commits_nothing() -> None:
     assert replica.state.commit == 3
 
 
+def test_news_of_a_commit_is_heard_and_not_answered() -> None:
+    replica = with_log(1, 1, 1)
+    replica.node.step(append(2, 3, 1, []))
+    said(replica)
+    replica.node.step(Heartbeat(GROUP, 2, 1, 2, 3, 3, 2, False, True))
+    assert replica.state.commit == 3
+    assert said(replica) == []
+    replica.node.step(Heartbeat(GROUP, 2, 1, 2, 3, 3, 2, False))
+    assert [type(message) for message in said(replica)] == [HeartbeatReply]
+
+
 def test_5_3_what_matched_an_earlier_leader_is_no_proof_for_the_next() -> None:
     replica = with_log(1, 1)
     replica.node.step(append(2, 2, 1, [entry(3, 2)]))
