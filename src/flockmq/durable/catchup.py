@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.routing.subscription import merge
 from flockmq.routing.table import sequence_of
+from flockmq.session.places import FLOOR, POSITION, START, LogPlace
 
 if TYPE_CHECKING:
     from flockmq.routing.plan import Target
@@ -43,6 +44,8 @@ class Catchup:
         """By partition with an unknown position: up to where it was delivered live."""
         self._floors: dict[int, int] = {}
         self._starts: dict[Subscription, dict[int, int]] = {}
+        self.is_leaving = False
+        """The session is on its way to another node: nothing is delivered to it here."""
 
     # --- beginning and ending ---
 
@@ -112,6 +115,35 @@ class Catchup:
             starts.pop(group, None)
             if not starts:
                 del self._starts[subscription]
+
+    # --- moving to another node ---
+
+    def places(self) -> list[LogPlace]:
+        """Where it stands, for the node that it goes to. A wish whose start is not known yet is forgotten."""
+        found: list[LogPlace] = []
+        for group, position in self.positions.items():
+            offset = self._paused.get(group, UNKNOWN) if position == UNKNOWN else position
+            if offset == UNKNOWN:
+                continue
+            found.append(LogPlace(POSITION, b"", group, offset))
+            if group in self._floors:
+                found.append(LogPlace(FLOOR, b"", group, self._floors[group]))
+            for subscription, starts in self._starts.items():
+                if group in starts and starts[group] != NEVER:
+                    found.append(LogPlace(START, subscription.topic_filter, group, starts[group]))
+        return found
+
+    def take_places(self, places: list[LogPlace]) -> None:
+        """Go on where it stood on another node."""
+        for place in places:
+            if place.kind == POSITION:
+                self.positions[place.group] = place.offset
+            elif place.kind == FLOOR:
+                self._floors[place.group] = place.offset
+            else:
+                subscription = self.session.subscriptions.get(place.topic_filter)
+                if subscription is not None:
+                    self._starts.setdefault(subscription, {})[place.group] = place.offset
 
     def is_waiting(self, group: int) -> bool:
         """Whether a subscription of the session still waits for its start in a partition."""

@@ -58,6 +58,29 @@ class LogReaders:
         self.lags += 1
         self.of(session).lag(group, offset)
 
+    def leave(self, session: Session, groups: list[int]) -> None:
+        """A session goes to another node: it gets no more here, and its places go with it."""
+        catchup = self.of(session)
+        for group in groups:
+            stream = self.streams.get(group)
+            if group not in catchup.positions and stream is not None and stream.next != UNKNOWN:
+                catchup.positions[group] = stream.next
+        catchup.is_leaving = True
+        session.places = catchup.places()
+
+    def stay(self, session: Session) -> None:
+        """It stays after all."""
+        session.places = None
+        catchup = self.catching.get(session)
+        if catchup is not None:
+            catchup.is_leaving = False
+
+    def arrive(self, session: Session) -> None:
+        """A session came from another node."""
+        if session.places:
+            self.of(session).take_places(session.places)
+        session.places = None
+
     def stream_known(self, group: int, offset: int) -> None:
         """It is known from where on a partition is live."""
         for catchup in self.catching.values():
@@ -100,8 +123,10 @@ class LogReaders:
     def _pump(self, catchup: Catchup, now: int) -> bool:
         session = catchup.session
         connection = session.connection
-        if self.node.sessions.get(session.client_id) is not session:
+        is_gone = not session.subscriptions if catchup.is_leaving else not self._is_here(session)
+        if is_gone:
             del self.catching[session]
+        if is_gone or catchup.is_leaving:
             return False
         if connection is None:
             return False  # it reads on when its client is back
@@ -115,6 +140,9 @@ class LogReaders:
             has_read = self._read_some(catchup, group, now) or has_read
         return has_read and len(catchup.positions) > 0
 
+    def _is_here(self, session: Session) -> bool:
+        return self.node.sessions.get(session.client_id) is session
+
     def _read_some(self, catchup: Catchup, group: int, now: int) -> bool:
         """One chunk of one partition; False when there is nothing to read now."""
         stream = self.streams.get(group)
@@ -124,7 +152,8 @@ class LogReaders:
             return False
         if UNKNOWN in (position, stream.next):
             return False
-        if position < stream.next:
+        has_read = position < stream.next
+        if has_read:
             try:
                 batches = self.read(group, position, now)
             except GoneBefore as error:
@@ -134,9 +163,10 @@ class LogReaders:
             if not batches:
                 return False
             position = self._give_batches(catchup, stream, batches, position, now)
-        if position >= stream.next and not catchup.is_waiting(group):
+        # A session from another node may be ahead of this one's stream: then the stream has to come that far first.
+        if position == stream.next and not catchup.is_waiting(group):
             self._drop(catchup, group)
-        return True
+        return has_read
 
     def read(self, group: int, offset: int, now: int) -> list[bytes] | None:
         """Batches from an offset on, from the replica here or another; None: they are on their way."""

@@ -11,8 +11,8 @@
 their end. An offset behind the end is the end. What is gone begins at the oldest record that is left, and the SUBACK
 says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with history gets no retained messages.
 
-To ask again for the same filter begins anew. A position lives with the session on this node: who comes back to it goes
-on where it was; who comes to another node, or with a clean start, asks again.
+To ask again for the same filter begins anew. A position lives with its session, and moves with it to another node; with
+a clean start it has to be asked for again.
 """
 
 from __future__ import annotations
@@ -222,6 +222,29 @@ class Replay:
                 wish.is_done = True
                 if not catchup.is_waiting(wish.group):
                     catchup.unpause(wish.group)
+
+    # --- sessions that move ---
+
+    def leaving(self, session: Session) -> None:
+        """A session goes to another node."""
+        groups: dict[int, None] = {}
+        for subscription in session.subscriptions.values():
+            if not subscription.group:
+                for topic in self.streams.interest.overlapping(subscription.topic_filter):
+                    groups.update(dict.fromkeys(topic.groups))
+        if groups:
+            self.readers.leave(session, list(groups))
+
+    def stayed(self, session: Session) -> None:
+        """It stays after all."""
+        self.readers.stay(session)
+
+    def arrived(self, session: Session, now: int) -> None:
+        """A session came from another node: before anything is delivered to it, it has to know where it stands."""
+        for subscription in session.subscriptions.values():
+            if not subscription.group:
+                self.streams.notice(subscription.topic_filter, now)
+        self.readers.arrive(session)
 
     # --- where it begins ---
 

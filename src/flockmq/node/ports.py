@@ -182,6 +182,15 @@ class LogPort(Protocol):
     def left(self, subscription: Subscription) -> None:
         """A subscription was taken out of the table."""
 
+    def leaving(self, session: Session) -> None:
+        """A session goes to another node: ``session.places`` says from now on where it stands; it gets no more here."""
+
+    def stayed(self, session: Session) -> None:
+        """It stays after all, and goes on."""
+
+    def arrived(self, session: Session, now: int) -> None:
+        """A session came from another node, with its places; its subscriptions stand in the table."""
+
     def hold(
         self,
         connection: Connection,

@@ -141,6 +141,8 @@ class Giver:
         node.timers.cancel(session.timer)
         session.timer = None
         del node.sessions[session.client_id]
+        if node.logs is not None:
+            node.logs.leaving(session)
         node.spaces.session_ended(session.client_id)
         departure = Departure(
             self.scene.number(), message.node, message.nonce, message.epoch, session, expiry_of(session), will_at, now
@@ -254,6 +256,7 @@ class Giver:
             if departure.subscribed:
                 take_out(self.scene.node, session)
             add_late(self.scene.node, here, unsent(session.outbound), now)
+            session.subscriptions = {}
             return
         self.sessions_kept += 1
         put_back(self.scene.node, departure)

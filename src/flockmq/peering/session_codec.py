@@ -1,7 +1,7 @@
 """A session as bytes, for its way to another node: all that a client may rely on when it comes back there.
 
 ```
- session = format, versions, epoch, expiry | user name | will | subscriptions | QoS 2 ids received | outbound
+ session = format, versions, epoch, expiry | user name | will | subscriptions | QoS 2 ids received | outbound | places
  outbound = next packet id | ids being released | deliveries in flight, with their ids | deliveries that wait
  delivery = QoS, retain, first id, time left | shared group | subscription ids | acknowledged places | packets
 ```
@@ -32,6 +32,7 @@ from flockmq.routing.plan import IDENTIFIERS_MAX
 from flockmq.routing.shared import ShareGroup
 from flockmq.routing.subscription import Subscription
 from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES, PACKET_IDS, Delivery, Outbound
+from flockmq.session.places import START, LogPlace
 from flockmq.session.session import Session
 
 FORMAT: Final = 1
@@ -48,6 +49,10 @@ HEAD: Final = struct.Struct("<BBBBQIQQQ")
 HAS_USERNAME: Final = 1
 HAS_WILL: Final = 2
 HAS_OUTBOUND: Final = 4
+HAS_PLACES: Final = 8
+PLACE: Final = struct.Struct("<BQQ")
+"""What it is, partition, offset; then the filter of a subscription."""
+PLACES_MAX: Final = 1_000_000
 DELIVERY: Final = struct.Struct("<BBHQHHI")
 """MQTT version of the run, QoS and flags, first packet id (0: waits), time left + 1 (0: never expires), lengths of the
 subscription ids, of the acknowledged places (in numbers) and of the packets."""
@@ -109,6 +114,9 @@ def encode_session(
         for part in parts:
             size += len(part)
         dropped = encode_outbound(outbound, parts, bytes_max - size - HEAD.size, now)
+    if session.places:
+        flags |= HAS_PLACES
+        parts.append(encode_places(session.places))
     head = HEAD.pack(
         FORMAT,
         session.version,
@@ -126,6 +134,12 @@ def encode_session(
 def encode_ids(ids: list[int]) -> bytes:
     """Packet ids with their count."""
     return U32.pack(len(ids)) + b"".join([U16.pack(pid) for pid in ids])
+
+
+def encode_places(places: list[LogPlace]) -> bytes:
+    """Where it stands in logs."""
+    encoded = [PLACE.pack(place.kind, place.group, place.offset) + sized(place.topic_filter) for place in places]
+    return U32.pack(len(places)) + b"".join(encoded)
 
 
 def encode_will(will: Will, due_in: int) -> bytes:
@@ -236,6 +250,8 @@ def decode_session(client_id: str, data: bytes, now: int, messages_max: int, byt
         session.received = set(received)
     if flags & HAS_OUTBOUND:
         session.outbound = read_outbound(reader, messages_max, bytes_max, now)
+    if flags & HAS_PLACES:
+        session.places = [read_place(reader) for _ in range(reader.count(PLACES_MAX, PLACE.size + 2))]
     reader.finish()
     return MovedSession(session, expires_in, will_in)
 
@@ -284,6 +300,15 @@ def read_subscription(reader: Reader, session: Session) -> None:
         session, topic_filter, group or b"", qos, options & 4 != 0, options & 8 != 0, handling, identifier
     )
     session.subscriptions_weight += filter_weight(full_filter)
+
+
+def read_place(reader: Reader) -> LogPlace:
+    """One place in a log."""
+    kind, group, offset = PLACE.unpack_from(reader.data, reader.skip(PLACE.size))
+    topic_filter = reader.sized()
+    if kind > START or group > NUMBER_MAX or offset > NUMBER_MAX or (kind == START) != bool(topic_filter):
+        raise malformed("a place in a log that can't be")
+    return LogPlace(kind, topic_filter, group, offset)
 
 
 def read_outbound(reader: Reader, messages_max: int, bytes_max: int, now: int) -> Outbound:

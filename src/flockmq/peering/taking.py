@@ -146,6 +146,8 @@ class Taker:
             self.say_installed(arrival)
             return
         put_in(node, moved, now)
+        if node.logs is not None:
+            node.logs.arrived(session, now)
         session.epoch = arrival.epoch
         arrival.session = session
         arrival.base = session.outbound

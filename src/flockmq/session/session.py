@@ -23,6 +23,7 @@ from flockmq.session.outbound import Outbound, encode_again, encode_flight, expi
 if TYPE_CHECKING:
     from flockmq.mqtt.packets import Will
     from flockmq.routing.subscription import Subscription
+    from flockmq.session.places import LogPlace
     from flockmq.session.timers import Timer
 
 
@@ -50,6 +51,8 @@ class Session:
         """Packet ids of QoS 2 messages taken and not yet released."""
         self.unsettled: dict[int, object] | None = None
         """Those among them whose message is on its way into a log, with who waits for its outcome."""
+        self.places: list[LogPlace] | None = None
+        """On its way to another node: where it stands in the logs of durable topics."""
         self.will: Will | None = None
         self.window = 1
         """Most messages in flight towards the client."""

@@ -24,6 +24,7 @@ from flockmq.peering.session_codec import (
 from flockmq.routing.shared import ROUND_ROBIN, ShareGroup
 from flockmq.routing.subscription import Subscription
 from flockmq.session.outbound import Delivery, Outbound
+from flockmq.session.places import FLOOR, POSITION, START, LogPlace
 from flockmq.session.session import Session
 
 NOW = 1_000_000
@@ -252,3 +253,20 @@ def test_ids_of_messages_on_their_way_into_a_log_do_not_move() -> None:
     assert taken_ids(session) == [1, 3]
     session.received = None
     assert taken_ids(session) == []
+
+
+def test_places_in_logs_travel_with_the_session() -> None:
+    session = Session("client", 5, NOW)
+    session.places = [LogPlace(POSITION, b"", 5, 70), LogPlace(FLOOR, b"", 5, 90), LogPlace(START, b"a/#", 5, 7)]
+    found = decode_session("client", encode_session(session, -1, -1, NOW), ELSEWHERE, 10, 1_000).session.places
+    assert found is not None
+    expected = [(POSITION, b"", 5, 70), (FLOOR, b"", 5, 90), (START, b"a/#", 5, 7)]
+    assert [(place.kind, place.topic_filter, place.group, place.offset) for place in found] == expected
+
+
+@pytest.mark.parametrize("place", [LogPlace(3, b"", 5, 7), LogPlace(START, b"", 5, 7), LogPlace(POSITION, b"a", 5, 7)])
+def test_places_that_can_not_be_are_refused(place: LogPlace) -> None:
+    session = Session("client", 5, NOW)
+    session.places = [place]
+    with pytest.raises(RemoteProtocolError):
+        decode_session("client", encode_session(session, -1, -1, NOW), ELSEWHERE, 10, 1_000)
