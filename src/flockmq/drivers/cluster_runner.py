@@ -82,15 +82,17 @@ class ClusterRunner:
 
     def frame(self, peer: int, frame: bytes) -> None:
         """A frame has come; FlockError ends the link."""
+        wants_turn = True
         try:
-            self.node.frame(peer, frame, now_ms())
+            wants_turn = self.node.frame(peer, frame, now_ms())
         except FlockError:
             raise
         except Exception as error:
             self.runner.fault("frame", error, peer=f"{peer:016x}")
             raise FlockError("A frame could not be understood.") from error
         finally:
-            self.runner.flush_soon()
+            if wants_turn:
+                self.runner.flush_soon()
 
     def writable(self, peer: int, is_writable: bool) -> None:
         """The link has room, or not."""

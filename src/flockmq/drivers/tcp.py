@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WRITE_BYTES_HIGH: Final = 262_144
 WRITE_BYTES_LOW: Final = 65_536
+PIECE_BYTES: Final = 1_024
+"""Pieces that are shorter than that on average are joined before they are written."""
 
 
 class Arrival:
@@ -165,9 +167,9 @@ class MqttProtocol(asyncio.Protocol):
         """Write the bytes of one loop turn."""
         if len(chunks) == 1:
             transport.write(chunks[0])
-        elif self.listener.tls is None:
+        elif self.listener.tls is None and sum(map(len, chunks)) >= PIECE_BYTES * len(chunks):
             transport.writelines(chunks)
-        else:  # TLS would make a record of each
+        else:  # TLS would make a record of each, and a transport has more work with many small pieces than a copy is
             transport.write(b"".join(chunks))
 
     # Steps that other transports share

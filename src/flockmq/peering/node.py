@@ -83,6 +83,8 @@ class ClusterNode:
         """What happened to members, for the log; taken by ``take_events``."""
         self.on_writable: Callable[[int, bool], None] | None = None
         """Who else wants to know whether a link has room."""
+        self.waking: set[int] = set()
+        """Channels whose components ask for a turn themselves, when what they heard calls for one."""
         self.frames_dropped = 0
         """Parts for peers without a link."""
         self._out: dict[int, list[bytes]] = {}
@@ -156,9 +158,11 @@ class ClusterNode:
         self.calls.peer_down(peer, now)
         self._set_down(peer, now)
 
-    def frame(self, peer: int, frame: bytes, now: int) -> None:
-        """What a linked node said in one turn; FlockError: end the link."""
+    def frame(self, peer: int, frame: bytes, now: int) -> bool:
+        """What a linked node said in one turn; FlockError: end the link. False: nothing of it calls for a turn."""
+        wants_turn = False
         for channel, body in split_parts(frame):
+            wants_turn = wants_turn or channel not in self.waking
             if channel == FORMATION:
                 self.formation.receive(peer, body, now)
                 self._clusters[peer] = decode_word(body).cluster_id
@@ -176,6 +180,7 @@ class ClusterNode:
                 if channel == MAPS:
                     self._apply_changes()
         self._follow_members(now)
+        return wants_turn
 
     def writable(self, peer: int, is_writable: bool) -> None:
         """The link's buffer has room, or has not."""
