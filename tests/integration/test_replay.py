@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from flockmq.admin import durable_model as model
 from flockmq.client.mqtt import MqttClient, Options
 from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.mqtt.properties import Properties
 from flockmq.testing.nodes import NodeCluster
 
 COUNT = 100
@@ -107,3 +109,21 @@ def test_what_can_not_be_replayed_is_told(cluster: NodeCluster) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "No durable topic" in done.stderr
+
+
+async def test_a_session_finds_what_it_missed_on_another_node(cluster: NodeCluster) -> None:
+    await asyncio.to_thread(create, cluster, "away", shards=2)
+    properties = Properties()
+    properties.session_expiry_s = 600
+    first = Options(port=cluster.nodes[0].mqtt_port, client_id="traveller", properties=properties)
+    client = await MqttClient.connect(first)
+    assert await client.subscribe(SubscribeEntry(b"away/#", 1)) == [1]
+    await client.disconnect()
+    await publish(cluster.nodes[1].mqtt_port, "away", COUNT)
+    second = replace(first, port=cluster.nodes[2].mqtt_port, clean_start=False)
+    client = await MqttClient.connect(second)
+    assert client.connack.session_present
+    await publish(cluster.nodes[1].mqtt_port, "away", COUNT, COUNT)
+    async with asyncio.timeout(30):
+        assert by_topic(await take(client, 2 * COUNT)) == expected("away", 2 * COUNT)
+    await client.disconnect()
