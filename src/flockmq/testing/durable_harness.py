@@ -277,6 +277,7 @@ class DurableHarness:
             client.quiet = True
         self.until("answers to all that was sent", self._not_answered, HEAL_MS_MAX)
         self.until("nodes that are level", self._not_level, HEAL_MS_MAX)
+        self.until("deliveries", self._not_delivered, HEAL_MS_MAX)
         # Whatever is still on its way to subscribers, or to a log, arrives.
         self.queue.run_until(self.queue.now + CALM_MS * 1_000)
         self.until("nodes that are level", self._not_level, HEAL_MS_MAX)
@@ -295,6 +296,14 @@ class DurableHarness:
         for client in self.clients:
             if client.is_waiting():
                 return f"{client.name} waits at node {client.node}"
+        return ""
+
+    def _not_delivered(self) -> str:
+        for process in self.processes():
+            streams = process.durable.delivery.streams.by_group
+            for group, end in zip(self._groups, self._ends, strict=True):
+                if group in streams and streams[group].next < end:
+                    return f"node {process.machine.number} delivered {streams[group].next} of {end} of group {group}"
         return ""
 
     def _not_level(self) -> str:
