@@ -140,9 +140,11 @@ def on_durable_pubrels(
 
 def release_known(node: NodeState, connection: Connection, session: Session, packet_ids: list[int], now: int) -> None:
     """Release ids of messages that were taken; those in logs when the logs have forgotten them."""
-    if packet_ids and (node.durable is None or node.durable.release(connection, packet_ids, now) != PENDING):
-        for pid in packet_ids:
-            release_one(connection, session, pid)
+    if not packet_ids or (node.durable is not None and node.durable.release(connection, packet_ids, now) == PENDING):
+        return
+    if session.received is not None:
+        session.received.difference_update(packet_ids)
+    connection.complete(b"".join([b"\x70\x02" + bytes((pid >> 8, pid & 0xFF)) for pid in packet_ids]))
 
 
 def release_one(connection: Connection, session: Session, pid: int) -> None:
