@@ -131,7 +131,8 @@ async def publish_records(desk: Desk, call: Call[model.InNamespace, model.Publis
     port = durable(desk)
     state = port.state()
     topic = find_topic(state, call.query.namespace, call.path["name"])
-    messages = [_message(state, topic, one) for one in call.body.records]
+    names: dict[str, bytes] = {}
+    messages = [_message(state, topic, one, names) for one in call.body.records]
     client = utf8(call.body.client, "client", FIELD_BYTES_MAX)
     return await append(desk, topic, client, messages)
 
@@ -147,18 +148,26 @@ async def append(desk: Desk, topic: TopicRecord, client: bytes, messages: list[M
     return model.Publication(placed=placed, refused=len(reasons), reason=reasons[0] if reasons else "")
 
 
-def _message(state: ClusterState, topic: TopicRecord, asked: model.RecordToPublish) -> Message:
-    name = utf8(asked.topic, "topic", FIELD_BYTES_MAX)
+def _message(state: ClusterState, topic: TopicRecord, asked: model.RecordToPublish, names: dict[str, bytes]) -> Message:
+    internal = names.get(asked.topic)
+    if internal is None:
+        internal = names[asked.topic] = _checked(state, topic, asked.topic)
+    payload, properties = message_parts(asked.payload, asked.payload_base64, asked.properties)
+    return Message(internal, payload, asked.retain, properties)
+
+
+def _checked(state: ClusterState, topic: TopicRecord, text: str) -> bytes:
+    """A topic name in internal form, if it is one of this topic's."""
+    name = utf8(text, "topic", FIELD_BYTES_MAX)
     try:
         check_topic_name(name)
     except RemoteProtocolError as error:
-        raise ApiError(INVALID_BODY, f"`topic` can't be {asked.topic[:80]!r}: {error}") from None
+        raise ApiError(INVALID_BODY, f"`topic` can't be {text[:80]!r}: {error}") from None
     internal = namespace_prefix(topic.namespace) + name
     if owner_of(state, internal) is not topic:
         raise ApiError(
             REFUSED,
-            f"{asked.topic[:80]!r} is no topic name of {topic.name!r}; its filters are "
+            f"{text[:80]!r} is no topic name of {topic.name!r}; its filters are "
             f"{', '.join(one.decode() for one in topic.filters[:8])}",
         )
-    payload, properties = message_parts(asked.payload, asked.payload_base64, asked.properties)
-    return Message(internal, payload, asked.retain, properties)
+    return internal

@@ -1,41 +1,27 @@
 """Cluster state and durable topics as the admin API asks for them, from whichever nodes can answer.
 
 ```
- API --> DurableView --> Meta.submit       commands, decided by group 0
-                    |--> Fetching, Cursors  leaders and replicas: offsets, statuses, positions
-                    |--> Reader             a replica here: files are read in a thread, off the loop that serves MQTT
-                    `--> Appending          records, answered after commit
+ API --> DurableView --> Meta.submit        commands, decided by group 0
+                    |--> Fetching, Cursors  leaders and replicas: statuses, positions
+                    |--> LogView            records, offsets, long polls
+                    `--> Appending          publishing, answered after commit
 ```
-Everything of ``durable/`` answers by a callback; here callbacks become something to await. Whoever stops waiting
-(a caller that went away) is not told.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import (
-    FETCH_BYTES_MAX,
-    BehindError,
-    Chunk,
-    GoneError,
-    Message,
-    MetaStatus,
-    ReplicaStatus,
-    UnknownOutcomeError,
-)
+from flockmq.admin.durable_port import BehindError, Message, MetaStatus, ReplicaStatus, UnknownOutcomeError
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.cursors import DONE, OFFSET, Moved, Position
 from flockmq.durable.meta import GROUP
-from flockmq.durable.reading import Again, Behind, Gone, NotHere, read_extents
-from flockmq.errors import FlockError
-from flockmq.mqtt.run import make_run
-from flockmq.node.publishing import forwardable
+from flockmq.server.durable_log_view import LogView
 from flockmq.server.durable_reports import DECIDERS, SEGMENTS, Deciders, Reports, role_of
+from flockmq.server.durable_runs import runs_of
 
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
@@ -44,52 +30,24 @@ if TYPE_CHECKING:
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
     from flockmq.durable.answers import Place
-    from flockmq.durable.fetching import Fetched
     from flockmq.durable.fetching import ReplicaStatus as Told
-    from flockmq.durable.node import DurableNode
-    from flockmq.mqtt.run import Run
     from flockmq.server.cluster import ClusterService
 
 GROUPS_PER_QUESTION: Final = 1_024
-READERS: Final = 2
-"""Threads that read files. Disks are not faster by more of them, and reading must not take all cores."""
-READ_TRIES: Final = 5
-POLL_MS: Final = 500
-"""How often ends of partitions without a replica here are looked at, for somebody who waits."""
-FETCH_WAIT_MS: Final = 2_000
-ANSWER_S_MAX: Final = 15.0
-"""Everything that is asked answers by itself sooner than that, if only to say that it can't."""
 FIGURES_MS: Final = 500
-T = TypeVar("T")
+"""How long counted figures are good for: a scrape reads them one by one."""
 
 
-class DurableView:
+class DurableView(LogView):
     """See the module; a ``DurablePort``."""
 
     def __init__(self, service: ClusterService) -> None:
-        self._service = service
-        self._threads = ThreadPoolExecutor(READERS, "log-reader")
+        super().__init__(service)
         self._figures: dict[str, Number] = {}
         self._figures_at = 0
         self._reports = Reports(self._node)
         service.node.calls.serve(SEGMENTS, self._reports.segments)
         service.node.calls.serve(DECIDERS, self._reports.deciders)
-
-    def close(self) -> None:
-        """No more reading; what is being read is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _node(self) -> DurableNode:
-        if self._service.durable is None:
-            raise BehindError("This node is not ready for durable topics yet; ask another one, or again in a moment.")
-        return self._service.durable.node
-
-    def _working(self) -> DurableNode:
-        """The node, when it can ask others and answer for itself."""
-        node = self._node()
-        if node.engine.stopped:
-            raise BehindError(f"This node takes part no more: {node.engine.stopped} Ask another one.")
-        return node
 
     # --- what is known here ---
 
@@ -200,114 +158,7 @@ class DurableView:
             found += page
             after = page[-1].group
 
-    # --- logs ---
-
-    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
-        """See ``DurablePort``. Before a follower, who may not know all commits, says "nothing", its leader is asked."""
-        due_at = now_ms() + wait_ms
-        while True:
-            left = max(due_at - now_ms(), 0)
-            try:
-                chunk = await self._read_here(group, offset, bytes_max)
-            except (NotHere, Behind):
-                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS))
-            except Gone as error:
-                raise GoneError(str(error), error.first) from None
-            else:
-                if not chunk.batches and left:
-                    await self._grown({group: offset}, left)
-                    continue
-                if not chunk.batches:
-                    return await self._confirm_end(group, offset, bytes_max, chunk)
-            if chunk.batches or not left:
-                return chunk
-
-    async def _confirm_end(self, group: int, offset: int, bytes_max: int, chunk: Chunk) -> Chunk:
-        """Nothing is here from this offset on: is there nothing at all?"""
-        if self._working().engine.is_leader(group):
-            return chunk
-        [(_, end)] = await self._heads([group])
-        return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, end)
-
-    async def _read_here(self, group: int, offset: int, bytes_max: int) -> Chunk:
-        node = self._working()
-        for _ in range(READ_TRIES):
-            extents = node.reader.extents(group, offset, bytes_max)
-            first, end = node.reader.first_of(group), node.reader.end_of(group)
-            staging = node.engine.store.staging
-            try:
-                if all(isinstance(part, bytes) for part in extents.parts):
-                    batches = read_extents(staging, extents)
-                else:
-                    loop = asyncio.get_running_loop()
-                    batches = await loop.run_in_executor(self._threads, read_extents, staging, extents)
-            except Again:
-                continue
-            return Chunk(b"".join(batches), first, end)
-        raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
-
-    async def _fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int, until: int = 0) -> Chunk:
-        size = min(bytes_max, FETCH_BYTES_MAX)
-        fetching = self._working().fetching
-
-        def ask(done: Callable[[Fetched], None]) -> None:
-            fetching.fetch(group, offset, size, done, now_ms(), until, wait_ms)
-
-        found = await self._reply(ask)
-        if isinstance(found.error, Gone):
-            raise GoneError(str(found.error), found.first)
-        if found.error is not None:
-            raise BehindError(str(found.error))
-        return Chunk(b"".join(found.batches), found.first, found.end)
-
-    async def _grown(self, positions: dict[int, int], wait_ms: int) -> None:
-        """Until one of these logs, which have replicas here, goes on; or the time is over."""
-        reader = self._working().reader
-        grown: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        waiter = reader.wait_for(positions, _unless_done(grown), now_ms() + wait_ms) if positions else None
-        if waiter is None:
-            await asyncio.sleep(min(wait_ms, POLL_MS) / 1000)
-            return
-        try:
-            await grown
-        finally:
-            reader.cancel(waiter)
-
-    async def offset_at(self, group: int, time_ms: int) -> int:
-        """See ``DurablePort``."""
-        fetching = self._working().fetching
-
-        def ask(done: Callable[[tuple[dict[int, int], list[int]]], None]) -> None:
-            fetching.times([group], time_ms, lambda found, missing: done((found, missing)), now_ms())
-
-        found, _ = await self._reply(ask)
-        if group not in found:
-            raise _no_leader(group)
-        return found[group]
-
-    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
-        """See ``DurablePort``."""
-        due_at = now_ms() + wait_ms
-        while True:
-            found = await self._heads(groups)
-            left = due_at - now_ms()
-            if left <= 0 or not after or any(end > old for (_, end), old in zip(found, after, strict=True)):
-                return found
-            reader = self._working().reader
-            here = {group: old for group, old in zip(groups, after, strict=True) if reader.end_of(group) >= 0}
-            await self._grown(here, left if len(here) == len(groups) else min(left, POLL_MS))
-
-    async def _heads(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        fetching = self._working().fetching
-
-        def ask(done: Callable[[dict[int, tuple[int, int]]], None]) -> None:
-            fetching.heads(list(groups), lambda found, missing: done(found), now_ms())  # noqa: ARG005
-
-        found = await self._reply(ask)
-        for group in groups:
-            if group not in found:
-                raise _no_leader(group)
-        return [found[group] for group in groups]
+    # --- publishing ---
 
     async def publish(
         self, topic: TopicRecord, client: bytes, messages: Sequence[Message]
@@ -319,7 +170,7 @@ class DurableView:
             raise BehindError("This node is only about to hear of the topic; try again in a moment.")
         now = now_ms()
         name = namespace_prefix(topic.namespace) + client if client else b""
-        runs = [_run(message, now) for message in messages]
+        runs = runs_of(messages, now)
         answers = [
             self._future(lambda done, run=run: node.appending.publish(found, run, name, done, now))  # type: ignore[misc]
             for run in runs
@@ -373,45 +224,6 @@ class DurableView:
         if moved.code != DONE:
             raise BehindError(moved.reason)
 
-    # --- from callbacks to what can be awaited ---
-
-    async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
-        answered = self._future(ask)
-        self._service.runner.runner.flush_soon()
-        try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                return await answered
-        except TimeoutError:
-            raise BehindError("Nobody answered in time; ask another node, or again in a moment.") from None
-
-    def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
-        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        ask(_unless_done(answered))
-        return answered
-
-    async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
-        calls = self._service.node.calls
-        return await self._reply(lambda done: calls.ask(peer, kind, body, done, now_ms()))
-
-
-def _unless_done(answered: asyncio.Future[T]) -> Callable[[T], None]:
-    """Somebody who waited may be gone."""
-
-    def answer(value: T) -> None:
-        if not answered.done():
-            answered.set_result(value)
-
-    return answer
-
-
-def _run(message: Message, now: int) -> Run:
-    properties = message.properties
-    encoded = b"" if properties is None else forwardable(properties)
-    expires_at = 0
-    if properties is not None and properties.message_expiry_s is not None:
-        expires_at = now + max(properties.message_expiry_s * 1000, 1)
-    return make_run(5, 1, message.retain, message.topic, message.payload, encoded, expires_at)
-
 
 def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaStatus:
     problem = "This replica has stopped; the log of its node says why." if told.is_broken else ""
@@ -425,7 +237,3 @@ def _learners(state: ClusterState, group: int) -> list[int]:
         return []  # deleted while nodes were asked
     partition = state.partition(group)
     return [node for node in partition.members() if node not in partition.replicas]
-
-
-def _no_leader(group: int) -> FlockError:
-    return BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")

@@ -1,0 +1,68 @@
+"""What ``durable/`` answers by a callback, here becomes something to await.
+
+Whoever stops waiting (a caller that went away) is not told. An answer that never comes is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from flockmq.admin.durable_port import BehindError
+from flockmq.drivers.clock import now_ms
+
+if TYPE_CHECKING:
+    from flockmq.durable.node import DurableNode
+    from flockmq.server.cluster import ClusterService
+
+ANSWER_S_MAX: Final = 15.0
+"""Everything that is asked answers by itself sooner than that, if only to say that it can't."""
+T = TypeVar("T")
+
+
+class Asking:
+    """Asks this node and others."""
+
+    def __init__(self, service: ClusterService) -> None:
+        self._service = service
+
+    def _node(self) -> DurableNode:
+        if self._service.durable is None:
+            raise BehindError("This node is not ready for durable topics yet; ask another one, or again in a moment.")
+        return self._service.durable.node
+
+    def _working(self) -> DurableNode:
+        """The node, when it can ask others and answer for itself."""
+        node = self._node()
+        if node.engine.stopped:
+            raise BehindError(f"This node takes part no more: {node.engine.stopped} Ask another one.")
+        return node
+
+    async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
+        answered = self._future(ask)
+        self._service.runner.runner.flush_soon()
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await answered
+        except TimeoutError:
+            raise BehindError("Nobody answered in time; ask another node, or again in a moment.") from None
+
+    def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
+        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        ask(unless_done(answered))
+        return answered
+
+    async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
+        calls = self._service.node.calls
+        return await self._reply(lambda done: calls.ask(peer, kind, body, done, now_ms()))
+
+
+def unless_done(answered: asyncio.Future[T]) -> Callable[[T], None]:
+    """Somebody who waited may be gone."""
+
+    def answer(value: T) -> None:
+        if not answered.done():
+            answered.set_result(value)
+
+    return answer

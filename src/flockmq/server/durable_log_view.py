@@ -1,0 +1,152 @@
+"""The logs of partitions for the admin API: from the replica here, else from nodes that have one.
+
+```
+ read   a replica here --> files in a thread, off the loop that serves MQTT
+             | nothing more here --> wait, if asked to; then its leader is asked whether there is really no more
+             ` none, or behind ----> fetched from another node, in smaller pieces
+ heads  leaders are asked; whoever waits is woken by the replica here, or looks again now and then
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, Chunk, GoneError
+from flockmq.drivers.clock import now_ms
+from flockmq.durable.reading import Again, Behind, Gone, NotHere, read_extents
+from flockmq.errors import FlockError
+from flockmq.server.durable_asking import Asking, unless_done
+
+if TYPE_CHECKING:
+    from flockmq.durable.fetching import Fetched
+    from flockmq.server.cluster import ClusterService
+
+READERS: Final = 2
+"""Threads that read files. Disks are not faster by more of them, and reading must not take all cores."""
+READ_TRIES: Final = 5
+POLL_MS: Final = 500
+"""How often ends of partitions without a replica here are looked at, for somebody who waits."""
+FETCH_WAIT_MS: Final = 2_000
+
+
+class LogView(Asking):
+    """See the module; the part of ``DurablePort`` that is about logs."""
+
+    def __init__(self, service: ClusterService) -> None:
+        super().__init__(service)
+        self._threads = ThreadPoolExecutor(READERS, "log-reader")
+
+    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
+        """See ``DurablePort``. Before a follower, who may not know all commits, says "nothing", its leader is asked."""
+        due_at = now_ms() + wait_ms
+        while True:
+            left = max(due_at - now_ms(), 0)
+            try:
+                chunk = await self._read_here(group, offset, bytes_max)
+            except (NotHere, Behind):
+                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS))
+            except Gone as error:
+                raise GoneError(str(error), error.first) from None
+            else:
+                if not chunk.batches and left:
+                    await self._grown({group: offset}, left)
+                    continue
+                if not chunk.batches:
+                    return await self._confirm_end(group, offset, bytes_max, chunk)
+            if chunk.batches or not left:
+                return chunk
+
+    async def _confirm_end(self, group: int, offset: int, bytes_max: int, chunk: Chunk) -> Chunk:
+        """Nothing is here from this offset on: is there nothing at all?"""
+        if self._working().engine.is_leader(group):
+            return chunk
+        [(_, end)] = await self._heads([group])
+        return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, end)
+
+    async def _read_here(self, group: int, offset: int, bytes_max: int) -> Chunk:
+        node = self._working()
+        for _ in range(READ_TRIES):
+            extents = node.reader.extents(group, offset, bytes_max)
+            first, end = node.reader.first_of(group), node.reader.end_of(group)
+            staging = node.engine.store.staging
+            try:
+                if all(isinstance(part, bytes) for part in extents.parts):
+                    batches = read_extents(staging, extents)
+                else:
+                    loop = asyncio.get_running_loop()
+                    batches = await loop.run_in_executor(self._threads, read_extents, staging, extents)
+            except Again:
+                continue
+            return Chunk(b"".join(batches), first, end)
+        raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
+
+    async def _fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int, until: int = 0) -> Chunk:
+        size = min(bytes_max, FETCH_BYTES_MAX)
+        fetching = self._working().fetching
+
+        def ask(done: Callable[[Fetched], None]) -> None:
+            fetching.fetch(group, offset, size, done, now_ms(), until, wait_ms)
+
+        found = await self._reply(ask)
+        if isinstance(found.error, Gone):
+            raise GoneError(str(found.error), found.first)
+        if found.error is not None:
+            raise BehindError(str(found.error))
+        return Chunk(b"".join(found.batches), found.first, found.end)
+
+    async def _grown(self, positions: dict[int, int], wait_ms: int) -> None:
+        """Until one of these logs, which have replicas here, goes on; or the time is over."""
+        reader = self._working().reader
+        grown: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        waiter = reader.wait_for(positions, unless_done(grown), now_ms() + wait_ms) if positions else None
+        if waiter is None:
+            await asyncio.sleep(min(wait_ms, POLL_MS) / 1000)
+            return
+        try:
+            await grown
+        finally:
+            reader.cancel(waiter)
+
+    async def offset_at(self, group: int, time_ms: int) -> int:
+        """See ``DurablePort``."""
+        fetching = self._working().fetching
+
+        def ask(done: Callable[[tuple[dict[int, int], list[int]]], None]) -> None:
+            fetching.times([group], time_ms, lambda found, missing: done((found, missing)), now_ms())
+
+        found, _ = await self._reply(ask)
+        if group not in found:
+            raise _no_leader(group)
+        return found[group]
+
+    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
+        """See ``DurablePort``."""
+        due_at = now_ms() + wait_ms
+        while True:
+            found = await self._heads(groups)
+            left = due_at - now_ms()
+            if left <= 0 or not after or any(end > old for (_, end), old in zip(found, after, strict=True)):
+                return found
+            reader = self._working().reader
+            here = {group: old for group, old in zip(groups, after, strict=True) if reader.end_of(group) >= 0}
+            await self._grown(here, left if len(here) == len(groups) else min(left, POLL_MS))
+
+    async def _heads(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+        fetching = self._working().fetching
+
+        def ask(done: Callable[[dict[int, tuple[int, int]]], None]) -> None:
+            fetching.heads(list(groups), lambda found, missing: done(found), now_ms())  # noqa: ARG005
+
+        found = await self._reply(ask)
+        for group in groups:
+            if group not in found:
+                raise _no_leader(group)
+        return [found[group] for group in groups]
+
+
+def _no_leader(group: int) -> FlockError:
+    return BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")
