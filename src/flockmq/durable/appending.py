@@ -34,6 +34,7 @@ from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.payloads import plain_acks
 from flockmq.node.ports import PENDING
+from flockmq.node.publishing import forget_ids
 from flockmq.raft.appends import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN, Appends, Outcome
 from flockmq.session.acks import AckQueue, PendingAck
 from flockmq.session.outbound import PACKET_IDS
@@ -43,10 +44,14 @@ if TYPE_CHECKING:
     from flockmq.node.state import NodeState
     from flockmq.routing.durable import DurableTopic
     from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
 
 HELD_MESSAGES_MAX: Final = 16_384
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 """What a client may have under way before it is no longer read; it is read again at half of that."""
+
+
+WHY_UNCERTAIN: Final = "A partition can't be asked which messages it has already; connect again and send it again"
 
 
 class Appending:
@@ -88,6 +93,8 @@ class Appending:
             if session is not None:
                 client = session.client_id.encode()
                 epoch = session.epoch
+                if run.qos == 2:
+                    self._check_certain(topic, run, connection, session)
             acks = connection.acks
             if acks is None:
                 acks = AckQueue()
@@ -132,6 +139,15 @@ class Appending:
         if self.releases is None:
             return reasons.SUCCESS
         return release(self.node, self.releases, connection, packet_ids, now)
+
+    def _check_certain(self, topic: DurableTopic, run: Run, connection: Connection, session: Session) -> None:
+        """QoS 2: nothing is appended while nobody can say whether it was before; the client has to come back."""
+        if self.releases is None:
+            return
+        for group in topic.groups:
+            if not self.releases.may_append(session, group):
+                forget_ids(connection, run)
+                raise RemoteProtocolError(reasons.UNSPECIFIED_ERROR, WHY_UNCERTAIN)
 
     def _refusal(self, run: Run) -> int:
         """Why a run can't even be tried; 0 when it can."""

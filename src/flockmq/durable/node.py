@@ -137,6 +137,8 @@ class DurableNode:
         """Time passes."""
         self._now = now
         self._wall_offset_ms = wall_ms - now
+        self.control.wall_offset_ms = wall_ms - now
+        self.keeper.wall_offset_ms = wall_ms - now
         self.engine.tick(now)
         if now < self._slow_at:
             return

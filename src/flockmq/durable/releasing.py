@@ -28,6 +28,9 @@ WHY_LOST = "Nobody could say in time whether a message was released; connect aga
 class ReleasePort(Protocol):
     """Who knows which ids of a session are in which logs, and has them forgotten (``releases.py``)."""
 
+    def may_append(self, session: Session, group: int) -> bool:
+        """Whether it is known which of the session's ids a group has."""
+
     def tag(self, session: Session) -> int:
         """The session epoch for a record with a packet id."""
 

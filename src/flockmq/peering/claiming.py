@@ -52,6 +52,9 @@ class Collector(Protocol):
     def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
         """The client starts clean: ids of earlier epochs mean nothing any more."""
 
+    def ended(self, session: Session) -> None:
+        """A session is over, and its ids with it."""
+
 
 class Claim:
     """A client id that this node wants, or gets without having asked (then there is no connection)."""

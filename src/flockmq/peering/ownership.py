@@ -103,6 +103,8 @@ class Ownership:
         """See OwnerPort."""
         self.scene.changed(session)
         client_id = session.client_id
+        if self.claimant.collector is not None:
+            self.claimant.collector.ended(session)
         if len(self.scene.ranking.members) > 1 or client_id in self.registrar.records:
             releases = self.scene.releases
             releases[client_id] = max(session.epoch, releases.get(client_id, 0))

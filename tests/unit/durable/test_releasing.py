@@ -15,7 +15,11 @@ class Logs:
 
     def __init__(self) -> None:
         self.noted: dict[int, int] = {}
+        self.unknown: set[int] = set()
         self.asked: list[tuple[list[int], Callable[[bool], None]]] = []
+
+    def may_append(self, session: Session, group: int) -> bool:
+        return group not in self.unknown
 
     def tag(self, session: Session) -> int:
         return 77
@@ -72,6 +76,16 @@ def test_records_carry_the_epoch_that_the_logs_know() -> None:
     assert world.logs.noted == {5: world.topic.groups[0]}
     [record] = world.broker.records(world.topic)
     assert (record.packet_id, record.session_epoch) == (5, 77)
+
+
+def test_nothing_is_appended_where_nobody_knows_what_is_there() -> None:
+    world = World()
+    world.logs.unknown = {world.topic.groups[0]}
+    world.client.send(Publish(b"t/a", b"x", 2, packet_id=5))
+    world.broker.settle()
+    assert world.client.connection.closing
+    assert world.received() == set(), "or the client's next attempt would be taken for a repeat"
+    assert world.broker.records(world.topic) == []
 
 
 def test_pubcomp_waits_for_the_logs() -> None:
