@@ -43,6 +43,8 @@ CHUNK_BYTES: Final = 256 * 1024
 FEEDS_MAX: Final = 65_536
 """That one peer may have."""
 LEADERLESS_MS: Final = 2_000
+LOOK_MS: Final = 500
+"""How often all feeds are looked at."""
 
 
 class Feed:
@@ -77,6 +79,7 @@ class FeedServer:
         self.bytes_sent = 0
         self._by_group: dict[int, set[tuple[int, int]]] = {}
         self._leaderless: dict[int, int] = {}
+        self._look_at = 0
 
     def peer_gone(self, peer: int) -> None:
         """Its feeds end; it opens them anew."""
@@ -126,6 +129,9 @@ class FeedServer:
 
     def tick(self, now: int) -> None:
         """Send consumers elsewhere if this replica has heard of no leader for a while."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_MS
         for group in list(self._by_group):
             if not self.logs.is_here(group):
                 self.closed(group)

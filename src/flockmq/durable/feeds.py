@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 SILENCE_MS: Final = 2_000
 """How long a replica may take to answer before another one is asked."""
 RETRY_MS: Final = 200
+THOROUGH_MS: Final = 500
+"""How often feeds that are well are looked at: there may be thousands."""
 UNSETTLED: Final = -1
 """Instead of the oldest offset: a replica that lives has not been asked."""
 CHUNKS_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -119,6 +121,7 @@ class Feeds:
         self._chunks_bytes = 0
         self._gone: dict[int, int] = {}
         self._consumed: dict[int, int] = {}
+        self._thorough_at = 0
 
     # --- the tail ---
 
@@ -270,7 +273,12 @@ class Feeds:
 
     def tick(self, now: int) -> None:
         """Try again what did not work, look whether replicas have moved."""
+        is_thorough = now >= self._thorough_at
+        if is_thorough:
+            self._thorough_at = now + THOROUGH_MS
         for tail in self._all():
+            if tail.is_open and tail.peer and not is_thorough:
+                continue
             has_moved = tail.peer and tail.peer not in self.peers.placement.replicas_of(tail.group)
             is_silent = tail.asked_at and now - tail.asked_at >= SILENCE_MS
             if has_moved or is_silent:

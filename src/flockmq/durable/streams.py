@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from flockmq.node.state import NodeState
     from flockmq.routing.durable import DurableTopic
 
+THOROUGH_MS: Final = 500
+"""How often streams that are well are looked at: there may be thousands."""
 ASKS_MAX: Final = 256
 """Questions where partitions end, that are under way at once."""
 
@@ -65,6 +67,7 @@ class Streams:
         self._ended = ended
         self._groups_seen: set[int] = set()
         self._is_loaded = False
+        self._thorough_at = 0
         self._asking: set[int] = set()
         self._level_at: dict[int, int] = {}
         """Where a partition ended when its leader was asked: the replica here has caught up when it is there."""
@@ -187,6 +190,12 @@ class Streams:
         for group in self.logs.groups():
             if group not in self.caught_up:
                 self._ask(group, now)
+        is_thorough = now >= self._thorough_at
+        if is_thorough:
+            self._thorough_at = now + THOROUGH_MS
         for stream in list(self.by_group.values()):
-            if stream.next == UNKNOWN or self.feeds.wants(stream.group) or not self.logs.is_here(stream.group):
+            if stream.next == UNKNOWN or (is_thorough and self._is_elsewhere(stream.group)):
                 self.find_source(stream, now)
+
+    def _is_elsewhere(self, group: int) -> bool:
+        return self.feeds.wants(group) or not self.logs.is_here(group)

@@ -160,7 +160,7 @@ def test_a_suback_waits_until_it_is_known_where_live_begins() -> None:
     with pytest.raises(AssertionError, match="No Suback came"):
         screen.subscribe(b"plant/#")
     world.heal(1, 2)
-    world.advance(300)
+    world.advance(700)
     assert screen.received() != []
     assert 5 in world[2].delivery.caught_up
 
@@ -212,7 +212,7 @@ def test_a_feed_follows_a_replica_that_moved() -> None:
     world.lead(5, 2)
     del world[1].logs.applied[5]
     world[1].delivery.closed(5, world.now)
-    world.advance(300)
+    world.advance(700)
     world.commit(5, (A, b"2"))
     assert got(screen.consume()) == [b"1", b"2"]
 
@@ -240,7 +240,7 @@ def test_a_replica_that_is_new_here_takes_over_when_it_is_level() -> None:
     world.apply(1, 5)
     assert world[2].delivery.feeds.wants(5)
     world.apply(2, 5)
-    world.advance(300)
+    world.advance(700)
     assert not world[2].delivery.feeds.wants(5)
     world.commit(5, (A, b"3"))
     assert got(screen.consume()) == [b"1", b"2", b"3"]
@@ -255,9 +255,9 @@ def test_a_snapshot_leaves_no_gap() -> None:
         world.commit(5, (A, payload), apply=False)
         world.apply(1, 5)
     world.install(2, 5)
-    world.advance(300)
+    world.advance(700)
     world.commit(5, (A, b"4"))
-    world.advance(300)
+    world.advance(700)
     world.commit(5, (A, b"5"))
     assert got(screen.consume()) == [b"1", b"2", b"3", b"4", b"5"]
 
@@ -271,7 +271,7 @@ def test_what_is_gone_everywhere_is_not_skipped_silently() -> None:
     world.commit(5, *numbered(A, 3))
     world[1].logs.kept[5] = 3
     world.heal(1, 2)
-    world.advance(300)
+    world.advance(700)
     assert got(screen.consume()) == [b"1", b"2"]
     assert world[2].delivery.readers.gone == 2
     assert "durable_gap" in [event.kind for event in world[2].broker.take_events()]

@@ -143,7 +143,7 @@ def test_a_replica_without_a_leader_sends_its_consumers_elsewhere() -> None:
     server.receive(9, opening(1))
     world.truths[5].leader = 0
     server.tick(0)
-    server.tick(1_999)
+    server.tick(1_500)
     assert [one.kind for one in said.take()] == [m.AT]
     server.tick(2_000)
     assert [(one.kind, one.why) for one in said.take()] == [(m.END, m.LEADERLESS)]
