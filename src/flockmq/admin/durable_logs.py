@@ -24,7 +24,7 @@ from flockmq.admin.durable_common import (
     parse_moment,
     said_no,
 )
-from flockmq.admin.durable_port import Message
+from flockmq.admin.durable_port import GoneError, Message
 from flockmq.admin.durable_records import batch_views, records_of
 from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, ApiError
 from flockmq.admin.operations import Raw
@@ -53,8 +53,7 @@ async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | m
         raise ApiError(INVALID_PARAMETER, "`offset` and `time` are both given; give one of them")
     try:
         with desk.polls.waits(query.wait_ms):
-            offset = await _start(port, group, query)
-            chunk = await port.read(group, offset, query.max_bytes, query.wait_ms)
+            offset, chunk = await _read(port, group, query)
     except FlockError as error:
         raise said_no(error) from None
     if BATCHES in call.accept:
@@ -63,12 +62,17 @@ async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | m
     return _for_people(topic, chunk, offset, query.limit)
 
 
-async def _start(port: DurablePort, group: int, query: model.ReadQuery) -> int:
-    if query.offset is not None:
-        return query.offset
+async def _read(port: DurablePort, group: int, query: model.ReadQuery) -> tuple[int, Chunk]:
+    """From where on, and what is there."""
+    offset = query.offset or 0
     if query.time is not None:
-        return await port.offset_at(group, parse_moment(query.time, "`time`"))
-    return (await port.heads([group], (), 0))[0][0]
+        offset = await port.offset_at(group, parse_moment(query.time, "`time`"))
+    try:
+        return offset, await port.read(group, offset, query.max_bytes, query.wait_ms)
+    except GoneError as gone:
+        if query.offset is not None:
+            raise
+        return gone.first, await port.read(group, gone.first, query.max_bytes, query.wait_ms)
 
 
 def _for_people(topic: TopicRecord, chunk: Chunk, offset: int, limit: int) -> model.Records:

@@ -14,6 +14,8 @@ from flockmq.errors import FlockError
 from flockmq.server.escape import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flockmq.admin.durable_model import LogRecord
     from flockmq.client.admin import AdminClient
 
@@ -53,19 +55,21 @@ def read(
         _wait(client, topic, namespace, positions)
 
 
-def starts(client: AdminClient, topic: str, namespace: str, start: str, shard: int | None) -> dict[int, int]:
-    """Where to begin in each shard."""
-    heads = client.heads(topic, namespace=namespace).heads
-    if shard is not None and shard >= len(heads):
-        raise FlockError(f"Topic {topic!r} has {len(heads)} shards, counted from 0; there is no shard {shard}.")
+def starts(client: AdminClient, topic: str, namespace: str, start: str, shard: int | None) -> dict[int, int | None]:
+    """Where to begin in each shard; None is the oldest that is there."""
+    shards = client.topic(topic, namespace=namespace).shards
+    if shard is not None and shard >= shards:
+        raise FlockError(f"Topic {topic!r} has {shards} shards, counted from 0; there is no shard {shard}.")
+    offsets: Sequence[int | None]
     if start.startswith("time:"):
         offsets = client.offsets_at(topic, start.removeprefix("time:"), namespace=namespace)
     elif start == "earliest":
-        offsets = [one.first_offset for one in heads]
+        offsets = [None] * shards  # needs no leader, and so can be read where there is none
     elif start == "latest":
-        offsets = [one.end_offset for one in heads]
+        offsets = [one.end_offset for one in client.heads(topic, namespace=namespace).heads]
     elif start.startswith("offset:") and start.removeprefix("offset:").isdigit():
         wanted = int(start.removeprefix("offset:"))
+        heads = client.heads(topic, namespace=namespace).heads
         offsets = [min(max(wanted, one.first_offset), one.end_offset) for one in heads]
     else:
         raise FlockError(f"--from can't be {start!r}; use earliest, latest, offset:N or time:2026-03-01T12:00:00Z.")
@@ -73,7 +77,14 @@ def starts(client: AdminClient, topic: str, namespace: str, start: str, shard: i
 
 
 def _drain(
-    client: AdminClient, topic: str, namespace: str, shard: int, positions: dict[int, int], limit: int, *, as_json: bool
+    client: AdminClient,
+    topic: str,
+    namespace: str,
+    shard: int,
+    positions: dict[int, int | None],
+    limit: int,
+    *,
+    as_json: bool,
 ) -> int:
     """Print what a shard has from its position on; how many records."""
     printed = 0
@@ -88,11 +99,11 @@ def _drain(
             return printed
 
 
-def _wait(client: AdminClient, topic: str, namespace: str, positions: dict[int, int]) -> None:
+def _wait(client: AdminClient, topic: str, namespace: str, positions: dict[int, int | None]) -> None:
     """Until a shard has more. Shards that are not read are compared with their ends, so they wake nobody twice."""
     sys.stdout.flush()
     heads = client.heads(topic, namespace=namespace).heads
-    ends = [positions.get(one.shard, one.end_offset) for one in heads]
+    ends = [one.end_offset if (at := positions.get(one.shard)) is None else at for one in heads]
     client.heads(topic, after=",".join(map(str, ends)), wait_ms=WAIT_MS, namespace=namespace)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -12,6 +12,8 @@ import msgspec
 from flockmq.admin import model
 from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, Transport, UnreachableError
 
+DECISION_S: Final = 5.0
+"""How much longer a change may take than a look: nodes have to agree on it, or to find that they can't."""
 T = TypeVar("T")
 
 
@@ -64,7 +66,8 @@ class ApiCalls:
             ) from error
 
     def _call(self, method: str, path: str, request: msgspec.Struct | None = None) -> bytes:
-        return self._transport.request(method, path, request).body
+        wait_s = 0.0 if method == "GET" else DECISION_S
+        return self._transport.request(method, path, request, wait_s=wait_s).body
 
     def _send(self, method: str, path: str, request: msgspec.Struct, shape: type[T]) -> T:
         return self._decode(self._call(method, path, request), shape)

@@ -128,6 +128,16 @@ async def test_offsets_that_are_gone_or_not_there_yet() -> None:
     assert (refusal.value.kind.status, refusal.value.kind.code) == (503, "behind")
 
 
+async def test_without_a_place_it_begins_with_the_oldest_that_is_left() -> None:
+    desk, port = await open_topic()
+    await publish(desk, *[record("plant/1", str(number)) for number in range(5)])
+    port.log(1).first = 3
+    found = await read(desk)
+    assert isinstance(found, model.Records)
+    assert [one.offset for one in found.records] == [3, 4]
+    assert found.first_offset == 3
+
+
 @pytest.mark.parametrize("shard", ["1", "-1", "x", "99999999999"])
 async def test_a_shard_that_is_not_there(shard: str) -> None:
     desk, _ = await open_topic()

@@ -7,9 +7,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq.admin.metrics import METRICS, Exposition, flat
 from flockmq.admin.model import Listener
+from flockmq.cluster.commands import CreateTopic
 from flockmq.session.stats import Stats
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import make_desk
+from unit.admin.durable_desks import MemoryDurable
 
 COUNTERS = [name for name in dir(Stats()) if not name.startswith("_") and isinstance(getattr(Stats(), name), int)]
 
@@ -110,3 +112,16 @@ def test_the_flat_numbers_are_the_same() -> None:
     assert counters["connects_accepted"] == 1
     assert flat(desk, "gauge")["clients"] == 1
     assert not set(counters) & set(flat(desk, "gauge"))
+
+
+async def test_durable_topics_are_measured_where_there_are_any() -> None:
+    assert "flockmq_topics" not in scrape(BrokerHarness())
+    port = MemoryDurable()
+    port.apply(CreateTopic("plant", shards=2))
+    port.log(1).append([(b"plant/1", b"", b"x", [])] * 3, 0)
+    port.log(2).append([(b"plant/2", b"", b"x", [])] * 4, 0)
+    port.log(99).append([(b"gone", b"", b"x", [])], 0)
+    text, _ = Exposition(make_desk(BrokerHarness(), durable=port)).text("")
+    assert b"flockmq_topics 1.0" in text
+    assert b"flockmq_partitions_led 1.0" in text
+    assert b'flockmq_topic_committed_offset{namespace="default",topic="plant"} 7.0' in text
