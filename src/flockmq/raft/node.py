@@ -248,7 +248,8 @@ class RaftNode:
         state = self.state
         state.loyal_until = state.clock.elapsed
         if state.campaign_wait >= state.settings.election_ms:
-            state.campaign_at = state.clock.elapsed + state.campaign_wait - state.settings.election_ms
+            at = state.clock.elapsed + state.campaign_wait - state.settings.election_ms
+            state.campaign_at = min(state.campaign_at, at)  # alone it does not wait at all
 
     def wake(self) -> None:
         """End the silence of a quiet group."""
