@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -17,6 +18,7 @@ from flockmq.client.admin import AdminClient, AdminError, UnreachableError
 from flockmq.client.log_client import LogClient, OffsetGoneError
 from flockmq.cluster.commands import NodeSeen
 from flockmq.errors import FlockError
+from flockmq.security import credentials
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
 from integration.support.node import Run
 from unit.admin.durable_desks import MemoryDurable
@@ -212,6 +214,23 @@ def test_each_server_can_have_its_own_token(run: Run) -> None:
             found = await asyncio.to_thread(client.read, "plant", 0, 0)
             assert found.server_url == site.urls[1]
             client.close()
+
+    run(scenario())
+
+
+def test_without_a_token_it_is_that_of_the_user(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with flock(nodes=2) as site:
+            await site.admin(create)
+            monkeypatch.delenv("FLOCKMQ_TOKEN", raising=False)
+            monkeypatch.setenv("FLOCKMQ_CREDENTIALS", str(tmp_path / "credentials.toml"))
+            credentials.save(site.urls[0], "right")
+            with LogClient(site.urls[0]) as client:
+                await asyncio.to_thread(client.publish, "plant", numbers(0, 1))
+                await asyncio.to_thread(client.metadata, "plant")
+                await site.apis[0].stop()
+                found = await asyncio.to_thread(client.read, "plant", 0, 0)
+                assert found.server_url == site.urls[1]
 
     run(scenario())
 

@@ -80,7 +80,8 @@ class Batches:
 
 
 class LogClient:
-    """See the module. ``token_of`` says which token goes to which server; ``token`` goes to all of them."""
+    """See the module. ``token_of`` says which token goes to which server; ``token`` goes to all of them. Without either
+    it is ``FLOCKMQ_TOKEN``, or what this user's credentials file has: as for the command line."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class LogClient:
         self._named = [servers] if isinstance(servers, str) else list(servers)
         if not self._named:
             raise FlockError(f"No server is named; name one like {DEFAULT_SERVER_URL}")
-        self._token_of = token_of or (lambda _url: token)
+        self._token_of = token_of or (self._own_token if token is None else lambda _url: token)
         self._timeout_s = timeout_s
         self._retry_s = retry_s
         self._ssl_context = ssl_context
@@ -270,6 +271,12 @@ class LogClient:
         self._anywhere(lambda server: server.commit_cursor(name, positions, namespace=self.namespace))
 
     # --- servers ----------------------------------------------------------------------------------------------------
+
+    def _own_token(self, url: str) -> str | None:
+        """The token that this user has for a server, else that for the one that was named: clusters share one."""
+        from flockmq.security import credentials
+
+        return credentials.load(url) or credentials.load(self._named[0])
 
     def _server(self, url: str) -> DurableCalls:
         server = self._servers.get(url)
