@@ -359,3 +359,33 @@ def test_asking_once_more_without_history_keeps_the_wish() -> None:
     world.heal(1, 2)
     world.advance(500)
     assert got(client.consume()) == numbers(3)
+
+
+def test_earliest_waits_for_a_replica_that_may_have_an_older_beginning() -> None:
+    world = plant(2, on=(1, 2))
+    world.advance(300)
+    world.commit(5, *numbered(A, 5))
+    world.install(2, 5)
+    world.commit(5, *numbered(A, 5, 5))
+    client = world[2].client("c")
+    world.cut(1, 2)
+    with pytest.raises(AssertionError, match="No Suback"):
+        ask(client, A, start="earliest")
+    world.advance(1_000)
+    assert client.messages() == []
+    world.heal(1, 2)
+    world.advance(500)
+    assert got(client.consume()) == numbers(10)
+
+
+def test_earliest_does_not_wait_for_the_dead() -> None:
+    world = plant(2, on=(1, 2))
+    world.advance(300)
+    world.commit(5, *numbered(A, 5))
+    world.install(2, 5)
+    world.commit(5, *numbered(A, 5, 5))
+    client = world[2].client("c")
+    world.cut(1, 2)
+    world[2].delivery.peer_dead(1, world.now)
+    assert ask(client, A, start="earliest").reasons == [1]
+    assert got(client.consume()) == numbers(5, 5)
