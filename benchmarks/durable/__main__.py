@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace) -> tuple[Results, dict[str, str]]:
     effort = Effort(
         seconds=options.seconds or (2.0 if quick else 4.0),
         window=options.window,
-        topics=options.topics or (100 if quick else 1_000),
+        topics=topics_of(options),
         folder=options.data,
     )
     repeats = options.repeats or (1 if quick else 3)
@@ -75,6 +75,12 @@ def measure(options: argparse.Namespace) -> tuple[Results, dict[str, str]]:
             for line, figures in found.items():
                 runs.setdefault(line, {}).setdefault(session.broker, []).append(figures)
     return {line: {broker: _median(some) for broker, some in brokers.items()} for line, brokers in runs.items()}, notes
+
+
+def topics_of(options: argparse.Namespace) -> int:
+    """How many topics nobody uses."""
+    found: int = options.topics or (100 if options.quick else 1_000)
+    return found
 
 
 def _median(runs: Sequence[Figures]) -> Figures:
@@ -102,8 +108,8 @@ def verdict(line: Line, results: Results) -> bool | None:
     return None if line.judge is None or figures is None else line.judge(figures)
 
 
-def table(results: Results, title: str) -> Table:
-    """All lines, side by side."""
+def table(results: Results, title: str, topics: int) -> Table:
+    """All lines, side by side; ``topics`` that nobody uses."""
     made = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)
     for column in ("work", "FlockMQ", "NATS JetStream R3", "all nodes together", "target", ""):
         made.add_column(column)
@@ -115,7 +121,7 @@ def table(results: Results, title: str) -> Table:
         mark = "" if met is None else "[green]met[/]" if met else "[bold red]missed[/]"
         cost = f"{ours['cores']:.2f} cores, {ours['cpu_us']:.1f} us a message" if ours and "cpu_us" in ours else ""
         theirs = text(line.name, results[line.name].get(NATS))
-        made.add_row(line.title, text(line.name, ours), theirs, cost, line.target, mark)
+        made.add_row(line.title.format(topics=topics), text(line.name, ours), theirs, cost, line.target, mark)
     return made
 
 
@@ -133,7 +139,7 @@ def main(arguments: Sequence[str]) -> int:
         "notes": notes,
         "cases": {
             line.name: {
-                "title": line.title,
+                "title": line.title.format(topics=topics_of(options)),
                 "figures": results[line.name],
                 "target": line.target,
                 "met": verdict(line, results),
@@ -149,7 +155,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         title = f"FlockMQ {about['flockmq']} ({about['build']}) on {about['cpu']}, {about['cores']} cores"
         console = Console(highlight=False)
-        (console if console.is_terminal else Console(highlight=False, width=160)).print(table(results, title))
+        (console if console.is_terminal else Console(highlight=False, width=160)).print(
+            table(results, title, topics_of(options))
+        )
         console.print(f"load average before: {load_average:.1f}; written: {RESULTS / LATEST}")
         for title, note in notes.items():
             console.print(f"{title}: {note}", style="dim", markup=False)

@@ -163,7 +163,7 @@ LINES = (
         lambda figures: figures["rate"] >= 75_000,
     ),
     Line("thin", "300 active partitions, as much in flight as with 6", "-"),
-    Line("create", "1,000 topics x 3 shards: until all have leaders", "< 60 s", lambda one: one["seconds"] < 60),
+    Line("create", "{topics:,} topics x 3 shards: until all have leaders", "< 60 s", lambda one: one["seconds"] < 60),
     Line("idle", "... nobody uses them: all nodes together", "< 10 % of a core", lambda one: one["core_percent"] < 10),
     Line("restart", "... one node restarts, until it acknowledges", "< 10 s", lambda one: one["seconds"] < 10),
     Line("restart-all", "... all are killed and start, the same", "< 10 s", lambda one: one["seconds"] < 10),

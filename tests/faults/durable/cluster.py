@@ -32,6 +32,9 @@ RATE = float(os.environ.get("FLOCKMQ_FAULTS_RATE", "1000"))
 """Messages a second of all publishers together; more makes reading them afterwards take longer."""
 HEAL_S_MAX = 60.0
 LEVEL_S_MAX = 30.0
+CALM_S = 0.5
+"""Until what was applied everywhere has also reached all disks: for an answer two of them are enough."""
+LAG_MAX = 100
 
 
 class Nodes:
@@ -140,6 +143,7 @@ async def under_load(nodes: Nodes) -> AsyncIterator[Memory]:
         async with asyncio.timeout(HEAL_S_MAX):
             await asyncio.gather(*publishing)
         await wait("replicas that are level", nodes, lambda: is_level(nodes), LEVEL_S_MAX)
+        await asyncio.sleep(CALM_S)
     finally:
         for task in [*listening, *publishing]:
             task.cancel()
@@ -156,6 +160,13 @@ def is_level(nodes: Nodes) -> bool:
         for number in range(len(nodes.nodes))
         for one in nodes.partitions(number)
     )
+
+
+def is_whole(nodes: Nodes, number: int) -> bool:
+    """Whether a node has, but for what came in this moment, all that its replicas should have."""
+    name = nodes.nodes[number].name
+    copies = [copy for one in nodes.partitions(0) for copy in one["replicas"] if copy["node"] == name]
+    return len(copies) == SHARDS and all(copy["lag"] is not None and copy["lag"] <= LAG_MAX for copy in copies)
 
 
 def check(nodes: Nodes, memory: Memory) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from faults.durable.verify import store_folder
 
+SMALL = 1_000
+"""Logs that are not worth it."""
+
 
 def _segments(data: Path) -> list[Path]:
-    """Files of logs that hold something; those of the journal are not among them."""
-    folder = store_folder(data)
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and "journal" not in str(path)]
-    return [path for path in found if path.suffix in {"", ".log", ".segment"} and path.stat().st_size > 1_000]
+    """Files of logs that hold something."""
+    return [path for path in sorted(store_folder(data).rglob("*.log")) if path.stat().st_size > SMALL]
 
 
 def flip(data: Path, rng: random.Random) -> str:

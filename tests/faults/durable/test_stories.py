@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from faults.durable import damage
-from faults.durable.cluster import Nodes, on_loopback, report_gaps, under_load
+from faults.durable.cluster import Nodes, is_whole, on_loopback, report_gaps, under_load, wait
 from faults.durable.memory import Memory
 
 SECONDS = float(os.environ.get("FLOCKMQ_FAULTS_S", "0"))
@@ -69,10 +69,11 @@ async def kill_all(nodes: Nodes, memory: Memory, rng: random.Random) -> None:
 async def spoil(nodes: Nodes, memory: Memory, rng: random.Random, how: str) -> None:
     """Segments of one node, always the same, are not what it wrote."""
     node = nodes.nodes[-1]
-    node.stop()
+    await asyncio.to_thread(node.stop)  # in order, so that what it had is in segments
     print(getattr(damage, how)(node.folder / "data", rng))
     node.start()
     assert await memory.more_of_all(60), f"not all shards go on\n{nodes.logs()}"
+    await wait("the damage to be repaired", nodes, lambda: is_whole(nodes, len(nodes.nodes) - 1), 60)
 
 
 @pytest.mark.parametrize("story", STORIES, ids="-".join)
