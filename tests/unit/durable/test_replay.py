@@ -8,6 +8,7 @@ from delivery_world import World, ask, got, numbered
 from flockmq.durable.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME
 from flockmq.durable.replay import Start, parse_start
 from flockmq.mqtt import reasons
+from flockmq.node.namespaces import NamespaceLimits
 from flockmq.node.ports import Identity, OpenGate
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness import WALL_MS, make_properties
@@ -389,3 +390,20 @@ def test_earliest_does_not_wait_for_the_dead() -> None:
     world[2].delivery.peer_dead(1, world.now)
     assert ask(client, A, start="earliest").reasons == [1]
     assert got(client.consume()) == numbers(5, 5)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_in_a_namespace_history_has_the_names_that_its_clients_know(version: int) -> None:
+    world = World()
+    world.create("acme-plant", 5, filters=(b"$ns/acme/plant/#",))
+    world[1].broker.set_namespaces([NamespaceLimits("acme")], world.now)
+    inside = b"$ns/acme/plant/a"
+    world.commit(5, (inside, b"1"), (inside, b"2"))
+    client = world[1].client("c", version, username="acme/user")
+    assert client.subscribe(b"$replay/offset:1/plant/#", 1) == 1
+    stranger = world[1].client("s", version)
+    stranger.subscribe(b"$replay/earliest/$ns/acme/plant/#", 1)
+    stranger.subscribe(b"#", 1)
+    world.commit(5, (inside, b"3"))
+    assert [(one.topic, one.payload) for one in client.consume()] == [(A, b"2"), (A, b"3")]
+    assert stranger.consume() == []
