@@ -480,7 +480,13 @@ def test_a_caller_who_waits_for_continue_is_told_to(run: Run) -> None:
             )
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(body)
-            assert parse(await reader.read()).json == {"matched": 0, "retained": False}
+            assert parse(await reader.read()).json == {
+                "matched": 0,
+                "retained": False,
+                "durable_topic": None,
+                "shard": None,
+                "offset": None,
+            }
 
     run(scenario())
 
