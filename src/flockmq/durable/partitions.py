@@ -170,7 +170,7 @@ class Partitions:
     def _look_at_dirty(self, now: int) -> None:
         looks = 0
         work = 0
-        while self._dirty and looks < LOOKS_MAX and work < OPENS_MAX:
+        while self._dirty and looks < LOOKS_MAX and work < OPENS_MAX and self._engine.store.has_room():
             group = next(iter(self._dirty))
             del self._dirty[group]
             looks += 1

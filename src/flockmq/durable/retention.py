@@ -30,8 +30,11 @@ ROUND_MS: Final = 10_000
 """How often every group is looked at."""
 GROUPS_MAX: Final = 64
 """Groups that are looked at in one tick."""
-SAVING_MAX: Final = 8
-"""Checkpoints that are made for retention at once."""
+SAVING_MAX: Final = 32
+"""Checkpoints that are made for retention at once. Each time the store writes down where all its logs are."""
+EMPTY_BYTES_MAX: Final = 65_536
+"""A log without records is left alone while it is not larger: what leaders note there as they change is not worth the
+files of a checkpoint, in each of thousands of topics that nobody uses."""
 
 
 SAVE_RETRY_MS: Final = 2_000
@@ -97,6 +100,8 @@ class Keeper:
         if replica is None or machine is None or rule is None or group in self._engine.host.broken:
             return
         if not replica.log.segments or not (rule.age_ms or rule.bytes or rule.bytes_bound):
+            return
+        if replica.log.first_offset == replica.log.end_offset and replica.log.size() < EMPTY_BYTES_MAX:
             return
         wall_ms = now + self.wall_offset_ms
         held = self.held_offset(group, machine)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 THOROUGH_MS: Final = 500
 """How often streams that are well are looked at: there may be thousands."""
+LOOK_MS: Final = 1_000
+"""How often all partitions here are gone through when none has anything to ask."""
 ASKS_MAX: Final = 256
 """Questions where partitions end, that are under way at once."""
 
@@ -68,6 +70,7 @@ class Streams:
         self._groups_seen: set[int] = set()
         self._is_loaded = False
         self._thorough_at = 0
+        self._look_at = 0
         self._asking: set[int] = set()
         self._level_at: dict[int, int] = {}
         """Where a partition ended when its leader was asked: the replica here has caught up when it is there."""
@@ -187,9 +190,12 @@ class Streams:
 
     def tick(self, now: int) -> None:
         """Look where streams can come from, ask again what nobody answered."""
-        for group in self.logs.groups():
-            if group not in self.caught_up:
-                self._ask(group, now)
+        if now >= self._look_at:
+            self._look_at = now + LOOK_MS
+            for group in self.logs.groups():
+                if group not in self.caught_up:
+                    self._look_at = now
+                    self._ask(group, now)
         is_thorough = now >= self._thorough_at
         if is_thorough:
             self._thorough_at = now + THOROUGH_MS

@@ -396,21 +396,29 @@ class RaftHost:
     def _node_is_back(self, back: int) -> None:
         """Groups that fell silent without it may have more than it knows."""
         for group, node in self.groups.items():
-            if node.state.quiet and back in node.state.progress:
+            progress = node.state.progress.get(back)
+            if progress is None:
+                continue
+            # It has to answer for itself before the group is quiet again; then there is nothing else to wait for.
+            progress.heard_round = -1
+            progress.knows_commit = 0
+            if node.state.quiet:
                 node.wake()
-                node.state.work_at -= self.settings.quiet_after_ms  # until it knows as much as the others
+                node.state.work_at -= self.settings.quiet_after_ms
                 self._touch(group)
 
     def _balance(self) -> None:
         """Hand groups over to the nodes that should lead them."""
         begun = 0
-        for group, wanted in self.preferred.items():
+        for group, node in self.groups.items():
             if begun >= BALANCE_GROUPS_MAX:
                 return
+            state = node.state
+            if state.role != LEADER:
+                continue
+            wanted = self.preferred[group]
             if wanted in (0, self.node) or wanted in self.unreachable:
                 continue
-            node = self.groups[group]
-            state = node.state
             progress = state.progress.get(wanted)
             if progress is None or state.transfer_to or progress.match != state.log.last_index:
                 continue

@@ -137,3 +137,14 @@ def test_groups_are_looked_at_in_turns() -> None:
         keeper.tick(cluster.now)
         looked.append(before - len(keeper._line))
     assert max(looked) <= 2
+
+
+def test_logs_without_records_are_left_alone() -> None:
+    cluster = PartitionCluster(groups=2)
+    cluster.fill(2, 3)
+    cluster.set_topic(retention_ms=60_000)
+    cluster.run(90_000)
+    for node in cluster.nodes.values():
+        assert checkpoint_index(node, 1) == 0
+        assert checkpoint_index(node, 2) > 0
+        assert node.store.groups[1].first == 1
