@@ -23,7 +23,7 @@ from flockmq.durable.pacing import fits
 from flockmq.durable.partition_log import PartitionLogs, Placement, Unreadable
 from flockmq.durable.replay import Replay
 from flockmq.durable.streams import Stream, Streams
-from flockmq.log.batch import DATA, NOOP
+from flockmq.log.batch import DATA, NOOP, BatchView
 from flockmq.log.errors import Gone
 from flockmq.node.delivering import deliver_to_members, share_out
 from flockmq.node.state import NodeState
@@ -90,9 +90,7 @@ class Delivery:
         stream = self.streams.by_group.get(group)
         for entry in ready.committed:
             if entry.kind == DATA:
-                decoder = BatchDecoder(entry.data)
-                self._retain(group, decoder, leads, now)
-                self._offer(group, stream, decoder, leads and group in self.caught_up, now)
+                self._take(group, stream, entry.data, leads, now)
             elif entry.kind == NOOP and leads and entry.term == self.logs.term_of(group):
                 self.streams.begin_term(group, entry.next_offset)
         self.streams.applied(group)
@@ -100,6 +98,30 @@ class Delivery:
             self.streams.find_source(stream, now)
             self._wake()
         self.feeds.server.applied(group)
+
+    def _take(self, group: int, stream: Stream | None, batch: bytes, leads: bool, now: int) -> None:
+        """A batch that was applied. Whatever is wrong with it: all replicas have it, and consensus must go on."""
+        try:
+            decoder = BatchDecoder(batch)
+            self._retain(group, decoder, leads, now)
+            self._offer(group, stream, decoder, leads and group in self.caught_up, now)
+        except Exception as error:  # a bug; the message is in the log, and those who come behind it get theirs
+            self.readers.note_fault(group, error)
+            self._pass_over(stream, batch)
+
+    def _take_more(self, stream: Stream, batches: list[bytes], now: int) -> None:
+        """Batches out of a log, here or elsewhere."""
+        for batch in batches:
+            try:
+                self._offer(stream.group, stream, BatchDecoder(batch), False, now)
+            except Exception as error:  # as above
+                self.readers.note_fault(stream.group, error)
+                self._pass_over(stream, batch)
+
+    def _pass_over(self, stream: Stream | None, batch: bytes) -> None:
+        view = BatchView(batch)
+        if stream is not None and view.base_offset <= stream.next:
+            stream.next = max(stream.next, view.next_offset)
 
     def _offer(self, group: int, stream: Stream | None, decoder: BatchDecoder, is_shared: bool, now: int) -> None:
         """The next batch of a partition, or one that was there before, or one behind a gap."""
@@ -204,8 +226,7 @@ class Delivery:
         """Batches from another replica."""
         stream = self.streams.by_group.get(group)
         if stream is not None:
-            for batch in batches:
-                self._offer(group, stream, BatchDecoder(batch), False, now)
+            self._take_more(stream, batches, now)
 
     def fed_gone(self, group: int, first: int, now: int) -> None:  # noqa: ARG002  (the shape of a sink)
         """What comes next is nowhere any more."""
@@ -261,8 +282,7 @@ class Delivery:
         behind = self.streams.behind
         del behind[group]
         try:
-            for batch in self.logs.read(group, stream.next, CHUNK_BYTES):
-                self._offer(group, stream, BatchDecoder(batch), False, now)
+            self._take_more(stream, self.logs.read(group, stream.next, CHUNK_BYTES), now)
         except (Gone, Unreadable):
             self.feeds.want(group, stream.next, now)
             return False

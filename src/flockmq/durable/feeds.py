@@ -21,6 +21,7 @@ from flockmq.durable.feed_messages import (
     END,
     GONE,
     LATEST,
+    NOT_HERE,
     FeedMessage,
     decode_feed,
     encode_ack,
@@ -78,6 +79,8 @@ class Tail:
         self.tries = 0
         self.gone_at: dict[int, int] = {}
         """Replicas that said that what is wanted is gone, each with the oldest offset it has."""
+        self.not_there: set[int] = set()
+        """Nodes that have no replica, or none that works."""
         self.chunk: list[bytes] = []
 
 
@@ -226,6 +229,7 @@ class Feeds:
         tail.is_open = True
         tail.tries = 0
         tail.gone_at.clear()
+        tail.not_there.clear()
         if tail.next == LATEST:
             tail.next = message.offset
             self.sink.fed_at(tail.group, message.offset, now)
@@ -240,8 +244,11 @@ class Feeds:
             return
         tail.tries += 1
         tail.retry_at = now + RETRY_MS
-        if message.why == GONE:
-            tail.gone_at[peer] = message.offset
+        if message.why == NOT_HERE:
+            tail.not_there.add(peer)
+        if message.why == GONE or (message.why == NOT_HERE and tail.gone_at):
+            if message.why == GONE:
+                tail.gone_at[peer] = message.offset
             oldest = self._oldest(tail)
             if oldest != UNSETTLED:
                 self._skip(tail, oldest, now)
@@ -254,12 +261,13 @@ class Feeds:
         if self.logs.is_here(tail.group) and self.logs.first(tail.group) > tail.next:
             found[self.peers.node_id] = self.logs.first(tail.group)
         for peer in self.peers.living(tail.group):
-            if peer not in found:
+            if peer not in found and peer not in tail.not_there:
                 return UNSETTLED
         return min(found.values()) if found else UNSETTLED
 
     def _skip(self, tail: Tail, oldest: int, now: int) -> None:
         tail.gone_at.clear()
+        tail.not_there.clear()
         tail.tries = 0
         if tail.once:
             del self._fetches[tail.group, tail.next]

@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.catchup import UNKNOWN, Catchup
 from flockmq.durable.decoding import NOBODY, BatchDecoder, Piece
 from flockmq.durable.pacing import give, has_room
 from flockmq.durable.partition_log import GoneBefore, PartitionLogs, Unreadable
+from flockmq.log.batch import BatchView
 from flockmq.log.errors import Gone
 from flockmq.session.session import Session
 
@@ -107,6 +109,12 @@ class LogReaders:
             },
         )
 
+    def note_fault(self, group: int, error: Exception) -> None:
+        """Something that was committed can't be delivered."""
+        trace = "".join(traceback.format_exception(error)[-8:])
+        fields: dict[str, object] = {"doing": f"delivery of partition {group}", "error": repr(error)}
+        self.node.events.note("internal_error", {**fields, "traceback": trace})
+
     def flush(self, now: int) -> bool:
         """Let all read on; True when somebody could go on at once."""
         more = False
@@ -181,11 +189,14 @@ class LogReaders:
     def _give_batches(self, catchup: Catchup, stream: Stream, batches: list[bytes], position: int, now: int) -> int:
         group = stream.group
         for batch in batches:
-            decoder = BatchDecoder(batch)
-            if decoder.end <= position:
+            end = min(BatchView(batch).next_offset, stream.next)
+            if end <= position:
                 continue  # a piece that was fetched may begin earlier
-            end = min(decoder.end, stream.next)
-            position = self._give_some(catchup, group, decoder, position, end, now)
+            try:
+                position = self._give_some(catchup, group, BatchDecoder(batch), position, end, now)
+            except Exception as error:  # a bug; who reads on must get what is behind it
+                self.note_fault(group, error)
+                position = end
             catchup.positions[group] = position
             if position < end or end == stream.next:
                 break

@@ -27,6 +27,10 @@ FROM_OFFSET: Final = 2
 FROM_TIME: Final = 3
 """What is asked for."""
 
+NOTHING: Final = b""
+"""An answer: there is no replica here, or none that works."""
+LATER: Final = b"?"
+"""An answer: there is one, and it does not know yet where the others stand, or does not lead."""
 _ASK: Final = struct.Struct("<QBQ")
 _TOLD: Final = struct.Struct("<QQQ")
 
@@ -125,17 +129,19 @@ class Positions:
         if found is not None and len(found) == _TOLD.size:
             offset, first, end = _TOLD.unpack(found)
             question.take(Told(offset, first, end))
-        else:
+        elif found != NOTHING:
             question.is_missing = True
         self._go_on(question, now)
 
     def _tell(self, body: bytes) -> bytes:
-        """Answer such a question, if the replica here can; nothing otherwise."""
+        """Answer such a question: by the replica here, that there is none, or that it can't tell yet."""
         if len(body) != _ASK.size:
-            return b""
+            return NOTHING
         group, what, value = _ASK.unpack(body)
         told = self.locate(group, what, value)
-        return _TOLD.pack(told.offset, told.first, told.end) if told is not None else b""
+        if told is not None:
+            return _TOLD.pack(told.offset, told.first, told.end)
+        return LATER if self.logs.is_here(group) else NOTHING
 
     def locate(self, group: int, what: int, value: int) -> Told | None:
         """The answer of the replica here; None when there is none, or (for the end) unless it leads."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from delivery_world import World, ask, got, numbered
-from flockmq.log.batch import BatchBuilder
+from flockmq.log.batch import BatchBuilder, BatchView
+from flockmq.log.checksum import crc32c
+from flockmq.log.header import COVERED, HEADER_BYTES, seal
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness import WALL_MS, make_properties
 
@@ -415,3 +417,31 @@ def test_a_subscription_made_while_catching_up_gets_only_what_is_new() -> None:
     ask(slow, B)
     world.commit(5, (B, b"new"), (A, b"20"))
     assert got(slow.consume()) == [*[b"%d" % number for number in range(20)], b"new", b"20"]
+
+
+# --- what can't be delivered ---
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_batch_that_can_not_be_delivered_stops_nobody(number: int) -> None:
+    world = plant(3, on=(1, 2), settings=small_queue(4))
+    world.advance(300)
+    client = world[number].client("c")
+    ask(client, b"plant/#")
+    world.commit(5, (A, b"1"), (B, b"2"), apply=False)
+    broken = bytearray(world.truths[5].entries[-1])
+    at = BatchView(bytes(broken)).columns().spans["topic"][0]
+    broken[at : at + 4] = (9).to_bytes(4, "little")  # a topic that the batch does not have
+    view = BatchView(bytes(broken))
+    covered = COVERED.unpack_from(broken, 8)
+    sealed = seal(COVERED.pack(*covered[:4], crc32c(bytes(broken[HEADER_BYTES:])), *covered[5:]))
+    world.truths[5].entries[-1] = sealed + bytes(broken[HEADER_BYTES:])
+    assert view.count == 2
+    for replica in (1, 2):
+        world.apply(replica, 5)
+    world.commit(5, *numbered(A, 20))
+    assert got(client.consume()) == [b"%d" % one for one in range(20)]
+    again = world[number].client("again")
+    ask(again, b"plant/#", start="earliest")
+    assert got(again.consume()) == [b"%d" % one for one in range(20)]
+    assert "internal_error" in [event.kind for event in world[number].broker.take_events()]

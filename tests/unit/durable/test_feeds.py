@@ -231,3 +231,18 @@ def test_what_a_replica_out_of_reach_may_have_is_not_gone_until_that_is_dead() -
     world.advance(500)
     with pytest.raises(GoneBefore):
         here.fetch(5, 0, world.now)
+
+
+def test_a_node_whose_replica_does_not_work_keeps_nobody_waiting() -> None:
+    world = plant(3, on=(1, 2))
+    world.commit(5, *numbered(A, 4))
+    world[1].logs.kept[5] = 3
+    del world[2].logs.applied[5]  # it is to have one, and has none that works
+    here = world[3].delivery.feeds
+    assert here.fetch(5, 0, world.now) is None
+    world.advance(1_000)
+    with pytest.raises(GoneBefore):
+        here.fetch(5, 0, world.now)
+    screen = world[3].client("screen")
+    assert ask(screen, b"plant/#", start="earliest").reasons == [1]
+    assert got(screen.consume()) == [b"3"]
