@@ -63,6 +63,7 @@ class ClusterRunner:
     def stop(self) -> None:
         """Say no more."""
         self.turn()
+        self._tell_events()
         self.runner.attach(None, None)
         self._links = None
         self._datagrams = None
@@ -112,6 +113,7 @@ class ClusterRunner:
         if now >= self._ping_at:
             self._ping_at = now + PING_MS
             self._measure(now)
+        self._tell_events()
         self.runner.flush_soon()
 
     def turn(self) -> bool:
@@ -132,17 +134,17 @@ class ClusterRunner:
                     links.forget_peer(wish.node_id)
         except Exception as error:  # a bug must be seen, and must not stop the loop for all
             self.runner.fault("cluster turn", error)
-        if node.events:
-            self._tell_events()
-        for source in (links.events, datagrams.events):
-            for event in source.take():
-                self.runner.events.note(event.kind, event.fields)
         if node.broker.node.dirty_peers:
             self.runner.flush_soon()
             return False
         return True
 
     def _tell_events(self) -> None:
+        """What happened, for the log, which is written with each tick."""
+        for source in (self._links, self._datagrams):
+            if source is not None:
+                for noted in source.events.take():
+                    self.runner.events.note(noted.kind, noted.fields)
         for event in self.node.take_events():
             member = event.member
             kind = "node_suspected" if event.kind == SUSPECTED else f"node_{EVENT_NAMES[event.kind]}"

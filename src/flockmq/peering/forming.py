@@ -61,7 +61,7 @@ class Formation:
         self.decision = Decision(WAIT, ballot, "Starting.")
         self._outbox = outbox
         self._kept = True
-        self._said: bytes = b""
+        self._said: Word | None = None
         self._up: set[int] = set()
         self._untold: set[int] = set()
         self._words: dict[int, Word] = {}
@@ -154,13 +154,14 @@ class Formation:
         """Tell new peers this node's word, and all of them when it is another one; never before it is on disk."""
         if not self._kept:
             return
-        word = encode_word(Word(self.cluster_id, self.rules.expect, self.ballot))
+        word = Word(self.cluster_id, self.rules.expect, self.ballot)
         if word != self._said:
             self._said = word
             self._untold.update(self._up)
-        for peer in sorted(self._untold):
-            self._outbox.send(peer, FORMATION, word)
-        self._untold.clear()
+        if self._untold:
+            for peer in sorted(self._untold):
+                self._outbox.send(peer, FORMATION, encode_word(word))
+            self._untold.clear()
 
     def _forget(self, peer: int) -> None:
         self._words.pop(peer, None)
