@@ -31,6 +31,8 @@ READ_TRIES: Final = 5
 POLL_MS: Final = 500
 """How often ends of partitions without a replica here are looked at, for somebody who waits."""
 FETCH_WAIT_MS: Final = 2_000
+AGAIN_MS: Final = 20
+"""The pause after a fetch that brought nothing: it waited at the other end, unless too many do."""
 
 
 class LogView(Asking):
@@ -45,20 +47,19 @@ class LogView(Asking):
         due_at = now_ms() + wait_ms
         while True:
             left = max(due_at - now_ms(), 0)
+            is_here = True
             try:
                 chunk = await self._read_here(group, offset, bytes_max)
             except (NotHere, Behind):
+                is_here = False
                 chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS))
             except Gone as error:
                 raise GoneError(str(error), error.first) from None
-            else:
-                if not chunk.batches and left:
-                    await self._grown({group: offset}, left)
-                    continue
-                if not chunk.batches:
-                    return await self._confirm_end(group, offset, bytes_max, chunk)
-            if chunk.batches or not left:
+            if chunk.batches:
                 return chunk
+            if not left:
+                return await self._confirm_end(group, offset, bytes_max, chunk)
+            await self._grown({group: offset} if is_here else {}, left if is_here else min(left, AGAIN_MS))
 
     async def _confirm_end(self, group: int, offset: int, bytes_max: int, chunk: Chunk) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
