@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_everything_comes_back() -> None:
     assert (again.term, again.vote, again.commit) == (5, 2, 14)
     assert [again.term_at(index) for index in (7, 8, 14, 15)] == [1, 1, 1, 3]
     assert again.damage is None
+
+
+def test_small_logs_are_in_memory_after_a_start() -> None:
+    disk = new_disk()
+    store = opened(disk)
+    stored = fill(store.create(1), 3)
+    settle(store, disk, checkpoint=True)
+    log = opened(disk, replace(SMALL, cache_bytes=4_096)).groups[1]
+    disk.remove(log.path(log.segments[0].file_name()))
+    assert everything(log) == stored, "nothing is read a second time"
 
 
 def test_what_was_not_committed_is_gone() -> None:

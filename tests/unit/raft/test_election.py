@@ -187,6 +187,30 @@ def test_5_2_a_replica_that_is_not_preferred_waits_longer() -> None:
     assert max(draw(replica) for _ in range(50)) < 2_500
 
 
+def test_5_2_replicas_take_turns_behind_the_preferred_one() -> None:
+    cluster = Cluster(3)
+    for replica in cluster.replicas.values():
+        replica.state.preferred = 2
+        replica.state.loyal_until = 0
+    waits = {number: {draw(cluster[number]) for _ in range(50)} for number in (1, 2, 3)}
+    assert max(waits[2]) < 1_250 < min(waits[1] | waits[3])
+    for number in (1, 3):
+        cluster[number].state.unreachable.add(2)
+    waits = {number: {draw(cluster[number]) for _ in range(50)} for number in (1, 3)}
+    first, second = sorted(waits.values(), key=min)
+    assert max(first) < 1_250 < min(second)
+
+
+def test_a_group_that_was_made_just_now_waits_for_nobody() -> None:
+    cluster = Cluster(3)
+    for replica in cluster.replicas.values():
+        replica.state.preferred = 2
+        replica.node.draw_campaign()
+        replica.node.begin()
+    cluster.run(450)
+    assert [leader.id for leader in cluster.leaders()] == [2]
+
+
 def draw(replica: Replica) -> int:
     draw_campaign(replica.state)
     return replica.state.campaign_wait

@@ -116,6 +116,44 @@ def test_quiet_groups_cost_one_empty_frame_per_peer_and_beat() -> None:
     assert not hosts[1].host.has_work()
 
 
+def test_groups_are_led_where_they_should_be_and_otherwise_spread_without_split_votes() -> None:
+    hosts = Hosts(3)
+    preferred = {group: group % 3 + 1 for group in range(1, 31)}
+    for group, node in preferred.items():
+        hosts.bootstrap(group, (1, 2, 3), node)
+    hosts.run(2_500)
+    assert {group: hosts.leader(group).id for group in preferred} == preferred
+    terms = {group: hosts.leader(group).group(group).state.term for group in preferred}
+    hosts.stop(1)
+    hosts.run(3_000)
+    orphans = [group for group, node in preferred.items() if node == 1]
+    assert Counter(hosts.leader(group).id for group in orphans) == {2: 5, 3: 5}
+    assert all(hosts.leader(group).group(group).state.term == terms[group] + 1 for group in orphans)
+
+
+def test_a_new_leader_is_quiet_as_soon_as_all_know_of_it() -> None:
+    hosts = cluster(10)
+    hosts.run(5 * SETTINGS.heartbeat_ms)
+    assert all(node.group(group).state.quiet for node in hosts.nodes.values() for group in node.host.groups)
+
+
+def test_who_comes_back_has_to_answer_before_a_group_is_quiet_again() -> None:
+    hosts = cluster(3)
+    quiet(hosts)
+    hosts.stop(3)
+    hosts.run(1_500)
+    hosts.start(3)
+    for group in [1, 2, 3]:
+        hosts[3].host.remove_group(group)
+    hosts.run(3_000)
+    led = [(node, group) for node in (hosts[1], hosts[2]) for group in (1, 2, 3) if hosts.leader(group) is node]
+    assert len(led) == 3
+    assert not any(node.group(group).state.quiet for node, group in led)
+    for group in [1, 2, 3]:
+        hosts[3].open(group)
+    quiet(hosts)
+
+
 def test_quiet_groups_of_a_dead_node_elect_new_leaders() -> None:
     hosts = cluster(30)
     quiet(hosts)
