@@ -193,7 +193,7 @@ class Publisher(Client):
         self._numbers[key] += 1
         topic = f"{TOPIC}/{self.name}/{key}".encode()
         payload = f"{self.name} {key} {self._numbers[key]}".encode()
-        self._cluster.rules.sent(payload, topic, self.qos)
+        self._cluster.rules.sent(payload, topic, self.qos, self.connections)
         if self.qos == 0:
             self.send(p.Publish(topic, payload))
             return

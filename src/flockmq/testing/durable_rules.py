@@ -5,7 +5,7 @@
 | nothing lost | an acknowledged message (PUBACK, PUBREC) is not in its log in the end |
 | no phantom | a record is there that nobody sent, or that was refused when it was sent for the only time |
 | exactly once | a message of QoS 0 or 2, or one of QoS 1 that was sent once, is there twice |
-| order | of one publisher and key, a message stands for the first time behind one with a higher number |
+| order | of one publisher (QoS 0: connection) and key, a message stands for the first time behind a later one |
 | offsets | they are not dense, or a record is in another shard than its key's |
 | replicas | two nodes hold different bytes, or not all of them |
 | cluster state | two nodes have different states in the end |
@@ -57,6 +57,7 @@ class Rules:
         self._shards = shards
         self._sent: dict[bytes, tuple[bytes, int]] = {}
         self._sent_at: dict[bytes, int] = {}
+        self._lines: dict[bytes, tuple[bytes, int]] = {}
         self._again: set[bytes] = set()
         self._refused: dict[bytes, int] = {}
         self._seen: list[Seen] = []
@@ -67,9 +68,10 @@ class Rules:
 
     # What clients say.
 
-    def sent(self, payload: bytes, topic: bytes, qos: int) -> None:
-        """For the first time."""
+    def sent(self, payload: bytes, topic: bytes, qos: int, connection: int = 0) -> None:
+        """For the first time. Order is that of a publisher; at QoS 0, where nothing is sent again, of a connection."""
         self._sent[payload] = (topic, qos)
+        self._lines[payload] = (topic, connection if qos == 0 else 0)
         self._sent_at[payload] = self._cluster.queue.now
         self._cluster.count("sent")
 
@@ -114,7 +116,7 @@ class Rules:
         """``logs``: by shard, topic and payload of every record."""
         placed: set[bytes] = set()
         for shard, log in enumerate(logs):
-            highest: dict[bytes, int] = {}
+            highest: dict[tuple[bytes, int], int] = {}
             for offset, (topic, payload) in enumerate(log):
                 where = f"shard {shard}, offset {offset}: {payload!r}"
                 if self._sent.get(payload, (b"", 0))[0] != topic or payload in self._refused:
@@ -128,9 +130,10 @@ class Rules:
                     continue
                 placed.add(payload)
                 number = int(payload.rpartition(b" ")[2])
-                if number <= highest.get(topic, 0):
-                    self.broken("order", f"{where} stands behind number {highest[topic]}")
-                highest[topic] = number
+                line = self._lines[payload]
+                if number <= highest.get(line, 0):
+                    self.broken("order", f"{where} stands behind number {highest[line]}")
+                highest[line] = number
         lost = sorted(self.promised - placed)
         if lost:
             self.broken("nothing lost", f"{len(lost)} acknowledged messages are in no log, such as {lost[:3]}")
