@@ -58,6 +58,7 @@ def make_log(settings: LogConfig) -> Log:
 
 
 async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str, object]] | None) -> None:
+    gc.set_threshold(*GC_THRESHOLDS)  # a start makes much that stays
     from flockmq.server.app import Server
 
     server = Server(config, log, show_config)
@@ -123,4 +124,3 @@ def _settle_memory() -> None:
     """What is there after the start stays: the collector need not look at it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
