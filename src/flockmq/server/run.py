@@ -58,9 +58,10 @@ def make_log(settings: LogConfig) -> Log:
 
 
 async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str, object]] | None) -> None:
-    gc.set_threshold(*GC_THRESHOLDS)  # a start makes much that stays
     from flockmq.server.app import Server
 
+    gc.collect()
+    gc.set_threshold(*GC_THRESHOLDS)
     server = Server(config, log, show_config)
     stopping = asyncio.Event()
     _handle_signals(server, stopping, log)
@@ -121,6 +122,8 @@ def _raise_file_limit(log: Log) -> None:
 
 
 def _settle_memory() -> None:
-    """What is there after the start stays: the collector need not look at it again."""
-    gc.collect()
+    """What is there after the start stays: the collector need not look at it again.
+
+    Nor now: with thousands of partitions that would take a second in which this node says nothing.
+    """
     gc.freeze()
