@@ -195,7 +195,8 @@ class Streams:
             for group in self.logs.groups():
                 if group not in self.caught_up:
                     self._look_at = now
-                    self._ask(group, now)
+                    if self.logs.leader_of(group):  # nobody else could tell
+                        self._ask(group, now)
         is_thorough = now >= self._thorough_at
         if is_thorough:
             self._thorough_at = now + THOROUGH_MS
