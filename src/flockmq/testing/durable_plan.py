@@ -119,6 +119,8 @@ def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) ->
         faults.append(Fault(at, kind, (_draw_parts(rng, plan.nodes),)))
         back = at + rng.choice((500, 2_500, 5_000))
         faults.append(Fault(back, "join"))
+        if rng.random() < 0.5:  # clients give up a part and go on in another, while what they sent is stuck
+            faults.append(Fault(at + 300, "roam", (str(rng.randrange(plan.nodes) + 1),)))
     elif kind == "slow":
         faults.append(Fault(at, kind, (node, str(rng.choice((20, 100, 400))))))
     elif kind == "delay":
