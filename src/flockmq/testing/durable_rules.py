@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from flockmq.testing.durable_harness import DurableHarness
 
 READ_BYTES = 1 << 20
-PATIENCE_US = CLEAN_WAIT_MS * 1_000
-"""A SUBACK that comes this late was not held back any longer: without a leader nobody knows where a log ends."""
+PATIENCE_US = (CLEAN_WAIT_MS - 10) * 1_000
+"""A SUBACK that comes this late was not held back any longer: without a leader nobody knows where a log ends. A little
+less than nodes wait, whose time goes by milliseconds."""
 NEVER = 1 << 62
 
 
