@@ -4,11 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node src/flockmq/log src/flockmq/raft src/flockmq/gossip src/flockmq/peering -name '*.py' 2>/dev/null)
+HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node src/flockmq/log src/flockmq/raft src/flockmq/peering src/flockmq/durable -name '*.py' 2>/dev/null)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-raft faults simulate docs clean
+.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-durable bench-raft faults simulate simulate-nodes clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -52,18 +52,25 @@ format: $(VENV)/.installed  ## let ruff fix and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup  ## side by side with mosquitto and NATS: a table with ratios, and JSON
+bench: setup bench-durable  ## side by side with mosquitto and NATS: tables with ratios, and JSON
 	$(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-durable: setup  ## durable topics on three nodes, side by side with NATS JetStream (QUICK=1: a few minutes)
+	$(BIN)/python -m benchmarks.durable $(if $(QUICK),--quick)
 
 bench-raft: setup  ## three nodes of consensus alone: rates, latency, many groups, idle groups
 	$(BIN)/python -m benchmarks.raft $(BENCH)
 
-faults: setup  ## kill, pause and corrupt real nodes under load, KILLS times (default 200)
+faults: setup  ## kill, pause and corrupt real nodes under load, KILLS times (default 200), durable topics for FOR seconds
+	FLOCKMQ_FAULTS_S=$(or $(FOR),120) FLOCKMQ_FAULTS_RATE=2000 \
 	FLOCKMQ_KILLS=$(or $(KILLS),200) FLOCKMQ_PAUSES=$(or $(PAUSES),50) FLOCKMQ_CORRUPTIONS=$(or $(CORRUPTIONS),20) \
 	$(BIN)/python -m pytest -q -s tests/faults
 
 simulate: setup  ## clusters from SEEDS seeds (default 1000), FIRST on, with everything going wrong
 	$(BIN)/python -m flockmq.testing.simulate --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
+
+simulate-nodes: setup  ## the same with whole nodes: brokers, cluster state, durable topics, clients
+	$(BIN)/python -m flockmq.testing.simulate_durable --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
 
 clean:  ## everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
