@@ -5,7 +5,9 @@
         `--------------- schedule() once ---------------> run(): other nodes, then handle.flush(connection) for each
 ```
 What the other nodes' side brings while it is called (commits become PUBACKs and messages for subscribers) leaves in the
-same run: another one would cost another turn of the whole cluster node. What clients said meanwhile waits for the next.
+same run when it is short: for one message alone another turn of the whole cluster node would be a part of its way. When
+it is more there is load, and the next run gathers what is read meanwhile: publishers that are answered together come
+again together. What clients said meanwhile waits for the next run in any case.
 
 A loop turn may read many megabytes before it comes to what was scheduled. So that buffers do not fill up meanwhile,
 ``run`` is called in between as soon as a turn has read READ_BYTES.

@@ -92,6 +92,8 @@ SWEEP_MS = 1_000
 SWEEP_BUDGET = 1_000
 CHUNK_BYTES = 4_096
 """Packets up to here are collected in one piece, larger ones in pieces of about this size."""
+SHORT_BYTES = 128
+"""Nothing is gained by letting so little wait for more."""
 
 
 class Broker:
@@ -405,11 +407,12 @@ class Broker:
         return taken
 
     def take_answered(self) -> list[Connection]:
-        """Of the connections to look at those that only have something to write: nothing that they said waits here."""
+        """Of the connections to look at those that only have something short to write: nothing they said waits here."""
         taken: list[Connection] = []
         others: list[Connection] = []
         for connection in self.dirty:
-            if connection.held_back or connection.backlog is not None or connection.waiting is not None:
+            has_more = connection.held_back or connection.backlog is not None or connection.waiting is not None
+            if has_more or connection.out_bytes > SHORT_BYTES:
                 others.append(connection)
             else:
                 taken.append(connection)

@@ -98,3 +98,21 @@ def test_a_client_whose_words_wait_here_is_looked_at_in_the_next_run(on: Desk) -
     on.flusher.between = None
     on.next_turn()
     assert on.said == [b"committed"]
+
+
+def test_what_is_long_leaves_with_the_next_run(on: Desk) -> None:
+    """There is load then, and the next run gathers more."""
+    short, long = on.connection(), on.connection()
+    acks = b"\x40\x02\x00\x01" * 200
+
+    def between() -> bool:
+        long.reply(acks)
+        short.reply(acks[:4])
+        return True
+
+    on.flusher.between = between
+    on.flusher.run()
+    assert on.said == [acks[:4]]
+    on.flusher.between = None
+    on.next_turn()
+    assert on.said == [acks[:4], acks]
