@@ -23,6 +23,7 @@ HOT_MODULES = (
     *("durable/appending.py", "durable/answers.py", "durable/entering.py", "durable/lanes.py", "durable/pausing.py"),
     *("durable/unsettled.py", "durable/decoding.py", "durable/delivery.py", "durable/catchup.py", "durable/pacing.py"),
     *("durable/machine.py", "durable/machines.py", "durable/consensus.py"),  # every durable message
+    *("peering/node.py", "durable/node.py"),  # every turn
 )
 INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there
 
