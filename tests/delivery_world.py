@@ -20,7 +20,9 @@ from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.calls import Calls
 from flockmq.peering.channels import CALLS, FEEDS
+from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import entry_of
+from flockmq.raft.messages import SnapshotMeta
 from flockmq.raft.ready import Ready
 from flockmq.routing.durable import DurableTopic, TopicMap
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient, make_properties
@@ -241,8 +243,8 @@ class World:
         node.logs.applied[group] = len(truth.entries)
         node.logs.kept[group] = truth.end
         ready = Ready(len(truth.entries))
-        # Only whether there is one matters here; its content belongs to others.
-        ready.install = object()  # type: ignore[assignment]
+        index = len(truth.entries)
+        ready.install = SnapshotMeta(index, 1, truth.end, Configuration(()), index, 1)
         node.delivery.applied(group, ready, self.now)
         self.settle()
 

@@ -89,6 +89,9 @@ class PartitionMachine:
         """With ids. Least recently heard of first."""
         self.fences: dict[bytes, ClientIds] = {}
         """Without: only their epochs count, for a while. In the same order."""
+        self.clients_max = CLIENTS_MAX
+        self.ids_total_max = IDS_TOTAL_MAX
+        """The same on all replicas, or their states would differ."""
         self.ids_total = 0
         self.evicted = 0
         """Clients that had to go although their time was not over; not replicated."""
@@ -223,9 +226,9 @@ class PartitionMachine:
         """Forget clients whose time is over, and those that there is no room for."""
         self._expire(self.clients)
         self._expire(self.fences)
-        while len(self.fences) > CLIENTS_MAX:
+        while len(self.fences) > self.clients_max:
             del self.fences[next(iter(self.fences))]
-        while len(self.clients) > CLIENTS_MAX or self.ids_total > IDS_TOTAL_MAX:
+        while len(self.clients) > self.clients_max or self.ids_total > self.ids_total_max:
             self._remove(self.clients, next(iter(self.clients)))
             self.evicted += 1
 

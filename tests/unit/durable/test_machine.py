@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.durable import machine as machine_module
 from flockmq.durable.control_bodies import (
     ADOPT,
     COMMIT,
@@ -154,11 +153,11 @@ def test_epochs_without_ids_are_kept_for_a_while_only() -> None:
     assert machine.epoch_of(b"c") == 0
 
 
-def test_what_clients_can_grow_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_module, "CLIENTS_MAX", 3)
-    monkeypatch.setattr(machine_module, "IDS_TOTAL_MAX", 6)
+def test_what_clients_can_grow_is_bounded() -> None:
     log = Log()
     machine = PartitionMachine(7)
+    machine.clients_max = 3
+    machine.ids_total_max = 6
     for number in range(5):
         machine.apply(log.publish(b"c%d" % number, 5, 1))
     assert list(machine.clients) == [b"c2", b"c3", b"c4"]
