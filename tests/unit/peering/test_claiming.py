@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Connack, Packet
+from flockmq.session.session import Session
 from flockmq.testing.harness_client import HarnessClient
 from session_cluster import SessionCluster, SimNode
 
@@ -18,6 +19,7 @@ class Logs:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, Reply]] = []
         self.anew: list[tuple[str, int]] = []
+        self.over: list[str] = []
 
     def wants(self) -> bool:
         return True
@@ -27,6 +29,9 @@ class Logs:
 
     def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
         self.anew.append((client_id, epoch))
+
+    def ended(self, session: Session) -> None:
+        self.over.append(session.client_id)
 
 
 class Log(Logs):
