@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--data", metavar="FOLDER", help="where the nodes keep their data (a temporary folder)")
     parser.add_argument("--seconds", type=float, default=0.0, help="how long each is measured (4; quick: 2)")
     parser.add_argument("--repeats", type=int, default=0, help="how often; the median counts (3; quick: 1)")
-    parser.add_argument("--window", type=int, default=100, help="messages a publisher has in flight (100)")
+    parser.add_argument("--window", type=int, default=500, help="messages a publisher has in flight (500)")
     parser.add_argument("--topics", type=int, default=0, help="idle topics (1000; quick: 100)")
     parser.add_argument("--save", action="store_true", help="keep the result under benchmarks/results")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

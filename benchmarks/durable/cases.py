@@ -35,7 +35,7 @@ class Effort:
     """How much to measure, and where."""
 
     seconds: float = 4.0
-    window: int = 100
+    window: int = 500
     topics: int = IDLE_TOPICS
     folder: str | None = None
 
