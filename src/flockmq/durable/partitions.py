@@ -95,6 +95,8 @@ class Partitions:
         """Groups with a new leader or other members."""
         self._uncertain: dict[int, None] = {}
         """Groups to begin here, once state is known to be current."""
+        self._early: dict[int, None] = {}
+        """Replicas of groups that a command made which is yet to come here; maybe together with the one that deletes them."""
         self._parting: dict[int, None] = {}
         """Replicas that state does not name, but knows too little of."""
         self._parting_at = 0
@@ -123,6 +125,9 @@ class Partitions:
         if state.versions.topics == self._seen_version:
             return
         self._seen_version = state.versions.topics
+        for group in [one for one in self._early if one < state.next_group]:
+            del self._early[group]
+            self._dirty[group] = None
         seen = self._seen
         for key, topic in state.topics.items():
             known = seen.get(key)
@@ -214,7 +219,8 @@ class Partitions:
             if group < self._meta.state.next_group:
                 self._close(group)
                 return 1
-            return 0  # made by a command that is yet to come
+            self._early[group] = None
+            return 0
         if self._node in record.members():
             self._prefer(group, record)
             return 0
