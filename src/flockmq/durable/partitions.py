@@ -96,7 +96,7 @@ class Partitions:
         self._uncertain: dict[int, None] = {}
         """Groups to begin here, once state is known to be current."""
         self._early: dict[int, None] = {}
-        """Replicas of groups that a command made which is yet to come here; maybe together with the one that deletes them."""
+        """Replicas of groups that a command made which is yet to come here, maybe with the one that deletes them."""
         self._parting: dict[int, None] = {}
         """Replicas that state does not name, but knows too little of."""
         self._parting_at = 0
