@@ -304,7 +304,11 @@ class Claimant:
         self.finish(claim, now)
 
     def must_collect(self, claim: Claim, session: Session | None, now: int) -> bool:
-        """Whether a client waits whose QoS 2 ids nobody here knows."""
+        """Whether a client waits whose QoS 2 ids have to be asked for.
+
+        Among others always, also when its session is here: whether another node had it meanwhile, and stored or
+        released something, can't be told from what is left of it here.
+        """
         collector = self.collector
         if collector is None:
             return False
@@ -318,7 +322,7 @@ class Claimant:
             self.uncollected.pop(client_id, None)
             collector.begins_anew(client_id, claim.epoch, now)
             return False
-        return (session is None or client_id in self.uncollected) and collector.wants()
+        return collector.wants()
 
     def note_uncollected(self, client_id: str) -> None:
         """A session came from elsewhere. Those that have gone since are forgotten by and by."""
