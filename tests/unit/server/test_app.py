@@ -22,7 +22,11 @@ HERE = (Address("127.0.0.1", 0),)
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setenv("FLOCKMQ_CREDENTIALS", str(tmp_path / "credentials.toml"))
-    environ = {"FLOCKMQ_SECURITY__ALLOW_ANONYMOUS": "true", "FLOCKMQ_NODE__DATA_DIR": str(tmp_path / "data")}
+    environ = {
+        "FLOCKMQ_SECURITY__ALLOW_ANONYMOUS": "true",
+        "FLOCKMQ_NODE__DATA_DIR": str(tmp_path / "data"),
+        "FLOCKMQ_CLUSTER__PORT": "0",  # other tests have nodes on the usual one
+    }
     return load(None, environ, Flags(host="127.0.0.1", ports={"tcp": 0, "ws": 0, "admin": 0})).config
 
 
