@@ -16,10 +16,10 @@ help:  ## this list
 setup: $(VENV)/.compiled  ## the virtual environment, with the hot modules compiled
 
 $(VENV)/.installed: pyproject.toml
-	@echo "==> virtual environment (a minute or two, once)"
+	@echo "==> virtual environment with Spark (a few minutes, once)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'mypy[mypyc]>=2.4,<3'
-	FLOCKMQ_PURE=1 $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	FLOCKMQ_PURE=1 $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev,lake]'
 	touch $@
 
 $(VENV)/.compiled: $(VENV)/.installed setup.py $(HOT)

@@ -1,0 +1,1 @@
+"""Pipelines that ``flockmq pipeline run`` runs: each a short PySpark program with parameters."""

@@ -1,0 +1,1 @@
+"""Makes ``format("flockmq")`` known to Spark, which imports every package named ``pyspark_*`` and takes its source."""
