@@ -1,1 +1,5 @@
 """Makes ``format("flockmq")`` known to Spark, which imports every package named ``pyspark_*`` and takes its source."""
+
+from flockmq.spark.source import FlockSource as DefaultSource
+
+__all__ = ["DefaultSource"]

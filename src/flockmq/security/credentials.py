@@ -72,6 +72,11 @@ def load(server_url: str, environment: Mapping[str, str] = os.environ) -> str | 
     return _read(credentials_path(environment)).get(_normal(server_url))
 
 
+def servers(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The servers that this user has tokens for."""
+    return list(_read(credentials_path(environment)))
+
+
 def save(server_url: str, token: str, environment: Mapping[str, str] = os.environ) -> Path:
     """Keep a token for a server in the credentials file; returns where."""
     if not (token and token.isascii() and token.isprintable()):
