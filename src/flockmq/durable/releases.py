@@ -242,6 +242,7 @@ class Releases:
         for packet_id in void:
             for group in found.pop(packet_id, []):  # of a session that is over
                 self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
+        self._free(client_id, found, missing)
         held = _Held(epoch, None)
         held.groups = found
         held.missing = set(missing)
@@ -250,6 +251,22 @@ class Releases:
             self._unsure[client_id] = now + UNSURE_MS
         self._tidy(client_id, held)
         reply(set(found), now)
+
+    def _free(self, client_id: str, found: Found, missing: list[int]) -> None:
+        """Messages of an older epoch that are on their way from here will never arrive: every leader refuses them now.
+
+        Their ids are free at once, so that what comes again goes before what comes after it. Those that may be in a
+        group that could not be asked stay as they are.
+        """
+        session = None if self.sessions is None else self.sessions.get(client_id)
+        if session is None or not session.unsettled or session.received is None:
+            return
+        before = self._of(session)
+        for packet_id in list(session.unsettled):
+            groups = [] if before is None else before.groups.get(packet_id, [])
+            if packet_id not in found and not any([group in missing for group in groups]):
+                del session.unsettled[packet_id]
+                session.received.discard(packet_id)
 
     def _ask_again(self, client_id: str, now: int) -> None:
         """Some groups could not be asked: they may be there again."""
