@@ -262,9 +262,10 @@ class Releases:
         if session is None or not session.unsettled or session.received is None:
             return
         before = self._of(session)
+        unknown = set(missing)
         for packet_id in list(session.unsettled):
             groups = [] if before is None else before.groups.get(packet_id, [])
-            if packet_id not in found and not any([group in missing for group in groups]):
+            if packet_id not in found and unknown.isdisjoint(groups):
                 del session.unsettled[packet_id]
                 session.received.discard(packet_id)
 
