@@ -1,4 +1,4 @@
-"""Where the cluster is and how to speak with it: what every part of a Spark query needs, on the driver and in its workers.
+"""Where the cluster is and how to speak with it: what each part of a Spark query needs, on driver and workers.
 
 ```
  options --from_options--> Servers (frozen, pickled into tasks) --client()--> LogClient, kept per process and thread
@@ -109,8 +109,8 @@ class Servers:
                 context.load_cert_chain(self.cert, self.key or None)
         except OSError as error:
             raise FlockError(
-                f"The TLS files of options ca, cert and key can't be used on this machine ({error}); they must be there, "
-                "in PEM, on the driver and on every worker"
+                f"The TLS files of options ca, cert and key can't be used on this machine ({error}); they must be "
+                "there, in PEM, on the driver and on every worker"
             ) from error
         if self.insecure:
             context.check_hostname = False
@@ -133,7 +133,8 @@ def _usual_server() -> str:
     if len(known) == 1:
         return known[0]
     raise FlockError(
-        f"This user has tokens for {len(known)} servers ({', '.join(known[:5])}); say which one is meant with option server"
+        f"This user has tokens for {len(known)} servers ({', '.join(known[:5])}); "
+        "say which one is meant with option server"
     )
 
 
