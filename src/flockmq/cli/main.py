@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "log": "log",
     "bench": "bench",
     "demo": "demo",
+    "pipeline": "pipeline",
     "version": "version",
 }
 """The module of each command."""
