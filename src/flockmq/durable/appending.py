@@ -328,6 +328,14 @@ class Appending:
         lane.needs = max(lane.needs, outcome.base_offset)
         lane.given_back.append(batch)
 
+    def _follow_epoch(self, run: HeldRun) -> None:
+        """A QoS 2 run that never left this node goes by the present epoch, if its session is still here."""
+        answer = run.answer
+        if self.releases is None or not isinstance(answer, PublishAnswer) or answer.qos != 2:
+            return
+        if self.node.sessions.get(answer.session.client_id) is answer.session:
+            run.epoch = self.releases.tag(answer.session)
+
     def _go_on(self, lane: Lane) -> None:
         """Put in again what waits, once all that was before it has its outcome and the plan is known."""
         topics = self.node.table.topics
@@ -343,6 +351,7 @@ class Appending:
             enter_again(self, lane, batch)
         for run in held:
             if run.answer is None or not run.answer.comes_again():
+                self._follow_epoch(run)
                 enter(self, lane, run)
             else:
                 self.node.stats.durable_unknown += run.run.count
