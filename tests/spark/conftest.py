@@ -64,10 +64,8 @@ def _whole_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def java() -> Path:
     """Java 17 or newer: else no test with Spark can run."""
-    try:
-        from flockmq.spark.java import find
-    except ImportError:
-        return Path("java")
+    from flockmq.spark.java import find
+
     try:
         return find()
     except FlockError as error:
@@ -81,26 +79,15 @@ def spark(java: Path, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The session that all tests share: give queries names or checkpoints of their own, and stop them."""
     from pyspark import cloudpickle
 
+    from flockmq.spark.session import build
+
     # Workers can't import test modules: functions in them travel as they are.
     for module in {getattr(item, "module", None) for item in request.session.items}:
         if module is not None and HERE in Path(str(module.__file__)).parents and module.__name__ in sys.modules:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    session = _build()
+    session = build("tests", master="local[2]", quick=True)
     yield session
     session.stop()
-
-
-def _build() -> SparkSession:
-    try:
-        from flockmq.spark.session import build
-    except ImportError:
-        from pyspark.sql import SparkSession
-
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
-        return builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-    return build("tests", master="local[2]", quick=True)
 
 
 @pytest.fixture(autouse=True)
