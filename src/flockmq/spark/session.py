@@ -1,0 +1,171 @@
+"""One way to a Spark session, with all that FlockMQ's source, sink and pipelines want set.
+
+```
+ build(name) --> remote?   Spark Connect: only settings that a session may change
+            |--> master?   spark:// k8s:// yarn: settings of SQL; the machine's own are left to the cluster
+            `--> local[*]  all of it: loopback, no UI, checkpoints straight to disk, few shuffle partitions
+```
+Whatever ``conf`` names wins. ``quick`` is for tests: less compiling in the JVM, and its classes come from an archive
+that the first such session leaves when the program ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from flockmq.errors import FlockError
+from flockmq.spark import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHUFFLE_PARTITIONS_MAX: Final = 8
+ARCHIVE_S: Final = 60.0
+"""How long a program that ends waits for its JVM to write the archive."""
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+ANYWHERE: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+"""A session may change these, so they are set over Spark Connect, too."""
+
+WITH_A_DRIVER: Final = {
+    # Data to and from Python goes through a file instead of loopback TCP: half of a small micro-batch's time.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+LOCALLY: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # The usual one starts a program for each small file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def build(
+    name: str,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] = {},
+    quick: bool = False,
+) -> SparkSession:
+    """A session: at ``remote`` (``sc://host``), on ``master``, or in this process on all cores."""
+    if remote is not None and master is not None:
+        raise FlockError("A session is either on a master or remote (Spark Connect): give one of them")
+    if remote is not None and not remote.startswith("sc://"):
+        raise FlockError(f"{remote!r} is no Spark Connect address; write it like sc://spark.example.com:15002")
+    builder = _builder().appName(name)
+    if remote is not None:
+        for key, value in {**ANYWHERE, **conf}.items():
+            builder = builder.config(key, value)
+        return builder.remote(remote).getOrCreate()
+
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    """Under spark-submit the JVM is there already, and knows its master."""
+    if master is None and not is_submitted:
+        master = conf.get("spark.master", "local[*]")
+    settings = settings_for(master, conf)
+    archive = None
+    if not is_submitted:
+        os.environ["JAVA_HOME"] = str(java.find())
+        if quick:
+            archive = Archive(Path(os.environ["JAVA_HOME"]))
+            settings[_JAVA_OPTIONS] = _joined(settings.get(_JAVA_OPTIONS), "-XX:TieredStopAtLevel=1", archive.option())
+    _set_environment(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = (builder if master is None else builder.master(master)).getOrCreate()
+    if archive is not None:
+        archive.keep_at_exit()
+    return session
+
+
+def settings_for(master: str | None, conf: Mapping[str, str] = {}) -> dict[str, str]:
+    """What a session with a driver here is given; ``master`` None when it was submitted to one."""
+    settings = {**ANYWHERE, **WITH_A_DRIVER}
+    if master is not None and master.startswith("local"):
+        settings |= LOCALLY
+        # A task costs more than it brings with little data; Spark's own figure is 200.
+        settings["spark.sql.shuffle.partitions"] = str(min(os.cpu_count() or 1, SHUFFLE_PARTITIONS_MAX))
+    return {**settings, **conf}
+
+
+def _builder() -> SparkSession.Builder:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise FlockError("PySpark is not installed; run `pip install flockmq[spark]`") from error
+    # A new one each time: that at SparkSession.builder remembers what earlier sessions were given.
+    return SparkSession.Builder()
+
+
+def _set_environment(master: str | None) -> None:
+    """Loopback locally; workers run the Python that runs this, where they are on a machine like this one."""
+    if master is not None and master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
+    if master is not None and master.startswith(("local", "spark://")):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _joined(*options: str | None) -> str:
+    return " ".join(one for one in options if one)
+
+
+class Archive:
+    """Classes of the JVM as it left them last time (AppCDS): made by the first session, used by later ones."""
+
+    def __init__(self, home: Path) -> None:
+        import pyspark
+
+        # The archive is of use to just this Java with just these jars; the JVM checks that, too.
+        identity = f"{home} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+        self.path = java.cache_folder() / f"spark-classes-{sha256(identity.encode()).hexdigest()[:12]}.jsa"
+        self._draft: Path | None = None
+
+    def option(self) -> str:
+        """What the JVM is told: use it, or leave one."""
+        if self.path.is_file():
+            return f"-XX:SharedArchiveFile={self.path} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return ""
+        self._draft = self.path.with_suffix(f".{os.getpid()}")
+        return f"-XX:ArchiveClassesAtExit={self._draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+    def keep_at_exit(self) -> None:
+        """When the program ends, wait for the JVM to write the archive; a half of one helps nobody."""
+        if self._draft is not None:
+            atexit.register(self._keep, self._draft)
+            self._draft = None
+
+    def _keep(self, draft: Path) -> None:
+        from pyspark import SparkContext
+
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is None:
+            return
+        try:
+            process.stdin.close()  # it ends when nobody holds the other side
+            process.wait(ARCHIVE_S)
+            draft.replace(self.path)
+        except Exception:
+            draft.unlink(missing_ok=True)
