@@ -1,5 +1,6 @@
 # Everything a newcomer needs: `make demo` and `make test`. Each target does all of its own set-up.
-# Needed on the machine: Python >= 3.11 with venv, and a C compiler (without one everything runs as plain Python).
+# Needed on the machine: Python >= 3.11 with venv, and a C compiler (without one everything runs as plain Python). Spark wants
+# Java >= 17; where there is none, a runtime comes with the Python packages.
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,7 +29,7 @@ $(VENV)/.compiled: $(VENV)/.installed setup.py $(HOT)
 	$(BIN)/python setup.py -q build_ext --inplace > $(VENV)/compile.log 2>&1 || (tail -40 $(VENV)/compile.log; exit 1)
 	touch $@
 
-demo: setup  ## a broker, a simulated fleet and live rates in this terminal
+demo: setup  ## three nodes, a simulated fleet, one node killed, and Spark computing on what is kept
 	$(BIN)/flockmq demo
 
 test: lint test-compiled test-pure  ## what CI runs: lint, all tests compiled, the core again as plain Python
