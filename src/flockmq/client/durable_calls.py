@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page
-from flockmq.client.calls import ApiCalls, segment
+from flockmq.client.calls import segment
+from flockmq.client.sink_calls import SinkCalls
 from flockmq.client.transport import Answer
 
 _V1: Final = "/api/v1"
@@ -17,7 +18,7 @@ DEFAULT_NAMESPACE: Final = "default"
 BATCHES: Final = "application/vnd.flockmq.batches"
 
 
-class DurableCalls(ApiCalls):
+class DurableCalls(SinkCalls):
     """See the module."""
 
     # --- topics -----------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import MessageProperties
 from flockmq.client.durable_calls import DEFAULT_NAMESPACE, DurableCalls
+from flockmq.client.log_sinks import LogSinks
 from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, UnreachableError
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchView
@@ -79,7 +80,7 @@ class Batches:
         return self.views[-1].next_offset if self.views else self.offset
 
 
-class LogClient:
+class LogClient(LogSinks):
     """See the module. ``token_of`` says which token goes to which server; ``token`` goes to all of them. Without either
     it is ``FLOCKMQ_TOKEN``, or what this user's credentials file has: as for the command line."""
 

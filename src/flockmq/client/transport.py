@@ -86,9 +86,15 @@ class Transport:
         *,
         accept: str = "application/json",
         wait_s: float = 0.0,
+        data: bytes | None = None,
+        data_type: str = "application/octet-stream",
+        is_repeatable: bool = False,
     ) -> Answer:
-        """Ask; ``wait_s`` is how long the server was asked to wait before it answers."""
-        body = None
+        """Ask; ``wait_s`` is how long the server was asked to wait before it answers.
+
+        ``data`` is a body that is no JSON. ``is_repeatable``: asking twice does no harm, as with every GET.
+        """
+        body = data
         headers = {
             "User-Agent": f"flockmq/{__version__}",
             "Accept": accept,
@@ -99,7 +105,9 @@ class Transport:
         if request is not None:
             body = msgspec.json.encode(request)
             headers["Content-Type"] = "application/json"
-        answer = self._exchange(method, self._prefix + path, body, headers, wait_s)
+        elif data is not None:
+            headers["Content-Type"] = data_type
+        answer = self._exchange(method, self._prefix + path, body, headers, wait_s, is_repeatable or method == "GET")
         if not 200 <= answer.status < 300:
             raise self._error(answer)
         return answer
@@ -110,9 +118,11 @@ class Transport:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str], wait_s: float) -> Answer:
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], wait_s: float, is_repeatable: bool
+    ) -> Answer:
         connection = self._connection
-        if connection is not None and method == "GET":
+        if connection is not None and is_repeatable:
             # It may have been closed meanwhile. Only what can be asked twice is tried on it.
             try:
                 return self._ask(connection, method, path, body, headers, wait_s)
