@@ -235,7 +235,14 @@ class PartitionCluster:
         assert self.leader(group).id == number
 
     def publish(
-        self, number: int, group: int, *payloads: bytes, client: bytes = b"c", epoch: int = 0, ids: tuple[int, ...] = ()
+        self,
+        number: int,
+        group: int,
+        *payloads: bytes,
+        client: bytes = b"c",
+        epoch: int = 0,
+        ids: tuple[int, ...] = (),
+        topic: bytes = b"t/x",
     ) -> Sent:
         """Records through a node; run to have them committed."""
         sent = Sent()
@@ -243,7 +250,7 @@ class PartitionCluster:
         for position, payload in enumerate(payloads):
             packet_id = ids[position] if ids else 0
             now = self.now - self.start + WALL_MS
-            batch.builder.add(b"t/x", client, now, 2, payload, packet_id=packet_id, session_epoch=epoch)
+            batch.builder.add(topic, client, now, 2, payload, packet_id=packet_id, session_epoch=epoch)
         batch.waiting[sent] = len(payloads)
         return sent
 

@@ -15,7 +15,7 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.api import AdminApi
 from flockmq.admin.desk import NodeInfo
 from flockmq.client.admin import AdminClient, AdminError, UnreachableError
-from flockmq.client.log_client import LogClient, OffsetGoneError
+from flockmq.client.log_client import LogClient, OffsetGoneError, ReadFrom
 from flockmq.cluster.commands import NodeSeen
 from flockmq.errors import FlockError
 from flockmq.security import credentials
@@ -170,6 +170,49 @@ def test_a_read_goes_on_with_another_replica_when_nodes_die(run: Run) -> None:
                     await site.apis[stopped].stop()
             assert len(set(servers)) == 3
             assert await asyncio.to_thread(lambda: client.topic("plant").name) == "plant"
+            client.close()
+
+    run(scenario())
+
+
+def test_filters_leave_out_batches_and_the_reader_goes_on(run: Run) -> None:
+    def tour(client: LogClient) -> None:
+        for number in range(4):
+            client.publish("plant", [(f"plant/{number % 2}", b"%d" % number)])
+        found = client.read("plant", 0, 0, filters=["plant/1"])
+        assert [view.base_offset for view in found] == [1, 3]
+        found = client.read("plant", 0, 0, filters=["plant/7", "plant/8/#"])
+        assert (len(found), found.next_offset) == (0, 4)
+        with pytest.raises(AdminError, match="`filter`"):
+            client.read("plant", 0, 0, filters=["a/#/b"])
+        everything = client.read("plant", 0, 0, filters=[f"plant/{'x' * 60}/{number}" for number in range(64)])
+        assert len(everything) == 4, "more than a request has room for"
+
+    async def scenario() -> None:
+        async with flock() as site:
+            await site.admin(create)
+            await site.use(tour)
+
+    run(scenario())
+
+
+def test_leaders_or_followers_are_asked_first_and_others_stand_in(run: Run) -> None:
+    async def scenario() -> None:
+        async with flock(nodes=3) as site:
+            await site.admin(create)
+            leader = site.urls[site.port.leader_of(1) - 1]
+            client = LogClient(site.urls[0], "right", timeout_s=5, retry_s=5)
+            await asyncio.to_thread(client.publish, "plant", numbers(0, 3))
+
+            async def served_by(read_from: ReadFrom) -> str:
+                found = await asyncio.to_thread(client.read, "plant", 0, 0, read_from=read_from)
+                assert len(found) == 3
+                return found.server_url
+
+            assert await served_by("leader") == leader
+            assert await served_by("follower") != leader
+            await site.apis[site.urls.index(leader)].stop()
+            assert await served_by("leader") != leader
             client.close()
 
     run(scenario())

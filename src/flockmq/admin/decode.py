@@ -1,8 +1,8 @@
 """From what came over HTTP to the values of ``model``, or an ``ApiError`` that names the field and what it takes.
 
 Query values are text; only the fields that are declared as numbers or booleans are read as such, so that a client id
-``null`` or ``1`` stays the text it is. Unknown and repeated parameters are refused: a filter that is silently not
-applied would show somebody else's data.
+``null`` or ``1`` stays the text it is. Unknown parameters are refused, and repeated ones unless they are declared as
+lists: a filter that is silently not applied would show somebody else's data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from flockmq.admin.errors import BAD_REQUEST, INVALID_BODY, INVALID_PARAMETER, ApiError
 
-PARAMETERS_MAX: Final = 32
+PARAMETERS_MAX: Final = 96
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -36,6 +36,7 @@ def decode_text(escaped: str, what: str) -> str:
 def decode_query(raw: str, shape: type[S]) -> S:
     """Read a query string as the fields of ``shape``."""
     values: dict[str, object] = {}
+    lists: dict[str, list[str]] = {}
     readers = _readers(shape)
     parts = raw.split("&") if raw else []
     if len(parts) > PARAMETERS_MAX:
@@ -48,10 +49,14 @@ def decode_query(raw: str, shape: type[S]) -> S:
         if name not in readers:
             known = ", ".join(readers) or "none"
             raise ApiError(INVALID_PARAMETER, f"There is no parameter {name!r} here; this path takes: {known}")
-        if name in values:
+        if name in values and readers[name] is not list:
             raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} is given twice; give it once")
         text = decode_text(escaped_value.replace("+", " "), f"Parameter {name!r}")
-        values[name] = _read(readers[name], name, text)
+        if readers[name] is list:
+            lists.setdefault(name, []).append(text)
+            values[name] = lists[name]
+        else:
+            values[name] = _read(readers[name], name, text)
     try:
         return msgspec.convert(values, shape)
     except msgspec.ValidationError as error:
@@ -76,7 +81,7 @@ def _sentence(what: str, error: msgspec.ValidationError) -> str:
 
 
 def _readers(shape: type[msgspec.Struct]) -> dict[str, type]:
-    """Field name -> int, bool or str, from the declared types (``T | None`` counts as T)."""
+    """Field name -> int, bool, list (of text) or str, from the declared types (``T | None`` counts as T)."""
     info = inspect.type_info(shape)
     assert isinstance(info, inspect.StructType)
     return {field.encode_name: _reader(field.type) for field in info.fields}
@@ -92,6 +97,8 @@ def _reader(declared: inspect.Type) -> type:
         return int
     if isinstance(declared, inspect.BoolType):
         return bool
+    if isinstance(declared, inspect.ListType):
+        return list
     return str
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FIRST_OFFSET: Final = "X-Flockmq-First-Offset"
 END_OFFSET: Final = "X-Flockmq-End-Offset"
+NEXT_OFFSET: Final = "X-Flockmq-Next-Offset"
 REPLICAS: Final = "X-Flockmq-Replicas"
 _KINDS: Final[dict[str, ErrorKind]] = {
     commands.INVALID: REFUSED,

@@ -3,6 +3,7 @@
 ```
  GET .../records   Accept: application/vnd.flockmq.batches --> batches as they are stored, offsets in headers
                    otherwise ----------------------------------> JSON for people
+                   ``filter``: batches without a name that matches are left out; in JSON, records
  GET .../heads     answers at once, or once a partition has passed its offset in ``after``
  POST .../records  answers after commit: shard and offset of each record
 ```
@@ -16,6 +17,7 @@ from flockmq.admin import durable_model as model
 from flockmq.admin.durable_common import (
     END_OFFSET,
     FIRST_OFFSET,
+    NEXT_OFFSET,
     REPLICAS,
     durable,
     find_topic,
@@ -30,8 +32,9 @@ from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, ApiEr
 from flockmq.admin.operations import Raw
 from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
 from flockmq.cluster.filters import namespace_prefix
+from flockmq.durable.wanted import WantedNames
 from flockmq.errors import FlockError, RemoteProtocolError
-from flockmq.mqtt.topics import check_topic_name
+from flockmq.mqtt.topics import check_topic_filter, check_topic_name
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -51,34 +54,54 @@ async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | m
     group = group_of(topic, call.path["shard"])
     if query.offset is not None and query.time is not None:
         raise ApiError(INVALID_PARAMETER, "`offset` and `time` are both given; give one of them")
+    wanted = _wanted(topic, query.filter)
     try:
         with desk.polls.waits(query.wait_ms):
-            offset, chunk = await _read(port, group, query)
+            offset, chunk = await _read(port, group, query, wanted)
     except FlockError as error:
         raise said_no(error) from None
     if BATCHES in call.accept:
-        headers = {FIRST_OFFSET: str(chunk.first), END_OFFSET: str(chunk.end), **_where(port.state(), topic, group)}
+        headers = {
+            FIRST_OFFSET: str(chunk.first),
+            END_OFFSET: str(chunk.end),
+            NEXT_OFFSET: str(chunk.following),
+            **_where(port.state(), topic, group),
+        }
         return Raw(chunk.batches, BATCHES, headers=headers)
-    return _for_people(topic, chunk, offset, query.limit)
+    return _for_people(topic, chunk, offset, query.limit, wanted)
 
 
-async def _read(port: DurablePort, group: int, query: model.ReadQuery) -> tuple[int, Chunk]:
+def _wanted(topic: TopicRecord, filters: list[str]) -> WantedNames | None:
+    """Who reads wants names that one of these matches; None: all."""
+    if not filters:
+        return None
+    valid: list[bytes] = []
+    for text in filters:
+        one = utf8(text, "filter", FIELD_BYTES_MAX)
+        try:
+            check_topic_filter(one)
+        except RemoteProtocolError as error:
+            raise ApiError(INVALID_PARAMETER, f"`filter` can't be {text[:80]!r}: {error}") from None
+        valid.append(one)
+    return WantedNames(valid, namespace_prefix(topic.namespace))
+
+
+async def _read(port: DurablePort, group: int, query: model.ReadQuery, wanted: WantedNames | None) -> tuple[int, Chunk]:
     """From where on, and what is there."""
     offset = query.offset or 0
     if query.time is not None:
         offset = await port.offset_at(group, parse_moment(query.time, "`time`"))
     try:
-        return offset, await port.read(group, offset, query.max_bytes, query.wait_ms)
+        return offset, await port.read(group, offset, query.max_bytes, query.wait_ms, wanted)
     except GoneError as gone:
         if query.offset is not None:
             raise
-        return gone.first, await port.read(group, gone.first, query.max_bytes, query.wait_ms)
+        return gone.first, await port.read(group, gone.first, query.max_bytes, query.wait_ms, wanted)
 
 
-def _for_people(topic: TopicRecord, chunk: Chunk, offset: int, limit: int) -> model.Records:
-    views = list(batch_views(chunk.batches))
-    records = records_of(topic.namespace, views, offset, limit)
-    following = records[-1].offset + 1 if len(records) == limit else max([offset, *[one.next_offset for one in views]])
+def _for_people(topic: TopicRecord, chunk: Chunk, offset: int, limit: int, wanted: WantedNames | None) -> model.Records:
+    records = records_of(topic.namespace, batch_views(chunk.batches), offset, limit, wanted)
+    following = records[-1].offset + 1 if len(records) == limit else chunk.following
     return model.Records(first_offset=chunk.first, end_offset=chunk.end, next_offset=following, records=records)
 
 

@@ -15,6 +15,7 @@ RECORDS_PER_PUBLISH_MAX = 10_000
 READ_BYTES_MAX = 4 * 1024 * 1024
 READ_BYTES_DEFAULT = 1024 * 1024
 RETENTION_MS_DEFAULT = 7 * 86_400_000
+FILTERS_PER_READ_MAX = 64
 WAIT_MS_MAX = 20_000
 """Longest long poll; below the time that a whole request may take."""
 
@@ -173,6 +174,14 @@ class ReadQuery(InNamespace, frozen=True):
         int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait when there is nothing at that offset yet")
     ] = 0
     limit: Annotated[int, Meta(ge=1, le=10_000, description="Most records, where the answer is JSON")] = 1_000
+    filter: Annotated[
+        list[FilterText],
+        Meta(
+            max_length=FILTERS_PER_READ_MAX,
+            description="Topic filter, may be given several times: batches without a topic name that one of them "
+            "matches are left out, and in JSON records",
+        ),
+    ] = field(default_factory=list)
 
 
 class LogRecord(Response, frozen=True):

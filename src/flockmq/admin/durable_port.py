@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
+    from flockmq.durable.wanted import WantedNames
     from flockmq.mqtt.properties import Properties
 
 FETCH_BYTES_MAX: Final = 512 * 1024
@@ -52,13 +53,16 @@ class UnknownOutcomeError(FlockError):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole batches end to end, the first of them holding the offset asked for; none when there is nothing yet."""
+    """Whole batches end to end, the first of them holding the offset asked for; none when there is nothing yet, or
+    nothing that was wanted."""
 
     batches: bytes
     first: int
     """Oldest offset that is there."""
     end: int
     """End of what was committed when it was read."""
+    following: int
+    """Where to read on: behind the last batch that was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,11 @@ class DurablePort(Protocol):
     async def segments(self) -> list[SegmentReport]:
         """The segment files of all replicas, as their nodes tell."""
 
-    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
-        """Committed batches from an offset on; waits while there are none."""
+    async def read(
+        self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None = None
+    ) -> Chunk:
+        """Committed batches from an offset on; waits while there are none. Those without a wanted name are left out;
+        then it may answer with none of them, and where to read on."""
 
     async def offset_at(self, group: int, time_ms: int) -> int:
         """The first offset whose record came at that time or later; the end when there is none."""

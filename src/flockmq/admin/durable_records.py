@@ -17,6 +17,7 @@ from flockmq.log.columns import QOS_MASK, RETAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flockmq.durable.wanted import WantedNames
     from flockmq.log.columns import Columns
 
 
@@ -29,20 +30,24 @@ def batch_views(data: bytes) -> Iterator[BatchView]:
         position = view.end
 
 
-def records_of(namespace: str, views: Iterable[BatchView], offset: int, limit: int) -> list[LogRecord]:
-    """Records from an offset on, at most ``limit``."""
+def records_of(
+    namespace: str, views: Iterable[BatchView], offset: int, limit: int, wanted: WantedNames | None = None
+) -> list[LogRecord]:
+    """Records from an offset on, at most ``limit``, of wanted names."""
     prefix = namespace_prefix(namespace)
     found: list[LogRecord] = []
     for view in views:
         if view.kind == DATA and view.count:
             first = max(offset - view.base_offset, 0)
-            found += _rows(view, first, min(view.count, first + limit - len(found)), prefix)
+            rows = list(range(view.count)) if wanted is None else view.select(wanted.wants)
+            rows = [row for row in rows if row >= first]
+            found += _rows(view, rows[: limit - len(found)], prefix)
         if len(found) >= limit:
             break
     return found
 
 
-def _rows(view: BatchView, first: int, end: int, prefix: bytes) -> list[LogRecord]:
+def _rows(view: BatchView, wanted: Iterable[int], prefix: bytes) -> list[LogRecord]:
     columns = view.columns()
     data, spans = columns.data, columns.spans
     count = view.count
@@ -56,7 +61,7 @@ def _rows(view: BatchView, first: int, end: int, prefix: bytes) -> list[LogRecor
     keys = _Binary(columns, "key", count) if "key.validity" in spans else None
     users = _Users(columns, count) if "user.offsets" in spans else None
     rows = []
-    for at in range(first, end):
+    for at in wanted:
         payload = payloads.item(at)
         text = _utf8(payload)
         has_key = keys is not None and bool(data[spans["key.validity"][0] + (at >> 3)] >> (at & 7) & 1)

@@ -108,8 +108,9 @@ TOPIC_OPERATIONS: Final = (
         tag="topics",
         summary="Committed records from an offset or time on, from any node. As batches they come as the log stores "
         "them: the whole batch that holds the offset and those after it, with the oldest offset and the committed end "
-        "in the headers `X-Flockmq-First-Offset` and `X-Flockmq-End-Offset`, and in `X-Flockmq-Replicas` the APIs of "
-        "the nodes that hold the partition: they serve more at once",
+        "in the headers `X-Flockmq-First-Offset` and `X-Flockmq-End-Offset`, where to read on (behind batches that a "
+        "filter left out) in `X-Flockmq-Next-Offset`, and in `X-Flockmq-Replicas` the APIs of the nodes that hold the "
+        "partition: they serve more at once",
         handler=durable_logs.read_records,
         query=model.ReadQuery,
         answer=model.Records,

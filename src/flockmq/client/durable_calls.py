@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -87,10 +87,20 @@ class DurableCalls(SinkCalls):
         return self._decode(self._transport.request("GET", path, wait_s=wait_ms / 1000).body, model.Records)
 
     def read_batches(
-        self, name: str, shard: int, *, offset: int, max_bytes: int, wait_ms: int, namespace: str = DEFAULT_NAMESPACE
+        self,
+        name: str,
+        shard: int,
+        *,
+        offset: int,
+        max_bytes: int,
+        wait_ms: int,
+        filters: Sequence[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> Answer:
         """Records of a partition as the log stores them; see ``LogClient.read``."""
         path = _records(name, shard, namespace=namespace, offset=offset, max_bytes=max_bytes, wait_ms=wait_ms)
+        if filters:
+            path += "&" + urlencode([("filter", one) for one in filters])
         return self._transport.request("GET", path, accept=BATCHES, wait_s=wait_ms / 1000)
 
     def publish_records(

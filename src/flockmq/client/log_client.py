@@ -17,7 +17,7 @@ import base64
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -25,13 +25,14 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import MessageProperties
 from flockmq.client.durable_calls import DEFAULT_NAMESPACE, DurableCalls
+from flockmq.client.log_batches import ORDERS, Batches, OffsetGoneError, ReadFrom, what_fits
 from flockmq.client.log_sinks import LogSinks
 from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, UnreachableError
 from flockmq.errors import FlockError
-from flockmq.log.batch import BatchView
 
 FIRST_OFFSET: Final = "x-flockmq-first-offset"
 END_OFFSET: Final = "x-flockmq-end-offset"
+NEXT_OFFSET: Final = "x-flockmq-next-offset"
 RETRY_S: Final = 30.0
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
@@ -42,42 +43,9 @@ _ASK_AGAIN: Final = frozenset({429, 503})
 _NOT_FOR_US: Final = frozenset({401, 403, 421})
 _TRY_ELSEWHERE: Final = frozenset({401, 403, 404, 421, 429, 500, 502, 503, 504})
 
+__all__ = ["Batches", "LogClient", "OffsetGoneError", "ReadFrom"]
+
 T = TypeVar("T")
-
-
-class OffsetGoneError(FlockError):
-    """The records at an offset were removed by retention; ``first_offset`` is the oldest that is there."""
-
-    def __init__(self, message: str, first_offset: int) -> None:
-        super().__init__(message)
-        self.first_offset = first_offset
-
-
-class Batches:
-    """Part of a partition's log: whole batches end to end. The first may begin before the offset that was asked for."""
-
-    def __init__(self, data: bytes, offset: int, first_offset: int, end_offset: int, server_url: str) -> None:
-        self.data = data
-        self.offset = offset
-        """What was asked for."""
-        self.first_offset = first_offset
-        """The oldest record of the partition."""
-        self.end_offset = end_offset
-        """End of what was committed when it was read."""
-        self.server_url = server_url
-        """Who served it."""
-        self.views = list(_views(data))
-
-    def __iter__(self) -> Iterator[BatchView]:
-        return iter(self.views)
-
-    def __len__(self) -> int:
-        return len(self.views)
-
-    @property
-    def next_offset(self) -> int:
-        """Where to read on."""
-        return self.views[-1].next_offset if self.views else self.offset
 
 
 class LogClient(LogSinks):
@@ -109,7 +77,8 @@ class LogClient(LogSinks):
         self._partitions: dict[str, tuple[float, list[model.Partition]]] = {}
         self._told: dict[str, None] = {}
         """Servers that answers named."""
-        self._good: dict[tuple[str, int], str] = {}
+        self._good: dict[tuple[str, int, ReadFrom], str] = {}
+        """Who answered last, by topic, shard and whom the caller prefers."""
         self._jitter = random.Random()  # noqa: S311  (spreads retries)
         self._is_https = self._named[0].startswith("https://")
 
@@ -161,23 +130,35 @@ class LogClient(LogSinks):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def read(
-        self, topic: str, shard: int, offset: int, *, max_bytes: int = model.READ_BYTES_DEFAULT, wait_ms: int = 0
+        self,
+        topic: str,
+        shard: int,
+        offset: int,
+        *,
+        max_bytes: int = model.READ_BYTES_DEFAULT,
+        wait_ms: int = 0,
+        filters: Sequence[str] = (),
+        read_from: ReadFrom = "any",
     ) -> Batches:
         """Committed batches from an offset on; empty when there is nothing within ``wait_ms``.
 
+        With ``filters`` (of MQTT) batches without a name that one of them matches may be left out, so the answer may be
+        empty and ``next_offset`` further on; rows of other names are still among those that come. ``read_from`` says
+        which replicas are asked first: the leader, followers, or any; the others stand in for them.
         OffsetGoneError when retention removed them; FlockError when no replica could serve for ``retry_s``.
         """
         deadline = time.monotonic() + self._retry_s
         pause_s = PAUSE_S
+        filters = what_fits(filters)
         while True:
             problem: FlockError | None = None
-            for url in self._candidates(topic, shard):
+            for url in self._candidates(topic, shard, read_from):
                 try:
-                    found = self._read(url, topic, shard, offset, max_bytes, wait_ms)
+                    found = self._read(url, topic, shard, offset, max_bytes, wait_ms, filters)
                 except (UnreachableError, AdminError) as error:
                     problem = _elsewhere(error)
                     continue
-                self._good[(topic, shard)] = url
+                self._good[(topic, shard, read_from)] = url
                 return found
             if time.monotonic() >= deadline:
                 raise FlockError(
@@ -185,18 +166,27 @@ class LogClient(LogSinks):
                     f"{self._retry_s:g} s; the last one said: {problem}"
                 )
             self._partitions[topic] = (float("-inf"), self._partitions.get(topic, (0.0, []))[1])
-            self._good.pop((topic, shard), None)
+            self._good.pop((topic, shard, read_from), None)
             time.sleep(pause_s * self._jitter.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    def _read(self, url: str, topic: str, shard: int, offset: int, max_bytes: int, wait_ms: int) -> Batches:
+    def _read(
+        self, url: str, topic: str, shard: int, offset: int, max_bytes: int, wait_ms: int, filters: Sequence[str]
+    ) -> Batches:
         answer = self._server(url).read_batches(
-            topic, shard, offset=offset, max_bytes=max_bytes, wait_ms=wait_ms, namespace=self.namespace
+            topic,
+            shard,
+            offset=offset,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            filters=filters,
+            namespace=self.namespace,
         )
         try:
             first = int(answer.headers[FIRST_OFFSET])
             end = int(answer.headers[END_OFFSET])
-            found = Batches(answer.body, offset, first, end, url)
+            following = int(answer.headers.get(NEXT_OFFSET, "0"))
+            found = Batches(answer.body, offset, first, end, url, following)
             if self._verify:
                 for view in found.views:
                     view.verify()
@@ -204,12 +194,13 @@ class LogClient(LogSinks):
             raise UnreachableError(f"{url} answered with something that is no part of a log ({error!r})") from error
         return found
 
-    def _candidates(self, topic: str, shard: int) -> list[str]:
+    def _candidates(self, topic: str, shard: int, read_from: ReadFrom) -> list[str]:
         """Whom to ask, best first. What was known before is better than nothing."""
         at, partitions = self._partitions.get(topic, (float("-inf"), []))
         if time.monotonic() - at >= METADATA_S:
             try:
                 partitions = self._keep(topic, self._round(partial(self._ask_partitions, topic)))
+                self._good.pop((topic, shard, read_from), None)  # another may lead by now
             except UnreachableError:
                 pass
             except AdminError as error:
@@ -217,9 +208,10 @@ class LogClient(LogSinks):
                     raise
         if partitions and not 0 <= shard < len(partitions):
             raise FlockError(f"Topic {topic!r} has {len(partitions)} shards, counted from 0; there is no shard {shard}")
-        urls = [self._good[(topic, shard)]] if (topic, shard) in self._good else []
+        good = self._good.get((topic, shard, read_from))
+        urls = [good] if good is not None else []
         if partitions:
-            replicas = sorted(partitions[shard].replicas, key=lambda one: one.lag is None or one.lag > 0)
+            replicas = sorted(partitions[shard].replicas, key=ORDERS[read_from])
             urls += [one.api for one in replicas if one.api is not None and self._is_safe(one.api)]
         return list(dict.fromkeys([*urls, *self._named]))
 
@@ -331,11 +323,3 @@ def _elsewhere(error: UnreachableError | AdminError) -> FlockError:
         if error.status not in _TRY_ELSEWHERE or error.code == "invalid_parameter":
             raise error
     return error
-
-
-def _views(data: bytes) -> Iterator[BatchView]:
-    position = 0
-    while position < len(data):
-        view = BatchView(data, position)
-        yield view
-        position = view.end

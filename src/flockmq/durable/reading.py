@@ -5,7 +5,7 @@
         |-- Gone      retention took it; the oldest offset that is there
         |-- Behind    this replica does not have it yet; how far it is: wait, or ask another
         `-- NotHere   no replica here, or none that can be read; who has one
- extents(group, offset, bytes_max) --> Extents: what to read from which file, or bytes --> read_extents() in a thread
+ extents(group, offset, bytes_max) --> Extents: what to read from which file, or bytes --> scanning, in a thread
  wait_for({group: offset}, callback, due_at) --> called when one of them has more, or with nothing when the time is over
 ```
 A replica never answers short: ``until`` is how far the log was committed when somebody asked, and one that is not so
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
 from flockmq.log import errors as log_errors
-from flockmq.log.batch import DATA, BatchError, BatchView
-from flockmq.log.reading import SegmentReader, rows_of
+from flockmq.log.batch import BatchView
+from flockmq.log.reading import rows_of
 from flockmq.log.segment import BY_INDEX, BY_OFFSET, find_row, row_index, row_position
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 READ_BYTES_MAX: Final = 1_048_576
 """Most that is read in one piece on the event loop (a single larger batch is read as it is)."""
 EXTENT_BYTES_MAX: Final = 64 * 1_048_576
+PARTS_MAX: Final = 16_384
+"""Parts of extents; each batch that is still in memory is one."""
 WAITERS_MAX: Final = 10_000
 WAITED_GROUPS_MAX: Final = 100_000
 """Groups of all waiters together."""
@@ -90,12 +92,14 @@ class FilePart:
 class Extents:
     """Where batches are. May be read in a thread: nothing in here changes."""
 
-    def __init__(self, group: int, offset: int, last_index: int, bytes_max: int) -> None:
+    def __init__(self, group: int, offset: int, last_index: int, bytes_max: int, scan_bytes_max: int) -> None:
         self.group = group
         self.offset = offset
         self.last_index = last_index
         """The last entry that was committed when these were made."""
         self.bytes_max = bytes_max
+        self.scan_bytes_max = scan_bytes_max
+        """Most that is looked at, for a reader who wants only some of the batches."""
         self.parts: list[FilePart | bytes] = []
 
 
@@ -186,29 +190,35 @@ class Reader:
         except log_errors.DamageError:
             raise NotHere(group, self._layout.replicas_of(group)) from None
 
-    def extents(self, group: int, offset: int, bytes_max: int, until: int = 0) -> Extents:
-        """Where the batches are that ``read`` would give, for somebody who has time to read files."""
+    def extents(self, group: int, offset: int, bytes_max: int, until: int = 0, scan_bytes_max: int = 0) -> Extents:
+        """Where the batches are that ``read`` would give, for somebody who has time to read files.
+
+        Who will leave out batches names with ``scan_bytes_max`` how many bytes may be looked at for that.
+        """
         log = self._check(group, offset, until)
         last = self._last_index(group, log)
-        found = Extents(group, offset, last, min(bytes_max, EXTENT_BYTES_MAX))
+        scan_bytes_max = min(max(bytes_max, scan_bytes_max), EXTENT_BYTES_MAX)
+        found = Extents(group, offset, last, min(bytes_max, EXTENT_BYTES_MAX), scan_bytes_max)
         if offset == self.end_of(group):
             return found
         staging = self._engine.store.staging
         index = _index_near(staging, log, offset)
         size = 0
-        while index <= last and size < found.bytes_max:
+        while index <= last and size < scan_bytes_max and len(found.parts) < PARTS_MAX:
             batch = log.recent.get(index)
             if batch is not None:
-                found.parts.append(batch)
-                size += len(batch)
+                if size or BatchView(batch).next_offset > offset:
+                    found.parts.append(batch)
+                    size += len(batch)
                 index += 1
                 continue
             segment = log.segment_of(index)
             if segment.flushed_index <= index:
                 break
             part = _file_part(staging, log, segment, index)
+            # All of the first may lie before the offset: it does not count.
+            size += part.stop - part.start if found.parts else 0
             found.parts.append(part)
-            size += part.stop - part.start
             index = segment.flushed_index
         return found
 
@@ -302,46 +312,3 @@ def _file_part(staging: Staging, log: GroupLog, segment: Segment, index: int) ->
     if number > 0 and row_position(rows, number) < segment.flushed:
         return FilePart(path, row_position(rows, number), segment.flushed, row_index(rows, number))
     return FilePart(path, 0, segment.flushed, segment.first_index)
-
-
-def read_extents(staging: Staging, extents: Extents) -> list[bytes]:
-    """The batches, each verified. Slow, and without any state: for a thread. NotHere: they can't be read any more."""
-    found: list[bytes] = []
-    size = 0
-    for part in extents.parts:
-        if isinstance(part, bytes):
-            views = [BatchView(part)]
-            size = _take(extents, views, found, size)
-        else:
-            size = _read_part(staging, part, extents, found, size)
-        if size >= extents.bytes_max:
-            break
-    return found
-
-
-def _read_part(staging: Staging, part: FilePart, extents: Extents, found: list[bytes], size: int) -> int:
-    reader = SegmentReader(staging, part.path, part.start, part.stop)
-    index = part.first_index
-    try:
-        while reader.position < part.stop and index <= extents.last_index and size < extents.bytes_max:
-            size = _take(extents, [reader.next(index)], found, size)
-            index += 1
-    except FileNotFoundError:
-        raise Again(f"A file of group {extents.group} was removed while it was read. Ask again.") from None
-    except (BatchError, OSError) as error:
-        if part.start and not found:
-            # A row of the sparse index that names the wrong place: the front of the file tells.
-            raise Again(f"Group {extents.group} could not be read from where its index said: {error}") from error
-        raise NotHere(extents.group, ()) from error
-    return size
-
-
-def _take(extents: Extents, views: list[BatchView], found: list[bytes], size: int) -> int:
-    for view in views:
-        if view.kind != DATA or view.next_offset <= extents.offset or view.index > extents.last_index:
-            continue
-        if found and size + view.size > extents.bytes_max:
-            return extents.bytes_max
-        found.append(view.whole())
-        size += view.size
-    return size

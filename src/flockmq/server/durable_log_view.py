@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, Chunk, GoneError
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.reading import Again, Behind, Gone, NotHere, read_extents
+from flockmq.durable.reading import Again, Behind, Gone, NotHere
+from flockmq.durable.scanning import filter_batches, scan_extents
 from flockmq.errors import FlockError
+from flockmq.log.batch import BatchError
 from flockmq.server.durable_asking import Asking, unless_done
 
 if TYPE_CHECKING:
     from flockmq.durable.fetching import Fetched
+    from flockmq.durable.reading import Extents
+    from flockmq.durable.wanted import WantedNames
+    from flockmq.log.staging import Staging
     from flockmq.server.cluster import ClusterService
 
 READERS: Final = 2
@@ -30,6 +35,10 @@ READERS: Final = 2
 READ_TRIES: Final = 5
 POLL_MS: Final = 500
 """How often ends of partitions without a replica here are looked at, for somebody who waits."""
+SCAN_BYTES_MAX: Final = 32 * 1_048_576
+"""Most bytes of batches that are looked at for one answer to somebody who wants only some of them."""
+LITTLE_BYTES_MAX: Final = 65_536
+"""What is in memory and not more than this is read at once: a thread would take longer to begin."""
 FETCH_WAIT_MS: Final = 2_000
 AGAIN_MS: Final = 20
 """The pause after a fetch that brought nothing: it waited at the other end, unless too many do."""
@@ -42,50 +51,57 @@ class LogView(Asking):
         super().__init__(service)
         self._threads = ThreadPoolExecutor(READERS, "log-reader")
 
-    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
+    async def read(
+        self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None = None
+    ) -> Chunk:
         """See ``DurablePort``. Before a follower, who may not know all commits, says "nothing", its leader is asked."""
         due_at = now_ms() + wait_ms
         while True:
             left = max(due_at - now_ms(), 0)
             is_here = True
             try:
-                chunk = await self._read_here(group, offset, bytes_max)
+                chunk = await self._read_here(group, offset, bytes_max, wanted)
             except (NotHere, Behind):
                 is_here = False
-                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS))
+                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
             except Gone as error:
                 raise GoneError(str(error), error.first) from None
-            if chunk.batches:
+            if chunk.following > offset:
                 return chunk
             if not left:
-                return await self._confirm_end(group, offset, bytes_max, chunk)
+                return await self._confirm_end(group, offset, bytes_max, chunk, wanted)
             await self._grown({group: offset} if is_here else {}, left if is_here else min(left, AGAIN_MS))
 
-    async def _confirm_end(self, group: int, offset: int, bytes_max: int, chunk: Chunk) -> Chunk:
+    async def _confirm_end(
+        self, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
+    ) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
         if self._working().engine.is_leader(group):
             return chunk
         [(_, end)] = await self._heads([group])
-        return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, end)
+        return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)
 
-    async def _read_here(self, group: int, offset: int, bytes_max: int) -> Chunk:
+    async def _read_here(self, group: int, offset: int, bytes_max: int, wanted: WantedNames | None) -> Chunk:
         node = self._working()
+        scan_bytes_max = SCAN_BYTES_MAX if wanted is not None else 0
         for _ in range(READ_TRIES):
-            extents = node.reader.extents(group, offset, bytes_max)
+            extents = node.reader.extents(group, offset, bytes_max, scan_bytes_max=scan_bytes_max)
             first, end = node.reader.first_of(group), node.reader.end_of(group)
             staging = node.engine.store.staging
             try:
-                if all(isinstance(part, bytes) for part in extents.parts):
-                    batches = read_extents(staging, extents)
-                else:
-                    loop = asyncio.get_running_loop()
-                    batches = await loop.run_in_executor(self._threads, read_extents, staging, extents)
+                if _is_little(extents):
+                    found = scan_extents(staging, extents, wanted)
+                    return Chunk(found.data(), first, end, found.next_offset)
+                loop = asyncio.get_running_loop()
+                data, following = await loop.run_in_executor(self._threads, _scan, staging, extents, wanted)
             except Again:
                 continue
-            return Chunk(b"".join(batches), first, end)
+            return Chunk(data, first, end, following)
         raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
 
-    async def _fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int, until: int = 0) -> Chunk:
+    async def _fetch(
+        self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None, until: int = 0
+    ) -> Chunk:
         size = min(bytes_max, FETCH_BYTES_MAX)
         fetching = self._working().fetching
 
@@ -97,7 +113,11 @@ class LogView(Asking):
             raise GoneError(str(found.error), found.first)
         if found.error is not None:
             raise BehindError(str(found.error))
-        return Chunk(b"".join(found.batches), found.first, found.end)
+        try:
+            batches, following = filter_batches(found.batches, offset, wanted)
+        except BatchError as error:
+            raise BehindError(f"What another node sent of group {group} can't be read: {error}") from error
+        return Chunk(b"".join(batches), found.first, found.end, following)
 
     async def _grown(self, positions: dict[int, int], wait_ms: int) -> None:
         """Until one of these logs, which have replicas here, goes on; or the time is over."""
@@ -151,3 +171,20 @@ class LogView(Asking):
 
 def _no_leader(group: int) -> FlockError:
     return BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")
+
+
+def _is_little(extents: Extents) -> bool:
+    size = 0
+    for part in extents.parts:
+        if not isinstance(part, bytes):
+            return False
+        size += len(part)
+        if size > LITTLE_BYTES_MAX:
+            return False
+    return True
+
+
+def _scan(staging: Staging, extents: Extents, wanted: WantedNames | None) -> tuple[bytes, int]:
+    """In a thread, the copy included."""
+    found = scan_extents(staging, extents, wanted)
+    return found.data(), found.next_offset

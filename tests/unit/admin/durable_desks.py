@@ -19,6 +19,8 @@ from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
+from flockmq.durable.scanning import filter_batches
+from flockmq.durable.wanted import WantedNames
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
 from flockmq.log.checksum import crc32c
 
@@ -42,14 +44,14 @@ class MemoryLog:
         self.end += len(messages)
         return base
 
-    def read(self, offset: int, bytes_max: int) -> bytes:
+    def read(self, offset: int, bytes_max: int) -> list[bytes]:
         found: list[bytes] = []
         for batch in self.batches:
             if BatchView(batch).next_offset > offset:
                 if found and sum(map(len, found)) + len(batch) > bytes_max:
                     break
                 found.append(batch)
-        return b"".join(found)
+        return found
 
 
 class MemoryDurable:
@@ -123,7 +125,9 @@ class MemoryDurable:
             for node in one.replicas
         ]
 
-    async def read(self, group: int, offset: int, bytes_max: int, wait_ms: int) -> Chunk:
+    async def read(
+        self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None = None
+    ) -> Chunk:
         log = self.log(group)
         if offset < log.first:
             raise GoneError(f"Offset {offset} is gone; the oldest one is {log.first}: read from there.", log.first)
@@ -131,7 +135,8 @@ class MemoryDurable:
             raise BehindError("Nobody has come that far.")
         if offset == log.end and wait_ms:
             await self._wait(wait_ms)
-        return Chunk(log.read(offset, bytes_max), log.first, log.end)
+        batches, following = filter_batches(log.read(offset, bytes_max), offset, wanted)
+        return Chunk(b"".join(batches), log.first, log.end, following)
 
     async def _wait(self, wait_ms: int) -> None:
         try:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.admin.decode import decode_body, decode_query, decode_text
+from flockmq.admin.durable_model import ReadQuery
 from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import BanRequest, ConnectionQuery, PublishRequest, SessionQuery
 
@@ -47,7 +48,7 @@ def test_booleans(text: str, value: bool) -> None:
         ("clientid=a", "clientid"),
         ("client_id=a&client_id=b", "client_id"),
         ("client_id=%ff", "client_id"),
-        ("&".join(f"x{number}=1" for number in range(100)), "32"),
+        ("&".join(f"x{number}=1" for number in range(100)), "96"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(query: str, named: str) -> None:
@@ -103,3 +104,13 @@ def test_text_must_be_utf8() -> None:
     assert decode_text("caf%C3%A9", "it") == "café"
     with pytest.raises(ApiError):
         decode_text("caf%E9", "it")
+
+
+def test_only_lists_may_be_given_several_times() -> None:
+    query = decode_query("filter=a%2F%2B&filter=b,c&offset=3", ReadQuery)
+    assert (query.filter, query.offset) == (["a/+", "b,c"], 3)
+    assert decode_query("", ReadQuery).filter == []
+    with pytest.raises(ApiError, match="twice"):
+        decode_query("offset=3&offset=3", ReadQuery)
+    with pytest.raises(ApiError, match="filter"):
+        decode_query("&".join(["filter=a"] * 65), ReadQuery)

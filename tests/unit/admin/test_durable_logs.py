@@ -228,3 +228,27 @@ async def test_a_single_publish_of_a_durable_topic_is_answered_after_commit() ->
     other = await handlers.publish(desk, call(body=PublishRequest(topic="other", payload="x")))
     assert (other.durable_topic, other.shard, other.offset) == (None, None, None)
     assert port.log(1).end == 1
+
+
+async def test_filters_leave_out_what_nobody_wants() -> None:
+    desk, _ = await open_topic()
+    for number in range(3):
+        await publish(desk, record("plant/1", f"{number}"))
+        await publish(desk, record("plant/2", f"{number}"))
+    found = await read(desk, filter=["plant/2", "nobody/+"])
+    assert isinstance(found, model.Records)
+    assert [(one.offset, one.topic) for one in found.records] == [(1, "plant/2"), (3, "plant/2"), (5, "plant/2")]
+    assert found.next_offset == 6
+    some = await read(desk, filter=["plant/2"], limit=2)
+    assert isinstance(some, model.Records)
+    assert some.next_offset == 4
+    raw = await read(desk, accept=durable_logs.BATCHES, filter=["plant/none/#"])
+    assert isinstance(raw, Raw)
+    assert (raw.body, raw.headers["X-Flockmq-Next-Offset"]) == (b"", "6")
+
+
+async def test_a_filter_must_be_one() -> None:
+    desk, _ = await open_topic()
+    for wrong in ("a/#/b", "a+", "+b"):
+        with pytest.raises(ApiError, match="`filter` can't be"):
+            await read(desk, filter=[wrong])

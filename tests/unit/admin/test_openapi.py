@@ -59,7 +59,7 @@ def test_path_parameters_are_those_of_the_path(method: str, path: str, operation
 def test_every_parameter_is_explained_and_never_null(method: str, path: str, operation: dict[str, Any]) -> None:
     for parameter in operation.get("parameters", []):
         assert parameter["description"]
-        assert parameter["schema"]["type"] in {"string", "integer", "boolean"}
+        assert parameter["schema"]["type"] in {"string", "integer", "boolean", "array"}
         assert None not in parameter["schema"].get("enum", [])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.durable import reading
-from flockmq.durable.reading import Again, Behind, FilePart, Gone, NotHere, Reader, read_extents
+from flockmq.durable.reading import Behind, Gone, NotHere
 from flockmq.log.batch import BatchView
 from partition_cluster import WALL_MS, Node, PartitionCluster
 
@@ -111,50 +111,6 @@ def test_waiters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.reader.wait_for({1: 1}, told.append, cluster.now + 1_000) is None
     cluster.run(1_100)
     assert node.reader.wait_for({1: 1}, told.append, cluster.now + 1_000) is not None
-
-
-def forget_memory(node: Node) -> None:
-    """Only files are left."""
-    node.store.request_checkpoint()
-    node.write()
-    for index in list(node.store.groups[1].recent):
-        del node.store.groups[1].recent[index]
-
-
-def extents_read(reader: Reader, node: Node, offset: int, bytes_max: int) -> list[bytes]:
-    return read_extents(node.store.staging, reader.extents(1, offset, bytes_max))
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_extents_hold_what_a_read_would_give(cached: bool) -> None:
-    cluster, node = cluster_of(120)
-    if not cached:
-        forget_memory(node)
-        cluster.fill(1, 3)
-    assert len(node.store.groups[1].segments) > 3
-    for offset in (0, 17, 64, 119):
-        wanted = node.reader.read(1, offset, 1 << 20)
-        assert extents_read(node.reader, node, offset, 1 << 20) == wanted
-        some = extents_read(node.reader, node, offset, 2_000)
-        assert some == wanted[: len(some)]
-        assert some
-    assert extents_read(node.reader, node, node.reader.end_of(1), 1 << 20) == []
-
-
-def test_extents_verify_what_they_read() -> None:
-    _, node = cluster_of(60)
-    forget_memory(node)
-    extents = node.reader.extents(1, 0, 1 << 20)
-    part = extents.parts[0]
-    assert isinstance(part, FilePart)
-    position = part.start + 150
-    byte = node.disk.read(part.path, position, 1)[0]
-    node.disk.write(part.path, position, bytes((byte ^ 1,)))
-    with pytest.raises(NotHere):
-        read_extents(node.store.staging, extents)
-    node.disk.remove(part.path)
-    with pytest.raises(Again):
-        read_extents(node.store.staging, extents)
 
 
 def test_what_is_gone_says_where_to_go_on() -> None:
