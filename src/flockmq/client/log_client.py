@@ -100,6 +100,10 @@ class LogClient(LogSinks):
         """A topic as it was declared."""
         return self._anywhere(lambda server: server.topic(topic, namespace=self.namespace))
 
+    def topics(self) -> list[model.DataTopic]:
+        """All durable topics of the namespace."""
+        return self._anywhere(lambda server: list(server.topics(namespace=self.namespace)))
+
     def metadata(self, topic: str, *, fresh: bool = False) -> list[model.Partition]:
         """The partitions of a topic, by shard: replicas, leaders, and where the APIs of their nodes are."""
         known = self._partitions.get(topic)
