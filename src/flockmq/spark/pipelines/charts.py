@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -43,8 +43,7 @@ _RC: Final[Any] = {
     "text.parse_math": False,  # a topic may be called a$b
 }
 
-Moment = datetime
-Points = Sequence[tuple[Moment, float]]
+Points = Sequence[tuple[datetime, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +54,7 @@ class Lines:
     unit: str
     series: Mapping[str, Points]
     bands: Mapping[str, tuple[Points, Points]] = field(default_factory=dict)
+    band_name: str = ""
     stacked: bool = False
     """Areas one upon the other: for parts of a whole."""
 
@@ -71,6 +71,11 @@ class Bars:
 
 
 Panel = Lines | Bars
+
+
+def moment(time_ms: int) -> datetime:
+    """Milliseconds since 1970 as a moment: what Spark hands over as a timestamp has lost its zone."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def write_report(
@@ -140,7 +145,9 @@ def _draw_lines(axes: Any, panel: Lines) -> None:
         if name in panel.bands:
             lower, upper = panel.bands[name]
             bounds = [value for _, value in lower], [value for _, value in upper]
-            axes.fill_between([moment for moment, _ in lower], *bounds, color=colour, alpha=0.16, linewidth=0)
+            moments = [at for at, _ in lower]
+            label = panel.band_name or None
+            axes.fill_between(moments, *bounds, color=colour, alpha=0.16, linewidth=0, label=label)
     if panel.stacked:
         moments, heights = _aligned(series)
         axes.stackplot(moments, heights, labels=[_short(name) for name in series], colors=COLOURS, alpha=0.85)
@@ -166,11 +173,11 @@ def _is_near_zero(limits: tuple[float, float]) -> bool:
     return high > 0 and low < 0.35 * high and low > -0.1 * high
 
 
-def _aligned(series: Mapping[str, Points]) -> tuple[list[Moment], list[list[float]]]:
+def _aligned(series: Mapping[str, Points]) -> tuple[list[datetime], list[list[float]]]:
     """The same moments for all; who says nothing at one has 0 there."""
-    moments = sorted({moment for points in series.values() for moment, _ in points})
+    moments = sorted({at for points in series.values() for at, _ in points})
     known = [dict(points) for points in series.values()]
-    return moments, [[values.get(moment, 0.0) for moment in moments] for values in known]
+    return moments, [[values.get(at, 0.0) for at in moments] for values in known]
 
 
 def _draw_bars(axes: Any, panel: Bars) -> None:
