@@ -181,7 +181,8 @@ def set_target(tables: Tables, command: SetTarget) -> PartitionRecord:
         preferred = known.preferred if known.preferred in command.target else command.target[0]
     if preferred not in command.target:
         raise RefusedError(INVALID, "The preferred leader must be one of the target's nodes.")
-    return _keep_partition(tables, known, replace(known, target=command.target, preferred=preferred))
+    record = replace(known, target=command.target, preferred=preferred, is_advised=command.is_advised)
+    return _keep_partition(tables, known, record)
 
 
 def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
@@ -201,6 +202,7 @@ def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
 def rebalance(tables: Tables, command: Rebalance) -> Moves:
     """Begin some of the moves that make the cluster even, and tell how many are left."""
     check_number("number of moves", command.moves_max, 0, REBALANCE_MAX)
+    # Whoever asks for even numbers gets them, whatever was advised before.
     moves = plan_rebalance(tables, command.moves_max) if command.moves_max else []
     for move in moves:
         set_target(tables, move)

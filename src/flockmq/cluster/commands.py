@@ -213,6 +213,8 @@ class SetTarget(Struct, frozen=True, array_like=True, tag=20):
     group: int
     target: tuple[int, ...]
     preferred: int = 0
+    is_advised: bool = False
+    """Somebody said so: evening out by number leaves it there."""
 
 
 class ReplicasAre(Struct, frozen=True, array_like=True, tag=21):

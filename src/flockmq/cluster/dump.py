@@ -116,6 +116,8 @@ def _partition(partition: PartitionRecord) -> dict[str, Plain]:
     }
     if partition.is_moving:
         dumped["target"] = [hex_id(node) for node in partition.target]
+    if partition.is_advised:
+        dumped["advised"] = True
     return dumped
 
 

@@ -130,6 +130,8 @@ class PartitionRecord(Struct, frozen=True, array_like=True):
     """The voters that the group began with: whoever begins the log must begin with exactly these."""
     as_of: int = 0
     """Raft index of the configuration behind ``replicas``; a report of an older one is refused."""
+    is_advised: bool = False
+    """Somebody said where it should be: evening out by number leaves it there."""
 
     @property
     def is_moving(self) -> bool:

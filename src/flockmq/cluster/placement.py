@@ -41,7 +41,7 @@ def next_moves(state: Tables, gone: tuple[int, ...] = (), moving_max: int = MOVE
     if not moves:
         moves = plan_growth(state, room)
     if not moves and not _is_waiting(state):
-        moves = plan_rebalance(state, room)
+        moves = plan_rebalance(state, room, keeps_advised=True)
     return moves
 
 

@@ -6,7 +6,8 @@
  3 leaders   from who leads most to who leads least: directly, or along a chain of partitions that share nodes
 ```
 Each step makes something more even and nothing less even, so that it ends, and a cluster that is even stays as it is.
-Only partitions that are whole and not moving take part.
+Only partitions that are whole and not moving take part, and none that was placed by advice (``advice.py``), unless
+somebody asks for even numbers.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 REBALANCE_MAX: Final = 10_000
 
 
-def plan_rebalance(state: Tables, limit: int = REBALANCE_MAX) -> list[SetTarget]:
-    """At most about so many commands (a chain of leaders is not cut), the ones that copy data first."""
+def plan_rebalance(state: Tables, limit: int = REBALANCE_MAX, *, keeps_advised: bool = False) -> list[SetTarget]:
+    """At most about so many commands (a chain of leaders is not cut), the ones that copy data first.
+
+    With ``keeps_advised`` what somebody placed on purpose stays there; it counts where it is.
+    """
     if _is_even(state):
         return []
-    balance = _Balance(state)
+    balance = _Balance(state, keeps_advised)
     balance.spread_zones(limit)
     balance.even_replicas(limit)
     balance.even_leaders(limit)
@@ -49,7 +53,7 @@ def _is_even(state: Tables) -> bool:
 class _Balance:
     """A plan in the making."""
 
-    def __init__(self, state: Tables) -> None:
+    def __init__(self, state: Tables, keeps_advised: bool) -> None:
         cores = state.alive_cores()
         self.loads = state.loads.copy()
         self.nodes = [node.id for node in cores]
@@ -64,6 +68,8 @@ class _Balance:
         alive = {node.id for node in state.nodes.values() if node.state == ALIVE}
         for partition in state.partitions():
             if partition.is_moving or not all(node in alive and node in self.zones for node in partition.target):
+                continue
+            if keeps_advised and partition.is_advised:
                 continue
             self.partitions[partition.group] = partition
             self.targets[partition.group] = partition.target

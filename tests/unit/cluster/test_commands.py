@@ -37,14 +37,18 @@ def test_an_envelope_says_who_asked_also_for_a_command_that_is_not_known() -> No
 
 
 def test_fields_of_a_newer_version_are_passed_over() -> None:
-    data = msgspec.msgpack.encode((20, 5, (1, 2), 1, "new field"))
-    assert decode_command(data) == SetTarget(5, (1, 2), 1)
+    data = msgspec.msgpack.encode((20, 5, (1, 2), 1, True, "new field"))
+    assert decode_command(data) == SetTarget(5, (1, 2), 1, is_advised=True)
+
+
+def test_fields_that_an_older_version_did_not_have_are_as_before() -> None:
+    assert decode_command(msgspec.msgpack.encode((20, 5, (1, 2), 1))) == SetTarget(5, (1, 2), 1)
 
 
 def test_the_numbers_of_commands_are_for_ever() -> None:
     """They stand in logs: a change here makes old logs unreadable."""
     assert sorted(TAGS) == list(range(1, 23))
-    assert encode_command(SetTarget(5, (1, 2), 1)) == msgspec.msgpack.encode((20, 5, (1, 2), 1))
+    assert encode_command(SetTarget(5, (1, 2), 1)) == msgspec.msgpack.encode((20, 5, (1, 2), 1, False))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x90", b"junk", msgspec.msgpack.encode((1, 2, 3)), b"\x95\xa1\xff"])
