@@ -1,0 +1,98 @@
+"""A query as a named cursor in the cluster: its lag is seen there, and retention waits for it.
+
+```
+ option cursor=NAME, one topic     --> cursor NAME
+                     more topics   --> cursor NAME.TOPIC for each: a cursor is over one topic
+ first start --> created where the query starts; each commit of Spark --> positions of the cursor
+```
+Spark's checkpoint decides where a query goes on; the cursor follows it. A commit that fails is made good by the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from flockmq.client.log_client import LogClient
+from flockmq.client.transport import AdminError
+from flockmq.errors import FlockError
+from flockmq.spark.offsets import Offsets, Reach, firsts
+from flockmq.spark.options import ReadOptions
+
+COMMIT_RETRY_S: Final = 2.0
+"""How long a micro-batch waits for a commit; a query does not stand still for it."""
+logger = logging.getLogger("flockmq.spark")
+
+
+def cursor_name(options: ReadOptions, topic: str) -> str:
+    """The name of the query's cursor over a topic."""
+    alone = not options.pattern and len(options.topics) + len(options.assigned) == 1
+    return options.cursor if alone else f"{options.cursor}.{topic}"
+
+
+def positions_of(options: ReadOptions, client: LogClient, reach: Reach) -> Offsets | None:
+    """Where the query's cursors stand; the start of a shard that they do not know. None when there is no cursor."""
+    if not options.cursor:
+        return None
+    found = firsts(reach)
+    is_known = False
+    for topic in reach:
+        try:
+            cursor = client.cursor(cursor_name(options, topic))
+        except AdminError as error:
+            if error.status != 404:
+                raise
+            continue
+        _check_topic(cursor.name, cursor.topic, topic)
+        is_known = True
+        for position in cursor.positions:
+            if position.offset is not None and position.shard in found[topic]:
+                found[topic][position.shard] = max(position.offset, found[topic][position.shard])
+    return found if is_known else None
+
+
+def _check_topic(name: str, actual: str, topic: str) -> None:
+    if actual != topic:
+        raise FlockError(
+            f"Cursor {name!r} is over topic {actual!r}, and this query reads {topic!r}; choose another name in option "
+            "cursor"
+        )
+
+
+class QueryCursors:
+    """The cursors of a stream."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._client = options.servers.new_client(retry_s=COMMIT_RETRY_S)
+        self._known: set[str] = set()
+
+    def create(self, topics: Sequence[str]) -> None:
+        """Those that are missing."""
+        for topic in topics:
+            if topic in self._known:
+                continue
+            name = cursor_name(self._options, topic)
+            try:
+                cursor = self._client.cursor(name)
+            except AdminError as error:
+                if error.status != 404:
+                    raise
+                cursor = self._client.create_cursor(name, topic, hold=self._options.cursor_hold)
+            _check_topic(name, cursor.topic, topic)
+            self._known.add(topic)
+
+    def commit(self, positions: Offsets) -> None:
+        """Say how far the query has come."""
+        try:
+            self.create(list(positions))
+            for topic, shards in positions.items():
+                if shards:
+                    self._client.commit(cursor_name(self._options, topic), shards)
+        except FlockError as error:
+            logger.warning(
+                "The cursor %r could not be moved (%s); it will be with the next micro-batch",
+                self._options.cursor,
+                error,
+            )

@@ -1,0 +1,133 @@
+"""Which task reads what, and how much a micro-batch takes.
+
+```
+ start, end --> ranges --split--> pieces of at most so many records --pack--> tasks
+                                   (maxRecordsPerPartition, minPartitions)     (small pieces share one, maxTasks)
+ start, latest --limit--> end      each shard the same part of what it is behind
+```
+A task costs some 50 ms whatever it reads, so ten records in eight shards are one task and not eight.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from flockmq.spark.offsets import Offsets
+
+TASK_RECORDS_MIN: Final = 20_000
+"""Pieces are packed together until a task has about so many."""
+TASK_RECORDS_MAX: Final = 2_000_000
+"""Longer ranges are split even when nobody asks: a task that fails reads all of its records again."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """Records of one shard, from ``start`` to before ``end``."""
+
+    topic: str
+    shard: int
+    start: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return self.end - self.start
+
+
+class FlockPartition(InputPartition):
+    """What one task reads, in this order."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[Range]:
+    """What is between two positions. A shard that the start does not know is new: all of it is."""
+    return [
+        Range(topic, shard, start.get(topic, {}).get(shard, 0), until)
+        for topic, shards in sorted(end.items())
+        for shard, until in sorted(shards.items())
+        if until > start.get(topic, {}).get(shard, 0)
+    ]
+
+
+def plan(
+    ranges: Sequence[Range], *, tasks_min: int = 0, task_records_max: int | None = None, tasks_max: int | None = None
+) -> list[FlockPartition]:
+    """Tasks for these ranges."""
+    total = sum(one.records for one in ranges)
+    if not total:
+        return []
+    piece_max = min(TASK_RECORDS_MAX, task_records_max or TASK_RECORDS_MAX)
+    if tasks_min:
+        piece_max = min(piece_max, max(1, -(-total // tasks_min)))
+    pieces = [piece for one in ranges for piece in _split(one, piece_max)]
+    wanted = max(tasks_min, min(len(pieces), -(-total // min(TASK_RECORDS_MIN, piece_max))))
+    count = min(wanted, len(pieces), tasks_max or wanted)
+    return _pack(pieces, count, None if tasks_max else task_records_max)
+
+
+def _split(one: Range, records_max: int) -> list[Range]:
+    """Equal pieces, none longer than that."""
+    count = -(-one.records // records_max)
+    edges = [one.start + one.records * number // count for number in range(count + 1)]
+    return [Range(one.topic, one.shard, low, high) for low, high in pairwise(edges)]
+
+
+def _pack(pieces: Sequence[Range], count: int, records_max: int | None) -> list[FlockPartition]:
+    """Longest first into the task that has least; into a new one when it would get longer than allowed."""
+    tasks: list[list[Range]] = [[] for _ in range(count)]
+    least = [(0, number) for number in range(count)]
+    for piece in sorted(pieces, key=lambda one: (-one.records, one)):
+        records, number = heapq.heappop(least)
+        if records and records_max is not None and records + piece.records > records_max:
+            heapq.heappush(least, (records, number))
+            number = len(tasks)
+            records = 0
+            tasks.append([])
+        tasks[number].append(piece)
+        heapq.heappush(least, (records + piece.records, number))
+    return [FlockPartition(sorted(task)) for task in tasks if task]
+
+
+def limit(
+    start: Offsets,
+    latest: Offsets,
+    *,
+    records_max: int | None = None,
+    bytes_max: int | None = None,
+    record_bytes: Mapping[str, float] | None = None,
+) -> Offsets:
+    """How far a micro-batch goes: each shard the same part of what it is behind, at least one record in all.
+
+    ``record_bytes`` is how long a record of a topic is on average.
+    """
+    behind = {(one.topic, one.shard): one.records for one in ranges_between(start, latest)}
+    total = sum(behind.values())
+    if not total:
+        return latest
+    part = 1.0
+    if records_max is not None:
+        part = min(part, records_max / total)
+    if bytes_max is not None and record_bytes is not None:
+        part = min(part, bytes_max / max(1.0, sum(n * record_bytes[topic] for (topic, _), n in behind.items())))
+    if part >= 1.0:
+        return latest
+    taken = {place: int(records * part) for place, records in behind.items()}
+    if not any(taken.values()):
+        taken[max(behind, key=lambda place: (behind[place], place))] = 1
+    return {
+        topic: {
+            shard: start.get(topic, {}).get(shard, 0) + taken[(topic, shard)] if (topic, shard) in taken else until
+            for shard, until in shards.items()
+        }
+        for topic, shards in latest.items()
+    }

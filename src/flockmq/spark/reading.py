@@ -1,0 +1,170 @@
+"""What a task does: reads its ranges from whichever replica serves them, and hands Arrow to Spark.
+
+```
+ FlockPartition: range, range, ... --> LogClient.read(from offset on) --> Decoder --> RecordBatch --> Spark
+                                          |-- a replica is away, behind: the client goes on with another
+                                          `-- gone by retention: failOnDataLoss says whether that is an error
+```
+Connections stay open between the tasks of a worker process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from flockmq.admin.durable_model import READ_BYTES_MAX
+from flockmq.client.log_client import Batches, LogClient, OffsetGoneError
+from flockmq.cluster.filters import namespace_prefix
+from flockmq.errors import FlockError
+from flockmq.mqtt.topics import matches
+from flockmq.spark.arrow import Decoder
+from flockmq.spark.options import ReadOptions
+from flockmq.spark.planning import FlockPartition, Range
+from flockmq.spark.schema import arrow_schema
+from flockmq.spark.servers import RETRY_S
+
+RECORD_BYTES: Final = 160
+"""How long a record is taken to be before one was seen."""
+READ_BYTES_MIN: Final = 128 * 1024
+WAIT_MS: Final = 1_000
+"""How long a replica may take to have what others have."""
+logger = logging.getLogger("flockmq.spark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """What all tasks of a query have in common; pickled into them."""
+
+    options: ReadOptions
+    schema: StructType
+    names: tuple[str, ...] = ()
+    """Only these topic names, when there are any: of predicates that were pushed down."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        if not isinstance(partition, FlockPartition):
+            return  # Spark's own, where there is nothing to read
+        _settle()
+        with plain_errors():
+            client = self.options.servers.client()
+            for one in partition.ranges:
+                yield from self._read_range(client, one)
+
+    def _read_range(self, client: LogClient, one: Range) -> Iterator[pa.RecordBatch]:
+        options = self.options
+        decoder = Decoder(
+            arrow_schema(self.schema),
+            one.topic,
+            one.shard,
+            prefix=namespace_prefix(options.servers.namespace),
+            wanted=wanted_names(options.filters, self.names),
+            template=options.template,
+        )
+        offset = one.start
+        record_bytes = float(RECORD_BYTES)
+        deadline_s = None
+        while offset < one.end:
+            found = self._fetch(client, one, offset, record_bytes)
+            if found is None:
+                return
+            if found.data:
+                yield from decoder.decode(found.data, offset, one.end)
+                record_bytes = len(found.data) / max(1, found.next_offset - found.views[0].base_offset)
+            if found.next_offset > offset:
+                offset = found.next_offset
+                deadline_s = None
+                continue
+            deadline_s = deadline_s or time.monotonic() + options.servers.retries * RETRY_S
+            if time.monotonic() > deadline_s:
+                raise FlockError(_stuck(one, offset, found.end_offset))
+
+    def _fetch(self, client: LogClient, one: Range, offset: int, record_bytes: float) -> Batches | None:
+        """The next batches; None when the rest of the range is lost and may be."""
+        wanted = int((one.end - offset) * record_bytes * 1.1)
+        at = offset
+        while True:
+            try:
+                return client.read(
+                    one.topic,
+                    one.shard,
+                    at,
+                    max_bytes=min(READ_BYTES_MAX, max(READ_BYTES_MIN, wanted)),
+                    wait_ms=WAIT_MS,
+                    filters=self.names or self.options.filters,
+                    read_from=self.options.read_from,
+                )
+            except OffsetGoneError as error:
+                report_loss(self.options, one.topic, one.shard, at, min(error.first_offset, one.end))
+                if error.first_offset >= one.end or error.first_offset <= at:
+                    return None
+                at = error.first_offset
+
+
+def wanted_names(filters: tuple[str, ...], names: tuple[str, ...]) -> Callable[[str], bool] | None:
+    """Which topic names come out of a query; None for all."""
+    if not filters and not names:
+        return None
+    encoded = [one.encode() for one in filters]
+    exact = frozenset(names)
+
+    def wanted(name: str) -> bool:
+        if exact and name not in exact:
+            return False
+        topic = name.encode()
+        return not encoded or any(matches(one, topic) for one in encoded)
+
+    return wanted
+
+
+def report_loss(options: ReadOptions, topic: str, shard: int, start: int, end: int) -> None:
+    """Records are gone that the query should have read: an error, or a line in the log."""
+    sentence = (
+        f"Records {start:,} to {end - 1:,} of shard {shard} of topic {topic!r} are gone: retention removed them before "
+        "this query read them"
+    )
+    if options.fail_on_data_loss:
+        raise FlockError(
+            f"{sentence}; to go on without them set failOnDataLoss=false, and to keep it from happening give the topic "
+            "a longer retention or the query a cursor, which holds retention"
+        )
+    logger.warning("%s; going on at %s as failOnDataLoss=false says", sentence, f"{end:,}")
+
+
+def _stuck(one: Range, offset: int, end_offset: int) -> str:
+    return (
+        f"Shard {one.shard} of topic {one.topic!r} ends at offset {end_offset:,} and the query wants to read from "
+        f"{offset:,} to {one.end:,}: the topic was deleted and created again, or its nodes lost their disks; start the "
+        "query anew with another checkpoint"
+    )
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let people read our sentence and not where in our code it was raised. The process ends with such an error."""
+    try:
+        yield
+    except FlockError as error:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise FlockError(str(error)) from None
+
+
+_settled = False
+
+
+def _settle() -> None:
+    """Once per worker process: what was imported is never garbage; looking at it again and again took 80 ms a task."""
+    global _settled  # noqa: PLW0603
+    if not _settled:
+        _settled = True
+        gc.freeze()
