@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flockmq.drivers.direct import DirectFile, open_direct
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,6 +43,8 @@ class FileDisk:
         self._lock = threading.Lock()
         self._files: OrderedDict[str, _OpenFile] = OrderedDict()
         self._journal = ("", -1)
+        self._direct: DirectFile | None = None
+        """The journal, where it can be written past the page cache; else its descriptor is with its name."""
         self._folders: set[str] = {""}
 
     @property
@@ -82,13 +86,25 @@ class FileDisk:
         """Onto the disk. Only the journal's thread calls this, so its file stays open without further ado."""
         name, descriptor = self._journal
         if name != path:
-            if descriptor >= 0:
-                os.close(descriptor)
-            descriptor = os.open(self.root / path, os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_DSYNC", 0))
+            self._close_journal()
+            self._direct = open_direct(self.root / path)
+            if self._direct is None:
+                descriptor = os.open(self.root / path, os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_DSYNC", 0))
             self._journal = (path, descriptor)
+        if self._direct is not None:
+            self._direct.write(position, data)
+            return
         _write_all(descriptor, position, data)
         if not hasattr(os, "O_DSYNC") or not hasattr(os, "fdatasync"):
             _sync(descriptor)
+
+    def _close_journal(self) -> None:
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
+        elif self._journal[1] >= 0:
+            os.close(self._journal[1])
+        self._journal = ("", -1)
 
     def allocate(self, path: str, length: int) -> None:
         """Zeros, really written: reserved blocks alone would make every later write change metadata as well."""
@@ -133,9 +149,7 @@ class FileDisk:
         for file in self._files.values():
             os.close(file.descriptor)
         self._files.clear()
-        if self._journal[1] >= 0:
-            os.close(self._journal[1])
-            self._journal = ("", -1)
+        self._close_journal()
 
     @contextmanager
     def _opened(self, path: str, *, create: bool) -> Iterator[int]:
@@ -178,8 +192,7 @@ class FileDisk:
 
     def _forget(self, path: str) -> None:
         if self._journal[0] == path:
-            os.close(self._journal[1])
-            self._journal = ("", -1)
+            self._close_journal()
         with self._lock:
             file = self._files.pop(path, None)
             if file is not None and file.users == 0:
