@@ -28,6 +28,7 @@ from flockmq.durable.partition_calls import PartitionCalls
 from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
+from flockmq.durable.sinks import Sinks
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.node.events import EventList
@@ -86,7 +87,8 @@ class Node:
         self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
         self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
         self.fetching = Fetching(self.asking, self.reader)
-        self.machines.listeners = [self.control, self.reader, self.collecting]
+        self.sinks = Sinks(self.asking, self.control, self.machines)
+        self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
         for group in cluster.groups:
             if self.id in self.layout.replicas_of(group):
                 self.machines.opened(group, self.engine.open(group, cluster.voters))
@@ -104,6 +106,7 @@ class Node:
         self.engine.tick(now)
         for part in (self.calls, self.control, self.asking, self.reader, self.keeper, self.collecting, self.releases):
             part.tick(now)
+        self.sinks.tick(now)
 
     def turn(self) -> None:
         now = self.cluster.now

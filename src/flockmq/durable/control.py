@@ -72,7 +72,8 @@ class Control:
         self._open: dict[int, _Open] = {}
         self._proposed: dict[int, list[_Proposed]] = {}
         self._waiting = 0
-        self._now = 0
+        self.now = 0
+        """The latest time that anybody told."""
 
     def move(self, group: int, commands: list[CursorCommand], told: Told, now: int) -> None:
         """Move cursors, if this node leads."""
@@ -96,8 +97,17 @@ class Control:
         opened.statements_told.append(told)
         self._waiting += 1
 
+    def put(self, group: int, kind: int, body: bytes, told: Told, now: int) -> None:
+        """Put a control batch of its own into the log at once, if this node leads."""
+        self.now = now
+        if self._waiting >= WAITING_MAX or not self._engine.is_leader(group):
+            told(False)
+            return
+        self._waiting += 1
+        self._put(group, kind, body, [told])
+
     def _room(self, group: int, size: int, now: int) -> _Open | None:
-        self._now = now
+        self.now = now
         if self._waiting >= WAITING_MAX or not self._engine.is_leader(group):
             return None
         opened = self._open.get(group)
@@ -112,7 +122,7 @@ class Control:
 
     def flush(self, now: int) -> None:
         """A turn ends: put what it brought into the logs."""
-        self._now = now
+        self.now = now
         while self._open:
             opened = self._open
             self._open = {}
@@ -120,7 +130,7 @@ class Control:
                 self._propose(group, one)
 
     def _propose(self, group: int, opened: _Open) -> None:
-        wall_ms = max(self._now + self.wall_offset_ms, 0)
+        wall_ms = max(self.now + self.wall_offset_ms, 0)
         commands = opened.commands_told
         statements = opened.statements_told
         if commands:
@@ -136,12 +146,12 @@ class Control:
         opened.bytes = 0
 
     def _put(self, group: int, kind: int, body: bytes, told: list[Told]) -> None:
-        wall_ms = max(self._now + self.wall_offset_ms, 0)
+        wall_ms = max(self.now + self.wall_offset_ms, 0)
         proposal = self._engine.propose_control(group, kind, body, wall_ms)
         if not isinstance(proposal, Proposal):
             self._tell(told, False)
             return
-        due_at = self._now + GIVE_UP_MS
+        due_at = self.now + GIVE_UP_MS
         self._proposed.setdefault(group, []).append(_Proposed(proposal.index, proposal.term, told, due_at))
 
     def _tell(self, told: list[Told], done: bool) -> None:
@@ -176,7 +186,7 @@ class Control:
 
     def tick(self, now: int) -> None:
         """Give up on what took too long."""
-        self._now = now
+        self.now = now
         if not self._proposed:
             return
         for group in list(self._proposed):

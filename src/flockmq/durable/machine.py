@@ -1,8 +1,8 @@
-"""The state behind a partition: where its cursors stand, and which QoS 2 packet ids wait for their PUBREL.
+"""The state behind a partition: where its cursors stand, which QoS 2 packet ids wait for their PUBREL, what sinks do.
 
 ```
  DATA with packet ids --> client -> epoch, ids          CURSOR --> name -> offset
- MARKER: RELEASE ids, ADOPT by another owner, FORGET
+ MARKER: RELEASE ids, ADOPT by another owner, FORGET    SINK, DATA that is part of a batch --> ``sinks_state.py``
                                   |
           encode() --> tagged sections, part of the replica's checkpoint --> decode()
 ```
@@ -30,8 +30,11 @@ from flockmq.durable.control_bodies import (
     read_cursor_body,
     read_marker_body,
 )
-from flockmq.log.batch import CURSOR, DATA, MARKER, BatchView
+from flockmq.durable.sinks_bodies import read_part, read_sink_entry
+from flockmq.durable.sinks_state import SinkTable, decode_sinks
+from flockmq.log.batch import CURSOR, DATA, MARKER, SINK, BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
+from flockmq.log.header import FLAGS_AT, PART
 from flockmq.peering.fields import U32, U64, Reader, sized
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ POSITION: Final = 1
 CURSORS: Final = 2
 CLIENTS: Final = 3
 FENCES: Final = 4
+SINKS: Final = 5
 """Tags of sections. Those that this version does not know are kept as they are."""
 
 CURSORS_MAX: Final = 65_536
@@ -89,6 +93,7 @@ class PartitionMachine:
         """With ids. Least recently heard of first."""
         self.fences: dict[bytes, ClientIds] = {}
         """Without: only their epochs count, for a while. In the same order."""
+        self.sinks = SinkTable()
         self.clients_max = CLIENTS_MAX
         self.ids_total_max = IDS_TOTAL_MAX
         """The same on all replicas, or their states would differ."""
@@ -113,10 +118,31 @@ class PartitionMachine:
             self.clock_ms = max(self.clock_ms, latest)
             if mask & PACKET_ID and mask & SESSION_EPOCH:
                 self._note_records(BatchView(entry.data))
+            if entry.data[FLAGS_AT] & PART:
+                self._note_part(entry)
         elif kind == CURSOR:
             self._move_cursors(BatchView(entry.data).body())
         elif kind == MARKER:
             self._mark(BatchView(entry.data).body())
+        elif kind == SINK:
+            self._sink(entry)
+
+    # Sinks.
+
+    def _sink(self, entry: Entry) -> None:
+        body = read_sink_entry(entry.data)
+        if body is None:
+            self.unreadable += 1
+            return
+        self.clock_ms = max(self.clock_ms, body.wall_ms)
+        self.sinks.apply(body, entry.index, len(entry.data), self.end_offset, self.clock_ms)
+
+    def _note_part(self, entry: Entry) -> None:
+        name = read_part(entry.data)
+        if name is None:
+            self.unreadable += 1
+        else:
+            self.sinks.part(name, entry.base_offset, entry.next_offset)
 
     # Cursors.
 
@@ -267,6 +293,8 @@ class PartitionMachine:
         sections[CURSORS] = U32.pack(len(cursors)) + b"".join(cursors)
         sections[CLIENTS] = _encode_clients(self.clients)
         sections[FENCES] = _encode_clients(self.fences)
+        if not self.sinks.is_empty():
+            sections[SINKS] = self.sinks.encode()
         parts = [MAGIC, bytes((FORMAT,))]
         for tag in sorted(sections):
             parts.append(_SECTION.pack(tag, len(sections[tag])))
@@ -282,6 +310,7 @@ class PartitionMachine:
         self.cursors = {}
         self.clients = {}
         self.fences = {}
+        self.sinks = SinkTable()
         self.ids_total = 0
         self.sections = {}
         if not data:
@@ -309,6 +338,8 @@ class PartitionMachine:
             self._read_clients(reader, self.clients)
         elif tag == FENCES:
             self._read_clients(reader, self.fences)
+        elif tag == SINKS:
+            self.sinks = decode_sinks(content)
         else:
             self.sections[tag] = content
 

@@ -6,7 +6,7 @@
         |   channel FEEDS                         | on_applied(group, ready)
         v                                         v
    group 0 --> Meta: cluster state --> Members (its leader alone), Partitions (replicas here), topic map, clients
-   others ---> Machines (cursors, QoS 2 ids), Reader (long polls), Delivery (subscribers here)
+   others ---> Machines (cursors, QoS 2 ids, sinks), Reader (long polls), Delivery (subscribers here)
 ```
 Everything happens in the turns and ticks of the node that it is wrapped around: one frame per peer and turn.
 """
@@ -35,6 +35,7 @@ from flockmq.durable.partitions import Partitions
 from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
+from flockmq.durable.sinks import Sinks
 from flockmq.durable.topics import Topics
 from flockmq.durable.usage import NamespaceUsage
 from flockmq.peering.channels import FEEDS, RAFT
@@ -94,6 +95,7 @@ class DurableNode:
         self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
         self.fetching = Fetching(self.calls, self.reader)
+        self.sinks = Sinks(self.calls, self.control, self.machines)
         # QoS 2, exactly once into the log.
         self.fences = Fences(self.engine, self.machines)
         host.rules.admits = self.fences.admits
@@ -101,7 +103,7 @@ class DurableNode:
         self.releases = Releases(self.calls, self.control, self.machines, self.collecting, self._alive)
         self.releases.sessions = cluster.broker.sessions
         cluster.ownership.claimant.collector = self.releases
-        self.machines.listeners = [self.control, self.reader, self.collecting]
+        self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
         # Publishers and subscribers of this node.
         self.appending = Appending(broker, self.engine.appends, host.settings.entry_bytes_max, self.releases)
         broker.durable = self.appending
@@ -150,6 +152,7 @@ class DurableNode:
         self.control.tick(now)
         self.reader.tick(now)
         self.keeper.tick(now)
+        self.sinks.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)
         self.usage.tick(now)

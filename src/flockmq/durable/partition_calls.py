@@ -35,6 +35,10 @@ HEADS_CALL: Final = 26
 FORGET_CALL: Final = 27
 TIME_CALL: Final = 28
 PIECE_CALL: Final = 29
+SINK_STAGE_CALL: Final = 30
+SINK_COMMIT_CALL: Final = 31
+SINK_DROP_CALL: Final = 32
+SINK_STATE_CALL: Final = 33
 
 OK: Final = 0
 ELSEWHERE: Final = 1

@@ -105,14 +105,20 @@ class Keeper:
             return
         wall_ms = now + self.wall_offset_ms
         held = self.held_offset(group, machine)
-        wanted = expired(replica.log, rule, wall_ms, held, min(machine.applied, replica.log.last))
+        last = min(machine.applied, replica.log.last)
+        # What sinks have staged stays as well, but not beyond the bound, unless it is being committed already.
+        is_full = 0 < rule.bytes_bound < replica.log.size()
+        staged = machine.sinks.held_index(is_full)
+        if staged:
+            last = min(last, staged - 1)
+        wanted = expired(replica.log, rule, wall_ms, held, last)
         if not wanted.index:
             return
         checkpoint = replica.checkpoints.latest()
         known = checkpoint.index if checkpoint is not None else 0
         if known < wanted.index:
             self._begin_save(group, replica, wanted.index, now)
-            wanted = expired(replica.log, rule, wall_ms, held, min(known, machine.applied))
+            wanted = expired(replica.log, rule, wall_ms, held, min(known, last))
         if wanted.index:
             self._forget(group, replica, machine, wanted)
 

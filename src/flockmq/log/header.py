@@ -2,7 +2,7 @@
 
 ```
  bytes   0 magic "FLKB" | 4 header CRC-32C (of all that follows it in the header)
-         8 version | 9 flags (zstd) | 10 kind (0 data, else control) | 11 zero | 12 body CRC-32C (all after the header)
+         8 version | 9 flags | 10 kind (0 data, else control) | 11 zero | 12 body CRC-32C (all after the header)
         16 size of the whole batch | 20 note length | 24 dictionaries length | 28 columns length, not compressed
         32 term | 40 index | 48 base offset | 56 base timestamp (ms) | 64 latest timestamp (ms)
         72 record count | 76 which columns | 80 topic names | 84 client ids | 88 columns length as stored | 92 zero
@@ -27,12 +27,15 @@ BATCH_BYTES_MAX: Final = 1 << 30
 
 ZSTD: Final = 1
 """Flag: the columns are compressed; note and dictionaries never are."""
+PART: Final = 2
+"""Flag: the note says which part of a sink's batch these records are."""
 
 DATA: Final = 0
 NOOP: Final = 1
 CONFIG: Final = 2
 MARKER: Final = 3
 CURSOR: Final = 4
+SINK: Final = 5
 """Kinds of batches. All but DATA are control batches: no records, a body that only their maker understands."""
 
 COVERED: Final = struct.Struct("<BBBBIIIIIQQQqqIIIIII")
@@ -41,6 +44,7 @@ _FIRST: Final = struct.Struct("<4sI")
 _STAMP: Final = struct.Struct("<QQQ")
 _STAMP_AT: Final = 32
 _SIZE: Final = struct.Struct("<I")
+FLAGS_AT: Final = 9
 _KIND_AT: Final = 10
 _SIZE_AT: Final = 16
 _NOTE_LENGTH_AT: Final = 20
