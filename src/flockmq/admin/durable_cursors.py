@@ -1,4 +1,8 @@
-"""The operations on cursors: named, replicated positions over the partitions of a topic."""
+"""The operations on cursors: named, replicated positions over the partitions of a topic.
+
+What a cursor is stands in cluster state, where it is in the partitions, by ``key_of(namespace, name)``. Making one that
+is there already changes nothing but whether it holds retention.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.errors import INVALID_BODY, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
+from flockmq.cluster.tables import key_of
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -51,11 +56,19 @@ async def list_cursors(desk: Desk, call: Call[model.NamespacedPage, None]) -> Pa
 async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) -> model.ReadCursor:
     """Make a cursor and put it where it shall start."""
     asked = call.body
-    find_topic(durable(desk).state(), asked.namespace, asked.topic)
+    port = durable(desk)
+    topic = find_topic(port.state(), asked.namespace, asked.topic)
     _check_start(asked.start)
+    key = key_of(asked.namespace, asked.name)
+    is_known = key in port.state().cursors
     await change(desk, CreateCursor(asked.name, asked.topic, asked.namespace, asked.hold))
-    cursor = find_cursor(durable(desk).state(), asked.namespace, asked.name)
-    await _put(desk, cursor, asked.start, None)
+    cursor = find_cursor(port.state(), asked.namespace, asked.name)
+    groups = [one.group for one in topic.partitions]
+    if is_known:
+        # One that is there stays where it stands. Shards were added since, or whoever made it died half way.
+        positions = await _positions(port, [(key, group) for group in groups])
+        groups = [group for group in groups if positions[(key, group)] is None]
+    await _put(port, cursor, asked.start, groups)
     return (await _views(desk, [cursor]))[0]
 
 
@@ -67,8 +80,13 @@ async def get_cursor(desk: Desk, call: Call[InNamespace, None]) -> model.ReadCur
 
 async def reset_cursor(desk: Desk, call: Call[InNamespace, model.CursorChange]) -> model.ReadCursor:
     """Put a cursor somewhere else."""
-    cursor = find_cursor(durable(desk).state(), call.query.namespace, call.path["cursor"])
-    await _put(desk, cursor, call.body.to, call.body.shard)
+    port = durable(desk)
+    cursor = find_cursor(port.state(), call.query.namespace, call.path["cursor"])
+    topic = find_topic(port.state(), cursor.namespace, cursor.topic)
+    shard = call.body.shard
+    groups = [one.group for one in topic.partitions] if shard is None else [group_of(topic, str(shard))]
+    _check_start(call.body.to)
+    await _put(port, cursor, call.body.to, groups)
     return (await _views(desk, [cursor]))[0]
 
 
@@ -87,11 +105,9 @@ async def delete_cursor(desk: Desk, call: Call[InNamespace, None]) -> None:
     await change(desk, DeleteCursor(call.path["cursor"], call.query.namespace))
 
 
-async def _put(desk: Desk, cursor: CursorRecord, to: str, shard: int | None) -> None:
-    port = durable(desk)
-    topic = find_topic(port.state(), cursor.namespace, cursor.topic)
-    groups = [one.group for one in topic.partitions] if shard is None else [group_of(topic, str(shard))]
-    _check_start(to)
+async def _put(port: DurablePort, cursor: CursorRecord, to: str, groups: Sequence[int]) -> None:
+    if not groups:
+        return
     try:
         if to.startswith("time:"):
             moment = parse_moment(to.removeprefix("time:"), "The time")
@@ -107,7 +123,7 @@ async def _put(desk: Desk, cursor: CursorRecord, to: str, shard: int | None) -> 
 async def _commit(port: DurablePort, cursor: CursorRecord, wanted: dict[int, int], *, is_reset: bool) -> None:
     try:
         for group, offset in wanted.items():
-            await port.commit(cursor.name, group, offset, is_reset=is_reset)
+            await port.commit(key_of(cursor.namespace, cursor.name), group, offset, is_reset=is_reset)
     except FlockError as error:
         raise said_no(error) from None
 
@@ -140,14 +156,22 @@ async def _views(desk: Desk, cursors: Sequence[CursorRecord]) -> list[model.Read
     topics = [state.topics.get(f"{one.namespace}/{one.topic}") for one in cursors]
     groups = [[one.group for one in topic.partitions] if topic is not None else [] for topic in topics]
     every = sorted({group for some in groups for group in some})
+    keys = [key_of(one.namespace, one.name) for one in cursors]
     try:
         told = await port.replicas(every) if every else {}
-        wanted = [(one.name, group) for one, some in zip(cursors, groups, strict=True) for group in some]
-        positions = dict(zip(wanted, await port.positions(wanted), strict=True))
     except FlockError as error:
         raise said_no(error) from None
+    positions = await _positions(port, [(key, group) for key, some in zip(keys, groups, strict=True) for group in some])
     heads = {group: _head(some) for group, some in told.items() if some}
     return [
-        cursor_view(one, [positions[(one.name, group)] for group in some], [heads.get(group) for group in some])
-        for one, some in zip(cursors, groups, strict=True)
+        cursor_view(one, [positions[(key, group)] for group in some], [heads.get(group) for group in some])
+        for one, key, some in zip(cursors, keys, groups, strict=True)
     ]
+
+
+async def _positions(port: DurablePort, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
+    """Where cursors stand, by key and group."""
+    try:
+        return dict(zip(wanted, await port.positions(wanted), strict=True))
+    except FlockError as error:
+        raise said_no(error) from None

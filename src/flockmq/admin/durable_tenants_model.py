@@ -46,7 +46,8 @@ class CursorPosition(Response, frozen=True):
     shard: int
     offset: Annotated[int | None, Meta(description="Next offset to read; null while nothing is known of it")]
     end_offset: Annotated[int | None, Meta(description="End of what is committed; null when nobody answers")]
-    lag: Annotated[int | None, Meta(description="Records between the two")]
+    lag: Annotated[int | None, Meta(description="Records between the two that are still there")]
+    lost: Annotated[int, Meta(description="Records from its position on that retention removed before it read them")]
 
 
 class ReadCursor(Response, frozen=True):
@@ -58,6 +59,7 @@ class ReadCursor(Response, frozen=True):
     hold: Annotated[bool, Meta(description="Whether retention waits for it")]
     created_at: Moment
     lag: Annotated[int | None, Meta(description="Of all partitions together; null when one of them is not known")]
+    lost: Annotated[int, Meta(description="Of all partitions together: removed before it read them")]
     positions: list[CursorPosition]
 
 

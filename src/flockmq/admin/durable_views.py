@@ -127,7 +127,8 @@ def cursor_view(
         end = head[1] if head is not None else None
         start = offset if offset is not None else (head[0] if head is not None else None)
         lag = max(0, end - max(start, head[0])) if end is not None and start is not None and head is not None else None
-        rows.append(tenants.CursorPosition(shard=shard, offset=offset, end_offset=end, lag=lag))
+        lost = max(0, head[0] - offset) if offset is not None and head is not None else 0
+        rows.append(tenants.CursorPosition(shard=shard, offset=offset, end_offset=end, lag=lag, lost=lost))
     lags = [row.lag for row in rows]
     return tenants.ReadCursor(
         namespace=cursor.namespace,
@@ -136,6 +137,7 @@ def cursor_view(
         hold=cursor.hold,
         created_at=rfc3339(cursor.created_ms),
         lag=None if None in lags else sum(lag for lag in lags if lag is not None),
+        lost=sum(row.lost for row in rows),
         positions=rows,
     )
 

@@ -9,7 +9,7 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, AnyNamespaceOption, NamespaceOption, YesOption, confirm
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_tenants_model import ReadCursor
@@ -34,7 +34,7 @@ def create(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The durable topic that it reads.")],
     *,
     namespace: NamespaceOption = NAMESPACE_DEFAULT,
-    hold: Annotated[bool, typer.Option("--hold", help="Let retention wait for it.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Let retention wait for it, within the topic's bound.")] = False,
     start: Annotated[str, typer.Option("--from", metavar="WHERE", help=_WHERE_HELP)] = "earliest",
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
@@ -58,8 +58,8 @@ def list_cursors(
     if as_json:
         print_json(found)
     elif found:
-        rows = [[one.namespace, one.name, one.topic, one.lag, one.hold, one.created_at] for one in found]
-        print_table(["NAMESPACE", "CURSOR", "TOPIC", "LAG", "HOLD", "CREATED"], rows)
+        rows = [[one.namespace, one.name, one.topic, one.lag, one.lost, one.hold, one.created_at] for one in found]
+        print_table(["NAMESPACE", "CURSOR", "TOPIC", "LAG", "LOST", "HOLD", "CREATED"], rows)
     else:
         print("There are no cursors.")
 
@@ -116,9 +116,10 @@ def _print(cursor: ReadCursor, *, as_json: bool) -> None:
             ("topic", cursor.topic),
             ("holds retention", cursor.hold),
             ("lag", cursor.lag),
+            ("lost", f"{counted(cursor.lost, 'record')}, removed before it read them" if cursor.lost else 0),
             ("created", cursor.created_at),
         ]
     )
     print()
-    rows = [[one.shard, one.offset, one.end_offset, one.lag] for one in cursor.positions]
-    print_table(["SHARD", "OFFSET", "END", "LAG"], rows)
+    rows = [[one.shard, one.offset, one.end_offset, one.lag, one.lost] for one in cursor.positions]
+    print_table(["SHARD", "OFFSET", "END", "LAG", "LOST"], rows)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
 
-HELD_BYTES_MAX: Final = "held_bytes_max"
-"""Setting: the most that a partition without a limit of its own keeps because a cursor holds it. 0: no limit."""
 HELD_TIMES: Final = 4
 """A partition with a limit keeps at most so many times as much for the cursors that hold it."""
 
@@ -28,10 +26,12 @@ def cursor_key(namespace: str, name: str) -> bytes:
 
 
 class Layout:
-    """See the module. ``state`` gives what is known now."""
+    """See the module. ``state`` gives what is known now; ``held_bytes`` is what a partition without a limit of its own
+    may have on disk while cursors hold it (0: no bound)."""
 
-    def __init__(self, state: Callable[[], ClusterState]) -> None:
+    def __init__(self, state: Callable[[], ClusterState], held_bytes: int = 0) -> None:
         self._state = state
+        self._held_bytes = held_bytes
         self._holders: dict[str, list[bytes]] = {}
         self._holders_version = -1
 
@@ -58,10 +58,7 @@ class Layout:
         topic = self._state().topic_of_group(group)
         if topic is None:
             return None
-        bound = topic.retention_bytes * HELD_TIMES
-        if not bound:
-            setting = self._state().settings.get(HELD_BYTES_MAX, 0)
-            bound = setting if isinstance(setting, int) and setting > 0 else 0
+        bound = topic.retention_bytes * HELD_TIMES or self._held_bytes
         return Retention(age_ms=topic.retention_ms, bytes=topic.retention_bytes, bytes_bound=bound)
 
     def holders_of(self, group: int) -> list[bytes]:
@@ -78,3 +75,7 @@ class Layout:
                     topic = key_of(cursor.namespace, cursor.topic)
                     self._holders.setdefault(topic, []).append(cursor_key(cursor.namespace, cursor.name))
         return self._holders.get(place[0], [])
+
+    def has_cursor(self, key: bytes) -> bool:
+        """Whether there is a cursor of this name (see ``cursor_key``)."""
+        return key.decode(errors="replace") in self._state().cursors

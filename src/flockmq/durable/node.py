@@ -36,6 +36,7 @@ from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
 from flockmq.durable.sinks import Sinks
+from flockmq.durable.tidying import Tidying
 from flockmq.durable.topics import Topics
 from flockmq.durable.usage import NamespaceUsage
 from flockmq.peering.channels import FEEDS, RAFT
@@ -86,7 +87,7 @@ class DurableNode:
         self.meta = Meta(self.engine, cluster.calls, facts, host.rng, self._wall_ms, keep)
         self.members = Members(self.meta, self.engine, self._seen, policy)
         self.partitions = Partitions(self.meta, self.engine)
-        self.layout = Layout(lambda: self.meta.state)
+        self.layout = Layout(lambda: self.meta.state, store.held_bytes)
         self.calls = PartitionCalls(cluster.node_id, self.engine, cluster.calls, self.layout)
         # The state behind partitions, and what people and programs ask of it.
         self.machines = Machines()
@@ -94,6 +95,7 @@ class DurableNode:
         self.reader = Reader(self.engine, self.machines, self.layout)
         self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
+        self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
         self.fetching = Fetching(self.calls, self.reader)
         self.sinks = Sinks(self.calls, self.control, self.machines)
         # QoS 2, exactly once into the log.
@@ -152,6 +154,7 @@ class DurableNode:
         self.control.tick(now)
         self.reader.tick(now)
         self.keeper.tick(now)
+        self.tidying.tick(now)
         self.sinks.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)

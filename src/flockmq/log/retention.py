@@ -46,7 +46,7 @@ def expired(log: LogState, rule: Retention, now_ms: int, held_offset: int | None
         too_large = rule.bytes > 0 and left > rule.bytes
         beyond = rule.bytes_bound > 0 and left > rule.bytes_bound
         held = held_offset is not None and held_offset < end_offset
-        if not beyond and (held or not (too_old or too_large)):
+        if not (too_old or too_large) or (held and not beyond):
             break
         if held:
             found.overrun = end_offset

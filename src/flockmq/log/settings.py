@@ -32,6 +32,9 @@ class StoreSettings:
     cache_bytes: int = 64 * MIB
     """Recent batches kept in memory, of all groups together, besides those that are not checkpointed yet."""
 
+    held_bytes: int = 16 * 1024 * MIB
+    """What a partition that keeps records by age alone may have on disk while cursors hold older ones. 0: no bound."""
+
     verify_bytes: int = 256 * MIB
     """How much of the newest segments is read and verified at start, of all groups together."""
 

@@ -53,6 +53,7 @@ class Store:
         self.staging = Staging(disk, settings)
         self._commit_bytes = settings.commit_bytes
         self.journal_bytes = settings.journal_bytes
+        self.held_bytes = settings.held_bytes
         self._cache_bytes = settings.cache_bytes
         self._commit: Commit | None = None
         self._chore: Chore | None = None

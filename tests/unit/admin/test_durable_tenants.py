@@ -99,6 +99,29 @@ async def test_what_nobody_answers_for_is_left_open() -> None:
     assert [one.end_offset for one in found.positions] == [None, None]
 
 
+async def test_a_cursor_that_is_there_stays_where_it_stands() -> None:
+    desk, port = await with_cursor("latest")
+    before = [one.offset for one in (await cursor(desk)).positions]
+    await durable_topics.alter_topic(desk, call(model.InNamespace(), model.TopicChange(shards=3), name="plant"))
+    again = tenants.CursorRequest(name="reader", topic="plant", hold=False, start="earliest")
+    found = await durable_cursors.create_cursor(desk, call(body=again))
+    assert [one.offset for one in found.positions] == [*before, 0], "a shard that was added begins as asked"
+    assert not found.hold
+    assert {name for name, _ in port.cursors} == {"default/reader"}, "as partitions and retention call it"
+    await durable_cursors.delete_cursor(desk, call(model.InNamespace(), cursor="reader"))
+    anew = await durable_cursors.create_cursor(desk, call(body=again))
+    assert [one.offset for one in anew.positions] == [3, 0, 0], "another cursor of that name"
+
+
+async def test_what_retention_took_from_a_cursor_is_told() -> None:
+    desk, port = await with_cursor()
+    log = port.log(port.state().topic("default", "plant").partitions[0].group)
+    log.first = 7
+    found = await cursor(desk)
+    assert (found.lost, found.positions[0].lost, found.positions[1].lost) == (4, 4, 0)
+    assert found.positions[0].lag == log.end - 7
+
+
 async def test_a_cursor_over_nothing() -> None:
     desk, _ = open_desk()
     with pytest.raises(ApiError, match="no topic 'plant'"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.durable.layout import HELD_BYTES_MAX, cursor_key
+from flockmq.durable.layout import Layout, cursor_key
 from flockmq.log.settings import Retention
 from partition_cluster import PartitionCluster
 
@@ -26,8 +26,8 @@ def test_what_is_kept_at_most_for_cursors() -> None:
     layout = cluster.nodes[1].layout
     cluster.set_topic(retention_ms=5_000)
     assert layout.retention_of(1) == Retention(age_ms=5_000)
-    cluster.state.settings[HELD_BYTES_MAX] = 1_000_000
-    assert layout.retention_of(1) == Retention(age_ms=5_000, bytes_bound=1_000_000)
+    bounded = Layout(lambda: cluster.state, held_bytes=1_000_000)
+    assert bounded.retention_of(1) == Retention(age_ms=5_000, bytes_bound=1_000_000)
     cluster.set_topic(retention_bytes=1_000)
     assert layout.retention_of(1) == Retention(bytes=1_000, bytes_bound=4_000)
 

@@ -57,6 +57,11 @@ def test_within_a_bound_of_the_disk(log: GroupLog) -> None:
     assert go(log, rule, held=24) == (12, 0), "it needed none of what went"
 
 
+def test_the_bound_is_for_what_is_held_alone(log: GroupLog) -> None:
+    assert go(log, Retention(age_ms=10**12, bytes_bound=1), 10**9) == (0, 0), "it is not too old"
+    assert go(log, Retention(bytes_bound=1), 10**9, held=0) == (0, 0), "everything is kept for ever"
+
+
 def test_nothing_goes_that_the_state_machine_still_needs(log: GroupLog) -> None:
     rule = Retention(age_ms=1, bytes=1, bytes_bound=1)
     assert go(log, rule, 10**9, applied=5) == (0, 0)
