@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flockmq.admin.durable_sinks_port import SinkPort
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class MetaStatus:
     index: int
 
 
-class DurablePort(Protocol):
+class DurablePort(SinkPort, Protocol):
     """See the module. What can't be done raises one of the errors above, or FlockError."""
 
     def state(self) -> ClusterState:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from flockmq.admin import durable_cluster, durable_logs, durable_topics
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
+from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
 from flockmq.admin.durable_tenant_routes import TENANT_OPERATIONS
 from flockmq.admin.errors import (
     BEHIND,
@@ -214,4 +215,4 @@ TOPIC_OPERATIONS: Final = (
     ),
 )
 
-DURABLE_OPERATIONS: Final = TOPIC_OPERATIONS + TENANT_OPERATIONS
+DURABLE_OPERATIONS: Final = TOPIC_OPERATIONS + SINK_OPERATIONS + TENANT_OPERATIONS

@@ -93,4 +93,4 @@ class SinkState(Response, frozen=True):
 class DropQuery(InNamespace, frozen=True, kw_only=True):
     """Whose stages to forget."""
 
-    batch: Number
+    batch: Annotated[Number, Meta(description="Number of the batch that nobody will commit")]

@@ -31,6 +31,7 @@ _PAGE: Final = re.compile(r"Page_(\w+)_")
 _PARAMETER_TEXTS: Final = {
     "name": "Name of the durable topic",
     "shard": "Number of the partition within its topic, counted from 0",
+    "query": "Name of the query that writes, the same at each of its starts",
     "group": "Number of the partition's Raft group",
     "cursor": "Name of the cursor",
     "namespace": "Name of the namespace",
@@ -57,6 +58,7 @@ TAGS: Final = (
     ("topics", "Durable topics, their partitions and records"),
     ("cursors", "Cursors: named positions of readers"),
     ("namespaces", "Namespaces and the clients registered in them"),
+    ("sinks", "Writing whole batches exactly once, as Spark does"),
     ("clients", "Connections, sessions and subscriptions"),
     ("messages", "Publishing and retained messages"),
     ("bans", "Who may not connect"),
@@ -128,6 +130,9 @@ def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         described["parameters"] = parameters
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas.of(operation.body)}}}
+    elif operation.body_type:
+        content = {operation.body_type: {"schema": {"type": "string", "format": "binary"}}}
+        described["requestBody"] = {"required": True, "content": content}
     if not operation.secured:
         described["security"] = []
     described["responses"] = {
@@ -165,7 +170,7 @@ def _kinds(operation: Operation) -> list[ErrorKind]:
     if operation.secured:
         kinds |= {UNAUTHORIZED, TOO_MANY_ATTEMPTS}
     kinds |= {BODY_TOO_LARGE, TIMEOUT, TOOK_TOO_LONG}
-    if operation.body is not None:
+    if operation.body is not None or operation.body_type:
         kinds |= {INVALID_BODY, UNSUPPORTED_MEDIA_TYPE}
     return sorted(kinds, key=lambda kind: (kind.status, kind.code))
 
@@ -191,7 +196,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
         {
             "name": name,
             "in": "query",
-            "required": False,
+            "required": name in schema.get("required", ()),
             "description": field["description"],
             "schema": _without_null({key: value for key, value in field.items() if key != "description"}),
         }

@@ -71,6 +71,10 @@ class Operation:
     """What it answers instead when ``Accept`` names this content type."""
     query: type[msgspec.Struct] = NoQuery
     body: type[msgspec.Struct] | None = None
+    body_type: str = ""
+    """Content type of a body that is no JSON: the handler gets its bytes."""
+    body_bytes_max: int = 0
+    """Longest body, where that is not the usual."""
     errors: tuple[ErrorKind, ...] = ()
     secured: bool = True
 

@@ -187,7 +187,7 @@ class WebServer(web.Server):
         peer = _address(request, "peername")
         if operation.secured:
             self._desk.guard.check(peer, request.headers.get(hdrs.AUTHORIZATION), self._desk.clock())
-        body = await self._read_body(request)
+        body = await self._read_body(request, operation.body_bytes_max or self._limits.body_bytes_max)
         call = Call(
             path,
             decode_query(raw_query, operation.query),
@@ -211,10 +211,9 @@ class WebServer(web.Server):
             raise ApiError(BAD_REQUEST, "The request must name a path and one Host; check the client that sent it")
         check_host(hosts[0] if hosts else None, _address(request, "sockname"), self._allowed_hosts)
 
-    async def _read_body(self, request: web.BaseRequest) -> bytes:
+    async def _read_body(self, request: web.BaseRequest, bytes_max: int) -> bytes:
         if not request.body_exists:
             return b""
-        bytes_max = self._limits.body_bytes_max
         too_large = ApiError(BODY_TOO_LARGE, f"The body is longer than {bytes_max} bytes; send less at once")
         if (request.content_length or 0) > bytes_max:
             raise too_large
@@ -235,7 +234,16 @@ class WebServer(web.Server):
             ) from None
         return b"".join(parts)
 
-    def _decode_body(self, request: web.BaseRequest, body: bytes, operation: Operation) -> msgspec.Struct | None:
+    def _decode_body(
+        self, request: web.BaseRequest, body: bytes, operation: Operation
+    ) -> msgspec.Struct | bytes | None:
+        if operation.body_type:
+            if hdrs.CONTENT_ENCODING in request.headers or request.content_type != operation.body_type:
+                raise ApiError(
+                    UNSUPPORTED_MEDIA_TYPE,
+                    f"The body must come with `Content-Type: {operation.body_type}`, not compressed",
+                )
+            return body
         if operation.body is None:
             return None
         if hdrs.CONTENT_ENCODING in request.headers or request.content_type != JSON:

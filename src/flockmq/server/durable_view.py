@@ -3,6 +3,7 @@
 ```
  API --> DurableView --> Meta.submit        commands, decided by group 0
                     |--> Fetching, Cursors  leaders and replicas: statuses, positions
+                    |--> SinkView           batches of sinks, staged and committed
                     |--> LogView            records, offsets, long polls
                     `--> Appending          publishing, answered after commit
 ```
@@ -22,6 +23,7 @@ from flockmq.durable.meta import GROUP
 from flockmq.server.durable_log_view import LogView
 from flockmq.server.durable_reports import DECIDERS, SEGMENTS, Deciders, Reports, role_of
 from flockmq.server.durable_runs import runs_of
+from flockmq.server.durable_sinks import SinkView
 
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
@@ -38,7 +40,7 @@ FIGURES_MS: Final = 500
 """How long counted figures are good for: a scrape reads them one by one."""
 
 
-class DurableView(LogView):
+class DurableView(LogView, SinkView):
     """See the module; a ``DurablePort``."""
 
     def __init__(self, service: ClusterService) -> None:

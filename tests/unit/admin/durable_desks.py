@@ -15,6 +15,7 @@ from flockmq.admin.durable_port import (
     MetaStatus,
     ReplicaStatus,
 )
+from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
 from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
@@ -63,6 +64,8 @@ class MemoryDurable:
         self.now_ms = WALL_MS
         self.logs: dict[int, MemoryLog] = {}
         self.cursors: dict[tuple[str, int], int] = {}
+        self.stages: dict[tuple[int, bytes, int, int, int], dict[int, bytes]] = {}
+        self.committed: dict[tuple[int, bytes], tuple[int, int, int]] = {}
         self.silent: set[int] = set()
         self.refuse: str = ""
         self.no_quorum = False
@@ -170,6 +173,49 @@ class MemoryDurable:
             placed.append((shard, base))
         self.grown.set()
         return placed
+
+    async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
+        if self.refuse:
+            raise StageAgainError(self.refuse)
+        self.stages.setdefault((group, name.query, name.batch, name.task, name.attempt), {})[name.sequence] = chunk
+
+    async def commit_sink(
+        self, group: int, query: bytes, batch: int, parts: Sequence[tuple[int, int, int]]
+    ) -> CommitStatus:
+        last, first, following = self.committed.get((group, query), (-1, 0, 0))
+        if batch <= last:
+            return CommitStatus(True, True, *((first, following) if batch == last else (-1, -1)), 0)
+        log = self.log(group)
+        chunks: list[bytes] = []
+        for task, attempt, count in sorted(parts):
+            staged = self.stages.get((group, query, batch, task, attempt), {})
+            if sorted(staged) != list(range(count)):
+                raise StageAgainError(f"Task {task} is not staged; stage it again.")
+            chunks += [staged[sequence] for sequence in range(count)]
+        first = log.end
+        for chunk in chunks:
+            log.batches.append(stamp(chunk, 1, len(log.batches) + 1, log.end))
+            log.end += BatchView(chunk).count
+        self.committed[(group, query)] = (batch, first, log.end)
+        return CommitStatus(True, False, first, log.end, 0)
+
+    async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
+        return [
+            (
+                self.committed.get((group, query), (-1, 0, 0))[0],
+                sum(
+                    len(chunk)
+                    for key, chunks in self.stages.items()
+                    if key[:2] == (group, query)
+                    for chunk in chunks.values()
+                ),
+            )
+            for group in groups
+        ]
+
+    async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
+        for key in [key for key in self.stages if key[:3] == (group, query, batch)]:
+            del self.stages[key]
 
     async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
         return [self.cursors.get(one) for one in wanted]

@@ -1,0 +1,77 @@
+"""Sinks as the admin API asks for them: questions to the leaders of partitions, and their answers to await."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from flockmq.admin.durable_port import BehindError
+from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
+from flockmq.drivers.clock import now_ms
+from flockmq.durable.sinks import Committed, SinkStatus, Staged
+from flockmq.server.durable_asking import Asking
+
+COMMIT_MS: Final = 4_000
+"""How long a commit is followed; then the caller hears how far it is."""
+
+
+class SinkView(Asking):
+    """See the module; a ``SinkPort``."""
+
+    async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
+        """See ``SinkPort``."""
+        sinks = self._working().sinks
+
+        def ask(done: Callable[[Staged], None]) -> None:
+            sinks.stage(
+                group, name.query, name.batch, name.task, name.attempt, name.sequence, chunk, done, now_ms()
+            )  # fmt: skip
+
+        staged = await self._reply(ask)
+        if staged.reason:
+            raise StageAgainError(staged.reason) if staged.is_final else BehindError(staged.reason)
+
+    async def commit_sink(
+        self, group: int, query: bytes, batch: int, parts: Sequence[tuple[int, int, int]]
+    ) -> CommitStatus:
+        """See ``SinkPort``."""
+        due_at = now_ms() + COMMIT_MS
+        is_repeat = True
+        while True:
+            told = await self._commit_once(group, query, batch, list(parts))
+            is_repeat = is_repeat and told.is_repeat
+            if told.is_done or now_ms() >= due_at:
+                return CommitStatus(told.is_done, is_repeat, told.first, told.next, told.chunks_done)
+
+    async def _commit_once(self, group: int, query: bytes, batch: int, parts: list[tuple[int, int, int]]) -> Committed:
+        sinks = self._working().sinks
+
+        def ask(done: Callable[[Committed], None]) -> None:
+            sinks.commit(group, query, batch, parts, done, now_ms())
+
+        told = await self._reply(ask)
+        if told.reason:
+            raise StageAgainError(told.reason) if told.is_final else BehindError(told.reason)
+        return told
+
+    async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
+        """See ``SinkPort``."""
+        sinks = self._working().sinks
+
+        def ask(done: Callable[[tuple[dict[int, SinkStatus], list[int]]], None]) -> None:
+            sinks.states(list(groups), query, lambda found, missing: done((found, missing)), now_ms())
+
+        found, missing = await self._reply(ask)
+        if missing:
+            raise BehindError(f"No leader of partition group {missing[0]} answered in time; try again in a moment.")
+        return [(found[group].last, found[group].staged_bytes) for group in groups]
+
+    async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
+        """See ``SinkPort``."""
+        sinks = self._working().sinks
+
+        def ask(done: Callable[[bool], None]) -> None:
+            sinks.drop(group, query, batch, done, now_ms())
+
+        if not await self._reply(ask):
+            raise BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")
