@@ -163,8 +163,17 @@ def _draw_lines(axes: Any, panel: Lines) -> None:
     locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    if len(series) > 1 or panel.bands:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8, handlelength=1.2)
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) > 1:
+        _legend(axes, handles, names)
+
+
+def _legend(axes: Any, handles: Any, names: Sequence[str]) -> None:
+    """Beside the title while it fits there, else beside the picture."""
+    is_short = sum(len(name) + 5 for name in names) < 50
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "ncols": len(names)}
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    axes.legend(handles, names, frameon=False, fontsize=8, handlelength=1.2, **(place if is_short else beside))
 
 
 def _is_near_zero(limits: tuple[float, float]) -> bool:

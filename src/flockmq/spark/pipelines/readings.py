@@ -12,6 +12,7 @@ Where the topic names the metric (a template column ``metric``), fields stand be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -100,12 +101,13 @@ def readings(records: DataFrame, shape: Shape) -> DataFrame:
         wanted &= sql.col("key").isin(*shape.metrics)
     elif shape.time:
         wanted &= sql.col("key") != shape.time
-    return opened.where(wanted).select(
+    found = opened.where(wanted).select(
         sql.coalesce("device", sql.lit("")).alias("device"),
         _metric(opened).alias("metric"),
         sql.try_variant_get("value", "$", "double").alias("value"),
         "time",
     )
+    return found.where(sql.abs("value") < math.inf)  # 1e999 is JSON, too
 
 
 def _device(records: DataFrame, names: Sequence[str]) -> Column:
