@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 _DIRECTORIES_MAX: Final = 16
-_ATTEMPT_BITS: Final = 62
+_ATTEMPT_BITS: Final = 59
+"""What 18 digits hold: the API takes no longer numbers."""
 
 
 class StagedShard(NamedTuple):
