@@ -7,6 +7,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +199,24 @@ def test_a_rebalance_that_has_nothing_to_do(site: Site) -> None:
         "Copies and leaders are where they should be."
     )
     assert site.json("cluster", "rebalance", "--watch")["settled"] is True
+
+
+def test_advice_is_shown_and_followed(site: Site, tmp_path: Path) -> None:
+    site.text("topic", "create", "plant", "--shards", "2")
+    partition = site.port.state().topic("default", "plant").partitions[0]
+    other = site.port.state().nodes[next(node for node in partition.target if node != partition.preferred)].name
+    file = tmp_path / "advice.json"
+    entry = {"namespace": "default", "topic": "plant", "shard": 0, "to_node": other, "why": "it is hot"}
+    file.write_text(json.dumps({"format": 1, "leaders": [entry, {**entry, "shard": 7}]}))
+    seen = site.text("cluster", "rebalance", "--advice", str(file), "--dry-run")
+    assert "would move" in seen
+    assert "it is hot" in seen
+    assert seen.endswith("Of 2 pieces of advice 1 would be moved, 1 refused.\n")
+    assert site.port.state().partition(partition.group) == partition
+    assert "moves" in site.text("cluster", "rebalance", "--advice", str(file))
+    assert site.port.state().partition(partition.group).is_advised
+    assert site.json("cluster", "rebalance", "--advice", str(file))["moves"] == 0
+    file.write_text('{"leader": []}')
+    assert "is no advice" in site.fails("cluster", "rebalance", "--advice", str(file))
+    assert "can't be read" in site.fails("cluster", "rebalance", "--advice", str(tmp_path / "none"))
+    assert "--dry-run goes with" in site.fails("cluster", "rebalance", "--dry-run")

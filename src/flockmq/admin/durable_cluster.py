@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin import durable_tenants_model as model
 from flockmq.admin.durable_common import change, durable, said_no
 from flockmq.admin.durable_views import leader_among, node_name
-from flockmq.cluster.commands import Moves, Rebalance
+from flockmq.admin.errors import REFUSED, ApiError
+from flockmq.cluster.advice import MOVE, ReplicaAdvice, plan_advice
+from flockmq.cluster.advice import REFUSED as NOT_DONE
+from flockmq.cluster.commands import Moves, Rebalance, RefusedError
 from flockmq.cluster.dump import dump
 from flockmq.errors import FlockError
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
     from flockmq.admin.durable_port import ReplicaStatus
     from flockmq.admin.operations import Call, NoQuery
+    from flockmq.cluster.advice import Advice, Step
     from flockmq.cluster.state import ClusterState
 
 MOVES_LISTED_MAX: Final = 100
@@ -28,6 +32,47 @@ async def start_rebalance(desk: Desk, call: Call[model.RebalanceQuery, None]) ->
     moves = value if isinstance(value, Moves) else None
     told = await _told(desk)
     return _progress(durable(desk).state(), told, moves)
+
+
+async def apply_advice(desk: Desk, call: Call[model.AdviceQuery, Advice]) -> model.AdviceOutcome:
+    """Put leaders and copies where somebody who measured advises."""
+    port = durable(desk)
+    try:
+        plan = plan_advice(port.state(), call.body)
+    except RefusedError as error:
+        raise ApiError(REFUSED, str(error)) from None
+    if not call.query.dry_run:
+        for command in plan.commands:
+            result = await port.command(command)
+            if result.ok:
+                continue
+            for step in plan.steps:
+                if step.group == command.group:
+                    step.outcome, step.reason = NOT_DONE, result.error
+    outcomes = [step.outcome for step in plan.steps]
+    return model.AdviceOutcome(
+        dry_run=call.query.dry_run,
+        made_at=call.body.made_at,
+        moves=outcomes.count(MOVE),
+        refused=outcomes.count(NOT_DONE),
+        steps=[_step_view(step) for step in plan.steps],
+    )
+
+
+def _step_view(step: Step) -> model.AdviceStep:
+    entry = step.entry
+    return model.AdviceStep(
+        what="copy" if isinstance(entry, ReplicaAdvice) else "leader",
+        namespace=entry.namespace,
+        topic=entry.topic,
+        shard=entry.shard,
+        group=step.group,
+        from_node=step.from_node,
+        to_node=entry.to_node,
+        outcome=step.outcome,
+        reason=step.reason,
+        why=entry.why,
+    )
 
 
 async def get_rebalance(desk: Desk, _call: Call[NoQuery, None]) -> model.Rebalance:

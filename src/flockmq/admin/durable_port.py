@@ -143,7 +143,8 @@ class DurablePort(SinkPort, Protocol):
         """Append to a topic in order: shard and offset of each, or why it is certainly not in the log."""
 
     async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
-        """Where cursors stand: for each (name, group) the next offset to read, None where nothing is known of it."""
+        """Where cursors stand: for each (key, group) the next offset to read, None where nothing is known of it. The
+        key of a cursor is ``key_of(namespace, name)``, as partitions and retention call it."""
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """Put a cursor in a group; answered after commit. Only a reset may take it back."""

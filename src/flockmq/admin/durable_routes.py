@@ -22,6 +22,7 @@ from flockmq.admin.errors import (
 )
 from flockmq.admin.model import Page
 from flockmq.admin.operations import Operation
+from flockmq.cluster.advice import Advice
 
 PREFIX: Final = "/api/v1"
 _CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
@@ -189,6 +190,20 @@ TOPIC_OPERATIONS: Final = (
         query=tenants.RebalanceQuery,
         answer=tenants.Rebalance,
         answer_text="What was begun and what is left",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/cluster/advice",
+        name="applyAdvice",
+        tag="cluster",
+        summary="Put leaders and copies where an advice says, as far as that can be done; they stay until another "
+        "advice, an evening out that is asked for, or the loss of a node",
+        handler=durable_cluster.apply_advice,
+        query=tenants.AdviceQuery,
+        body=Advice,
+        answer=tenants.AdviceOutcome,
+        answer_text="What came of each entry",
         errors=_CHANGE,
     ),
     Operation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -184,3 +184,37 @@ class Rebalance(Response, frozen=True):
     leaders_left: Annotated[int, Meta(description="Partitions that another node than the preferred one leads")]
     unknown: Annotated[int, Meta(description="Partitions of which no replica answers")]
     settled: Annotated[bool, Meta(description="Whether everything that was begun is done")]
+
+
+class AdviceQuery(Request, frozen=True):
+    """Whether to do it."""
+
+    dry_run: Annotated[bool, Meta(description="Only check it against how things are")] = False
+
+
+class AdviceStep(Response, frozen=True):
+    """What comes of one entry of an advice."""
+
+    what: Annotated[Literal["copy", "leader"], Meta(description="What should be on another node")]
+    namespace: str
+    topic: str
+    shard: int
+    group: Annotated[int, Meta(description="Its Raft group; 0 where there is none")]
+    from_node: Annotated[str, Meta(description="Where it should be until now")]
+    to_node: str
+    outcome: Annotated[
+        Literal["move", "done", "refused"],
+        Meta(description="`move`: it goes there, or would; `done`: it is there and stays; `refused`: see the reason"),
+    ]
+    reason: str
+    why: Annotated[str, Meta(description="As the advice has it")]
+
+
+class AdviceOutcome(Response, frozen=True):
+    """What came of an advice."""
+
+    dry_run: bool
+    made_at: str
+    moves: Annotated[int, Meta(description="Entries that change where something should be")]
+    refused: Annotated[int, Meta(description="Entries that could not be followed")]
+    steps: list[AdviceStep]

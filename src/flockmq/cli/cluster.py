@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.output import JsonOption, counted, print_fields, print_json, print_table
+from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_model import Cluster, Decisions, Member
@@ -32,6 +34,14 @@ COLUMNS: Final = (
     "ID",
 )
 WATCH_S: Final = 1.0
+_OUTCOMES: Final = {
+    ("move", True): "would move",
+    ("move", False): "moves",
+    ("done", True): "stays",
+    ("done", False): "stays",
+    ("refused", True): "refused",
+    ("refused", False): "refused",
+}
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="Any node of the cluster: host, host:port or name@host.")
 ]
@@ -157,14 +167,25 @@ def rebalance(
     *,
     moves: Annotated[int, typer.Option("--moves", min=1, max=1000, help="Most moves to have under way at once.")] = 10,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until nothing is left to move, and show it.")] = False,
+    advice: Annotated[
+        Path | None,
+        typer.Option("--advice", metavar="FILE", help="Do what this file advises, as `pipeline run traffic` makes it."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --advice: show what would be done.")] = False,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Spread the copies and leaders of partitions evenly over nodes and zones, while everything goes on.
 
-    A copy is moved by making the new one first. Without --watch one round of moves is begun.
+    A copy is moved by making the new one first. Without --watch one round of moves is begun. With --advice copies and
+    leaders go where the file says and stay there until this command is used without it.
     """
     client = admin_client(server)
+    if advice is not None:
+        _apply(client, advice, dry_run=dry_run, as_json=as_json)
+        return
+    if dry_run:
+        raise FlockError("--dry-run goes with --advice FILE; `flockmq cluster status` shows how things are")
     found = client.rebalance(moves)
     if watch:
         found = _watch(client, found, moves, as_json=as_json)
@@ -174,6 +195,43 @@ def rebalance(
         print("Copies and leaders are where they should be.")
     else:
         print(_progress(found))
+
+
+def _apply(client: AdminClient, file: Path, *, dry_run: bool, as_json: bool) -> None:
+    """Follow an advice, and show what came of it."""
+    import msgspec
+
+    from flockmq.cluster.advice import Advice
+
+    try:
+        advice = msgspec.json.decode(file.read_bytes(), type=Advice)
+    except OSError as error:
+        raise FlockError(f"The advice {file} can't be read ({error.strerror}); check its path") from error
+    except msgspec.DecodeError as error:
+        raise FlockError(f"{file} is no advice ({error}); `flockmq pipeline run traffic` makes one") from error
+    found = client.apply_advice(advice, dry_run=dry_run)
+    if as_json:
+        print_json(found)
+        return
+    if found.steps:
+        rows = [
+            [
+                one.namespace,
+                one.topic,
+                one.shard,
+                one.what,
+                one.from_node,
+                one.to_node,
+                _OUTCOMES[one.outcome, dry_run],
+                one.reason or one.why,
+            ]
+            for one in found.steps
+        ]
+        print_table(["NAMESPACE", "TOPIC", "SHARD", "WHAT", "FROM", "TO", "OUTCOME", "WHY"], rows)
+        print()
+    made = f" (measured {found.made_at})" if found.made_at else ""
+    done = "would be moved" if dry_run else "are on their way"
+    print(f"Of {counted(len(found.steps), 'piece')} of advice {found.moves:,} {done}, {found.refused:,} refused{made}.")
 
 
 def _watch(client: AdminClient, found: Rebalance, moves: int, *, as_json: bool) -> Rebalance:

@@ -12,6 +12,7 @@ from flockmq.admin.model import Page
 from flockmq.client.calls import segment
 from flockmq.client.sink_calls import SinkCalls
 from flockmq.client.transport import Answer
+from flockmq.cluster.advice import Advice
 
 _V1: Final = "/api/v1"
 DEFAULT_NAMESPACE: Final = "default"
@@ -126,6 +127,11 @@ class DurableCalls(SinkCalls):
         """Begin so many moves of replicas and leaders to where they should be."""
         path = f"{_V1}/cluster/rebalance?moves_max={moves_max}"
         return self._decode(self._call("POST", path), tenants.Rebalance)
+
+    def apply_advice(self, advice: Advice, *, dry_run: bool = False) -> tenants.AdviceOutcome:
+        """Put leaders and copies where an advice says; with ``dry_run`` only see what would come of it."""
+        path = f"{_V1}/cluster/advice?dry_run={'true' if dry_run else 'false'}"
+        return self._send("POST", path, advice, tenants.AdviceOutcome)
 
     def rebalance_progress(self) -> tenants.Rebalance:
         """How much is left to move."""

@@ -255,7 +255,11 @@ class LogClient(LogSinks):
     def create_cursor(
         self, name: str, topic: str, *, hold: bool = False, start: str = "earliest"
     ) -> tenants.ReadCursor:
-        """Create a cursor."""
+        """Create a cursor; one of this name over this topic that is there stays where it stands.
+
+        A cursor is over one topic. Who reads several makes one for each, named ``NAME.TOPIC``. With ``hold`` retention
+        waits for it: up to four times the topic's ``retention_bytes``, or the nodes' ``store.held_bytes`` without that.
+        """
         request = tenants.CursorRequest(name=name, topic=topic, namespace=self.namespace, hold=hold, start=start)
         return self._anywhere(lambda server: server.create_cursor(request))
 

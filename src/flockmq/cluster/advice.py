@@ -17,7 +17,7 @@ stay where they are, too: else others may be moved to make up for those that go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 ENTRIES_MAX: Final = 1_000
 
+Outcome = Literal["move", "done", "refused"]
 MOVE: Final = "move"
 DONE: Final = "done"
 REFUSED: Final = "refused"
@@ -81,7 +82,7 @@ class Step:
         self.group = 0
         self.from_node = ""
         """Who leads, or has the copy, now."""
-        self.outcome = DONE
+        self.outcome: Outcome = DONE
         self.reason = ""
 
 

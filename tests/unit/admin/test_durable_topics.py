@@ -8,6 +8,7 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
 from flockmq.admin.errors import ApiError
+from flockmq.cluster.advice import Advice, LeaderAdvice
 from flockmq.cluster.commands import CreateTopic, SetTarget
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
@@ -181,3 +182,39 @@ async def test_the_dump_shows_state_and_segments() -> None:
     found = await durable_cluster.get_dump(desk, call())
     assert found["index"] == port.state().index
     assert list(found)[-1] == "segments"
+
+
+async def test_advice_is_followed_as_far_as_it_can_be() -> None:
+    desk, port = open_desk()
+    await create(desk, "plant")
+    partition = port.state().topic("default", "plant").partitions[0]
+    other = next(node for node in partition.target if node != partition.preferred)
+    name = port.state().nodes[other].name
+    advice = Advice(
+        made_at="2026-03-01T12:00:00Z",
+        leaders=[
+            LeaderAdvice(topic="plant", shard=0, to_node=name, why="hot"),
+            LeaderAdvice(topic="plant", shard=9, to_node=name),
+        ],
+    )
+    seen = await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(dry_run=True), advice))
+    assert port.state().partition(partition.group) == partition, "only looked at"
+    done = await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(), advice))
+    assert done.steps == seen.steps
+    assert (done.moves, done.refused, done.made_at) == (1, 1, "2026-03-01T12:00:00Z")
+    assert [(one.what, one.to_node, one.outcome, one.why) for one in done.steps] == [
+        ("leader", name, "move", "hot"),
+        ("leader", name, "refused", ""),
+    ]
+    assert "shards" in done.steps[1].reason
+    assert port.state().partition(partition.group).preferred == other
+    again = await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(), advice))
+    assert [one.outcome for one in again.steps] == ["done", "refused"]
+    with pytest.raises(ApiError, match="format 7"):
+        await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(), Advice(format=7)))
+    port.no_quorum = True
+    advice = Advice(
+        leaders=[LeaderAdvice(topic="plant", shard=0, to_node=port.state().nodes[partition.preferred].name)]
+    )
+    failed = await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(), advice))
+    assert [(one.outcome, "majority" in one.reason) for one in failed.steps] == [("refused", True)]
