@@ -30,41 +30,24 @@ from flockmq.durable.partition_calls import (
 from flockmq.durable.sinks_bodies import (
     CHUNKS_MAX,
     QUERY_BYTES_MAX,
-    SinkBody,
     drop_body,
-    read_stage_name,
-    stage_body,
     stage_name,
-    sweep_body,
 )
 from flockmq.durable.sinks_committing import DONE, NO_OFFSET, Committing, PartKey
-from flockmq.log.batch import SINK, BatchError, BatchView
+from flockmq.durable.sinks_staging import KEPT, STAGED, Staging
+from flockmq.log.batch import SINK
 from flockmq.peering.fields import U32, U64, Reader, malformed, sized
 
 if TYPE_CHECKING:
     from flockmq.durable.control import Control
-    from flockmq.durable.machine import PartitionMachine
     from flockmq.durable.machines import Machines
     from flockmq.durable.partition_calls import PartitionCalls, Replied
     from flockmq.raft.entry import Entry
 
 PIECE_BYTES: Final = 512 * 1024
-CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
-"""More than an entry may have anywhere; what really fits is asked of the leader's settings."""
-ENTRY_OVERHEAD: Final = 2_048
-"""What a chunk has around it in the log, at most."""
-UPLOADS_BYTES_MAX: Final = 64 * 1024 * 1024
-UPLOAD_MS: Final = 10_000
-"""How long pieces wait for the next one."""
 RESTARTS_MAX: Final = 4
 TIMEOUT_MS: Final = 8_000
 COMMIT_MS: Final = 5_000
-SWEEP_MS: Final = 60_000
-
-KEPT: Final = 1
-STAGED: Final = 2
-FROM_THE_FRONT: Final = 3
-"""What a leader says to a piece."""
 
 
 class Staged:
@@ -102,18 +85,6 @@ CommittedReply = Callable[[Committed], None]
 StatusReply = Callable[[dict[int, SinkStatus], list[int]], None]
 
 
-class _Upload:
-    """Pieces of a chunk at its leader."""
-
-    def __init__(self, name: bytes, total: int, due_at: int) -> None:
-        self.name = name
-        self.total = total
-        self.due_at = due_at
-        self.pieces: list[bytes] = []
-        self.size = 0
-        self.is_proposed = False
-
-
 class _Sending:
     """A chunk on its way to a leader."""
 
@@ -133,22 +104,19 @@ class Sinks:
 
     def __init__(self, calls: PartitionCalls, control: Control, machines: Machines) -> None:
         self.committing = Committing(calls.engine, machines, control)
+        self._staging = Staging(calls, control, machines, self.committing)
         self.piece_bytes = PIECE_BYTES
         self._calls = calls
         self._control = control
         self._machines = machines
         # Another start of this node must not go on with what an earlier one sent.
         self._number = (calls.engine.host.boot & 0xFFFF_FFFF) << 32
-        self._uploads: dict[tuple[int, int, int], _Upload] = {}
-        """By group, and by node and number of who sends it."""
-        self._upload_bytes = 0
-        self._sweep_at = 0
-        calls.serve(SINK_STAGE_CALL, self._on_piece)
+        calls.serve(SINK_STAGE_CALL, self._staging.on_piece)
         calls.serve(SINK_COMMIT_CALL, self._on_commit)
         calls.serve(SINK_DROP_CALL, self._on_drop)
         calls.serve_each(SINK_STATE_CALL, self._on_state)
 
-    # From any node: staging.
+    # Staging.
 
     def stage(
         self, group: int, query: bytes, batch: int, task: int, attempt: int, sequence: int, chunk: bytes,
@@ -181,102 +149,6 @@ class Sinks:
                 sending.sent = 0
                 sending.restarts += 1
             self._send_piece(sending, now)
-
-    # At the leader: staging.
-
-    def _on_piece(self, group: int, reader: Reader, answer: Replied) -> None:
-        sender = reader.u64()
-        number = reader.u64()
-        at = reader.u32()
-        total = reader.u32()
-        body = SinkBody(0, 0)
-        name_at = reader.pos
-        read_stage_name(reader, body)
-        name = reader.data[name_at : reader.pos]
-        piece = reader.data[reader.pos :]
-        machine = self._machines.by_group.get(group)
-        if total > CHUNK_BYTES_MAX or at + len(piece) > total or not piece:
-            raise malformed("a piece of a chunk that can't be")
-        if machine is None or not self.committing.is_current(group):
-            answer(LATER, b"")
-            return
-        refusal = self._refusal(machine, body, total)
-        if refusal:
-            answer(REFUSED, refusal.encode())
-        elif self._is_staged(machine, body):
-            answer(OK, bytes((STAGED,)))
-        else:
-            self._take_piece(machine, (group, sender, number), at, total, name, piece, body, answer)
-
-    def _refusal(self, machine: PartitionMachine, body: SinkBody, total: int) -> str:
-        most = self._calls.engine.host.settings.entry_bytes_max - ENTRY_OVERHEAD
-        if total > most:
-            return f"A chunk may have {most:,} bytes; this one has {total:,}. Stage smaller ones."
-        key = (body.query, body.batch, body.task, body.attempt)
-        if machine.sinks.has_room(total + ENTRY_OVERHEAD) or machine.sinks.index_of(key, body.sequence):
-            return ""
-        return (
-            f"This partition has {machine.sinks.chunks:,} chunks of {machine.sinks.bytes:,} bytes staged and takes no "
-            "more: commit smaller batches, or drop stages that nobody needs."
-        )
-
-    def _is_staged(self, machine: PartitionMachine, body: SinkBody) -> bool:
-        """Whether nothing needs to be done: it is here, or its batch is committed."""
-        if machine.sinks.has_passed(body.query, body.batch):
-            return True
-        index = machine.sinks.index_of((body.query, body.batch, body.task, body.attempt), body.sequence)
-        node = self._calls.engine.host.groups[machine.group]
-        return index > 0 and index >= node.state.log.first_index()
-
-    def _take_piece(
-        self, machine: PartitionMachine, key: tuple[int, int, int], at: int, total: int, name: bytes, piece: bytes,
-        body: SinkBody, answer: Replied,
-    ) -> None:  # fmt: skip
-        now = self._calls.now
-        upload = self._uploads.get(key)
-        if upload is None:
-            if at:
-                answer(OK, bytes((FROM_THE_FRONT,)))
-                return
-            if self._upload_bytes + total > UPLOADS_BYTES_MAX:
-                answer(LATER, b"")
-                return
-            upload = self._uploads[key] = _Upload(name, total, 0)
-            self._upload_bytes += total
-        upload.due_at = now + UPLOAD_MS
-        if upload.total != total or upload.name != name or at > upload.size:
-            self._forget_upload(key)
-            answer(OK, bytes((FROM_THE_FRONT,)))
-            return
-        if at == upload.size:
-            upload.pieces.append(piece)
-            upload.size += len(piece)
-        if upload.size < total:
-            answer(OK, bytes((KEPT,)))
-        elif upload.is_proposed:
-            answer(LATER, b"")  # said twice; the first time is under way
-        else:
-            chunk = b"".join(upload.pieces)
-            if not _is_whole(chunk):
-                self._forget_upload(key)
-                raise malformed("a chunk that is damaged")
-            upload.is_proposed = True
-            entry = stage_body(max(now + self._control.wall_offset_ms, 0), name, chunk)
-            self._control.put(machine.group, SINK, entry, partial(self._put, machine, key, body, answer), now)
-
-    def _put(
-        self, machine: PartitionMachine, key: tuple[int, int, int], body: SinkBody, answer: Replied, done: bool
-    ) -> None:
-        self._forget_upload(key)
-        if done and self._is_staged(machine, body):
-            answer(OK, bytes((STAGED,)))
-        else:
-            answer(LATER, b"")  # asked again, the leader says why
-
-    def _forget_upload(self, key: tuple[int, int, int]) -> None:
-        upload = self._uploads.pop(key, None)
-        if upload is not None:
-            self._upload_bytes -= upload.total
 
     # Committing.
 
@@ -345,38 +217,12 @@ class Sinks:
     def closed(self, group: int) -> None:
         """There is no replica here any more."""
         self.committing.closed(group)
-        for key in [key for key in self._uploads if key[0] == group]:
-            self._forget_upload(key)
+        self._staging.closed(group)
 
     def tick(self, now: int) -> None:
         """Time passes."""
         self.committing.tick(now)
-        for key in [key for key, one in self._uploads.items() if one.due_at <= now and not one.is_proposed]:
-            self._forget_upload(key)
-        if now >= self._sweep_at:
-            self._sweep_at = now + SWEEP_MS
-            self._sweep(now)
-
-    def _sweep(self, now: int) -> None:
-        """Tell partitions the time where a stage is too old and nothing else tells it."""
-        wall_ms = now + self._control.wall_offset_ms
-        for group, machine in self._machines.by_group.items():
-            expires_ms = machine.sinks.expires_ms()
-            if expires_ms and expires_ms <= wall_ms and self.committing.is_current(group):
-                self._control.put(group, SINK, sweep_body(wall_ms), _ignore, now)
-
-
-def _is_whole(chunk: bytes) -> bool:
-    try:
-        view = BatchView(chunk)
-        view.verify()
-    except BatchError:
-        return False
-    return view.size == len(chunk)
-
-
-def _ignore(done: bool) -> None:
-    """Tried again with the next sweep."""
+        self._staging.tick(now)
 
 
 def _committed(reply: CommittedReply, code: int, body: bytes) -> None:

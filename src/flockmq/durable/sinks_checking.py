@@ -20,7 +20,7 @@ from flockmq.cluster.filters import NAMESPACE_PREFIX
 from flockmq.errors import RemoteProtocolError
 from flockmq.log.batch import DATA, BatchError, BatchView
 from flockmq.log.columns import KEY, QOS_MASK, RETAIN, USER, Columns
-from flockmq.log.header import COVERED, HEADER_BYTES
+from flockmq.log.header import COVERED, HEADER_BYTES, aligned
 from flockmq.mqtt.topics import check_topic_name, valid_utf8
 from flockmq.routing.durable import BY_CLIENT, BY_TOPIC, shard_of
 
@@ -62,7 +62,7 @@ def check_chunk(data: bytes, rules: ChunkRules) -> None:
         raise BatchError("A chunk may have keys and user properties beside topics, clients, flags and payloads.")
     _check_dictionaries(view, fields[7], fields[16], fields[17])
     _check_names(view, rules)
-    _check_columns(view, fields[8], fields[18])
+    _check_columns(view, HEADER_BYTES + fields[7], fields[8], fields[18])
 
 
 def _check_dictionaries(view: BatchView, size: int, topics: int, clients: int) -> None:
@@ -110,10 +110,11 @@ def _check_shard(key: bytes, rules: ChunkRules) -> None:
         )
 
 
-def _check_columns(view: BatchView, length: int, stored: int) -> None:
+def _check_columns(view: BatchView, begin: int, length: int, stored: int) -> None:
     columns = view.columns()
-    if length != stored:
-        raise BatchError("The columns of this chunk have two sizes although they are not compressed.")
+    end = max([start + size for start, size in columns.spans.values()])
+    if length != stored or aligned(end) != begin + stored or begin + stored != view.size:
+        raise BatchError("The columns of this chunk have another size than its header says.")
     count = view.count
     data = columns.data
     _check_indexes(columns, "topic", len(view.topics()))
