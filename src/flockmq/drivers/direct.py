@@ -1,4 +1,4 @@
-"""Durable writes into a file of zeros, past the page cache: for the journal, whose bytes nobody reads while it grows.
+"""Files of zeros and durable writes into them, past the page cache: for the journal, which nobody reads while it grows.
 
 ```
  write(position, data) --> | what the block has already | data | zeros | --> one pwritev, after which it is on the disk
@@ -60,15 +60,39 @@ class DirectFile:
         with memoryview(self._buffer) as view:
             written = 0
             while written < length:
-                with view[written:length] as rest:
-                    more = os.pwritev(self._descriptor, [rest], start + written)
-                if more <= 0 or more % BLOCK:
-                    raise OSError(errno.EIO, "the disk took no more bytes")
-                written += more
+                written += _write_blocks(self._descriptor, view[written:length], start + written)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+
+def fill(path: Path, length: int) -> bool:
+    """Make a file full of zeros, which are on the disk but not yet its length; False where this can't be done."""
+    if not hasattr(os, "O_DIRECT") or length % BLOCK:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_DIRECT, 0o600)
+    except OSError as error:
+        if error.errno in _NOT_HERE:
+            return False
+        raise
+    try:
+        with mmap.mmap(-1, BUFFER_BYTES) as zeros, memoryview(zeros) as view:
+            written = 0
+            while written < length:
+                written += _write_blocks(descriptor, view[: length - written], written)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _write_blocks(descriptor: int, blocks: memoryview, position: int) -> int:
+    with blocks:
+        written = os.pwritev(descriptor, [blocks], position)
+    if written <= 0 or written % BLOCK:
+        raise OSError(errno.EIO, "the disk took no more bytes")
+    return written
 
 
 def open_direct(path: Path) -> DirectFile | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flockmq.drivers.direct import DirectFile, open_direct
+from flockmq.drivers.direct import DirectFile, fill, open_direct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,10 +109,13 @@ class FileDisk:
     def allocate(self, path: str, length: int) -> None:
         """Zeros, really written: reserved blocks alone would make every later write change metadata as well."""
         self._ensure_folder(path)
-        descriptor = os.open(self.root / path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        is_full = fill(self.root / path, length)
+        descriptor = os.open(self.root / path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            for position in range(0, length, len(_ZEROS)):
-                _write_all(descriptor, position, _ZEROS[: length - position])
+            if not is_full:
+                os.ftruncate(descriptor, 0)
+                for position in range(0, length, len(_ZEROS)):
+                    _write_all(descriptor, position, _ZEROS[: length - position])
             _sync(descriptor)
         finally:
             os.close(descriptor)

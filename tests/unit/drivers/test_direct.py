@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile, open_direct
+from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile, fill, open_direct
 
 LENGTH = 4 * BUFFER_BYTES
 
@@ -66,3 +66,12 @@ def test_a_file_that_is_not_made_of_blocks_is_left_to_others(path: Path) -> None
 def test_no_file(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_direct(path.with_name("other"))
+
+
+def test_a_file_of_zeros(path: Path) -> None:
+    path.write_bytes(b"x" * 10)
+    if not fill(path, 3 * BLOCK + BUFFER_BYTES):
+        pytest.skip("this file system can't be written past the page cache")
+    assert path.read_bytes() == bytes(3 * BLOCK + BUFFER_BYTES)
+    assert path.stat().st_blocks * 512 >= 3 * BLOCK + BUFFER_BYTES
+    assert not fill(path, BLOCK + 1)
