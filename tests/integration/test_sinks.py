@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -220,3 +221,26 @@ def test_leaders_die_between_stage_commit_and_repeat(mended: NodeCluster) -> Non
         assert again[:2] == first[:2]
         assert client.last_batches("deadly", "q") == {0: 7}
         assert read_all(client, "deadly") == [b"0", b"1", b"2"]
+
+
+def test_a_leader_dies_in_the_middle_of_a_commit(mended: NodeCluster) -> None:
+    create(mended, "halfway")
+    chunks = [[b"%d:%d" % (sequence, number) + b"x" * 1_000 for number in range(200)] for sequence in range(60)]
+    with log_client(mended, 0, 1, 2) as client:
+        for sequence, payloads in enumerate(chunks):
+            client.stage("halfway", 0, StageName("q", 0, 0, 1), sequence, chunk("halfway/x", payloads))
+        committing = threading.Thread(target=commit, args=(mended, "halfway", len(chunks)))
+        committing.start()
+        leader = leader_of(mended, client, "halfway")
+        client.heads("halfway", after="0", wait_ms=10_000)  # the first part can be read
+        leader.kill()
+        committing.join()
+        # Whoever starts the batch anew finds it done, or being done, whatever was staged since.
+        client.stage("halfway", 0, StageName("q", 0, 0, 2), 0, chunk("halfway/x", [b"other"]))
+        client.commit_stages("halfway", "q", 0, {0: [StagePart(0, 2, 1)]})
+        assert read_all(client, "halfway") == [payload for payloads in chunks for payload in payloads]
+
+
+def commit(cluster: NodeCluster, topic: str, chunks: int) -> None:
+    with log_client(cluster, 0, 1, 2) as client:
+        client.commit_stages(topic, "q", 0, {0: [StagePart(0, 1, chunks)]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,7 @@ def ends(values: list[bytes]) -> bytes:
 
 
 @given(rows)
-def test_a_builder_makes_the_same_bytes(rows: list) -> None:
+def test_a_builder_makes_the_same_bytes(rows: list[Any]) -> None:
     builder = BatchBuilder()
     topics: dict[bytes, int] = {}
     clients: dict[bytes, int] = {}
@@ -93,7 +94,7 @@ def test_a_builder_makes_the_same_bytes(rows: list) -> None:
     ],
 )
 def test_columns_that_do_not_fit_together_are_refused(change: dict[str, bytes], sentence: str) -> None:
-    columns: dict = {
+    columns: dict[str, Any] = {
         "topics": [b"t"],
         "topic_index": int32([0, 0]),
         "clients": [b"c"],
