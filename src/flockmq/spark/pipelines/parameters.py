@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from flockmq.config.units import MILLISECONDS, parse_number
+from flockmq.config.units import BYTES, MILLISECONDS, parse_number
 from flockmq.errors import FlockError
 
 Value = str | int | float | bool | tuple[str, ...] | None
@@ -36,6 +36,8 @@ class Kind(Enum):
     NUMBER = "DECIMAL"
     DURATION = "DURATION"
     """``250ms``, ``30s``, ``1h30m``; milliseconds inside."""
+    SIZE = "SIZE"
+    """``64MB``, ``1GiB``; bytes inside."""
     FLAG = ""
     CHOICE = "CHOICE"
     PATH = "PATH"
@@ -101,7 +103,7 @@ class Values:
         return value or ()
 
     def integer(self, name: str) -> int:
-        """A whole number; durations in milliseconds."""
+        """A whole number; durations in milliseconds, sizes in bytes."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
@@ -233,6 +235,7 @@ _PARSERS: Final[dict[Kind, Callable[[str], Value]]] = {
     Kind.INTEGER: _integer,
     Kind.NUMBER: _number,
     Kind.DURATION: lambda text: parse_number(text, MILLISECONDS),
+    Kind.SIZE: lambda text: parse_number(text, BYTES),
     Kind.CHOICE: _text,
     Kind.PATH: lambda text: absolute(_text(text)),
     Kind.LIST: _list,

@@ -92,8 +92,12 @@ class Job:
 
     # --- reading and writing ----------------------------------------------------------------------------------------
 
+    def write_options(self) -> dict[str, str]:
+        """Options of ``format("flockmq")`` that say where the cluster is: all that the sink needs."""
+        return self.servers.options()
+
     def read_options(self) -> dict[str, str]:
-        """Options of ``format("flockmq")`` that say where the cluster is, for reading and writing."""
+        """The same, and what else was given for reading."""
         extra = {name: value for name, value in self.settings.options.items() if value}
         return {**extra, **self.servers.options()}
 
@@ -107,7 +111,7 @@ class Job:
 
     def publish(self, frame: DataFrame, name: str, **options: str) -> StreamingQuery:
         """Start a query that writes a stream back to topics, exactly once a partition."""
-        return self.start(frame.writeStream.format("flockmq").options(**{**self.read_options(), **options}), name)
+        return self.start(frame.writeStream.format("flockmq").options(**{**self.write_options(), **options}), name)
 
     def checkpoint(self, name: str, beside: str | None = None) -> str:
         """Folder of a query's checkpoint. It is what makes a second run go on where the first one ended."""
