@@ -27,6 +27,7 @@ SINK_OPERATIONS: Final = (
         body_type=BATCHES,
         body_bytes_max=model.STAGE_BYTES_MAX,
         answer_text="The chunk is staged",
+        audited=False,
         errors=(*_ERRORS, CONFLICT),
     ),
     Operation(
@@ -42,6 +43,7 @@ SINK_OPERATIONS: Final = (
         body=model.SinkCommit,
         answer=model.SinkCommitted,
         answer_text="What became of the batch",
+        audited=False,
         errors=(*_ERRORS, CONFLICT),
     ),
     Operation(

@@ -77,6 +77,8 @@ class Operation:
     """Longest body, where that is not the usual."""
     errors: tuple[ErrorKind, ...] = ()
     secured: bool = True
+    audited: bool = True
+    """Whether the node's log tells who did it, where it changes something: not for what programs do all the time."""
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ class WebServer(web.Server):
         answer = operation.handler(self._desk, call)
         if inspect.isawaitable(answer):
             answer = await answer
-        if operation.method != "GET":
+        if operation.method != "GET" and operation.audited:
             named = {name: getattr(call.body, name) for name in _AUDITED if hasattr(call.body, name)}
             self._desk.ports.log("info", "admin_action", operation=operation.name, peer=peer, **path, **named)
         return success_response(operation, answer)

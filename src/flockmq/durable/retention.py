@@ -106,9 +106,8 @@ class Keeper:
         wall_ms = now + self.wall_offset_ms
         held = self.held_offset(group, machine)
         last = min(machine.applied, replica.log.last)
-        # What sinks have staged stays as well, but not beyond the bound, unless it is being committed already.
-        is_full = 0 < rule.bytes_bound < replica.log.size()
-        staged = machine.sinks.held_index(is_full)
+        # What sinks have staged stays on all replicas alike: where it is too much, the leader drops it through the log.
+        staged = machine.sinks.held_index()
         if staged:
             last = min(last, staged - 1)
         wanted = expired(replica.log, rule, wall_ms, held, last)

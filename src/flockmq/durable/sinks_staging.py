@@ -1,10 +1,11 @@
-"""Chunks of sinks at the leader of a partition: pieces are put together, then go into the log, and stale ones go.
+"""Chunks of sinks at the leader of a partition: pieces are put together, then go into the log; stale ones leave.
 
 ```
  piece 0, 1, 2 ... --> all of it --> STAGE in the log --> applied: STAGED
     KEPT  <-- more    FROM_THE_FRONT <-- this leader has not got the pieces before
 ```
-What is under way is bounded in bytes and time.
+What is under way is bounded in bytes and time. Stages that are too old, or that keep a log beyond its bound, are
+dropped through the log: as long as a chunk is known, each replica has it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.partition_calls import LATER, OK, REFUSED
-from flockmq.durable.sinks_bodies import SinkBody, read_stage_name, stage_body, sweep_body
+from flockmq.durable.sinks_bodies import SinkBody, drop_body, read_stage_name, stage_body, sweep_body
 from flockmq.log.batch import SINK, BatchError, BatchView
 from flockmq.peering.fields import Reader, malformed
 
@@ -31,7 +32,7 @@ ENTRY_OVERHEAD: Final = 2_048
 UPLOADS_BYTES_MAX: Final = 64 * 1024 * 1024
 UPLOAD_MS: Final = 10_000
 """How long pieces wait for the next one."""
-SWEEP_MS: Final = 60_000
+SWEEP_MS: Final = 10_000
 
 KEPT: Final = 1
 STAGED: Final = 2
@@ -178,9 +179,21 @@ class Staging:
         """Tell partitions the time where a stage is too old and nothing else tells it."""
         wall_ms = now + self._control.wall_offset_ms
         for group, machine in self._machines.by_group.items():
-            expires_ms = machine.sinks.expires_ms()
-            if expires_ms and expires_ms <= wall_ms and self._committing.is_current(group):
+            oldest = machine.sinks.oldest_stage()
+            if oldest is None or not self._committing.is_current(group):
+                continue
+            if machine.sinks.expires_ms() <= wall_ms:
                 self._control.put(group, SINK, sweep_body(wall_ms), _ignore, now)
+            elif self._is_overrun(machine):
+                self._control.put(group, SINK, drop_body(wall_ms, oldest[0], oldest[1]), _ignore, now)
+
+    def _is_overrun(self, machine: PartitionMachine) -> bool:
+        """Whether the log is beyond its bound and can't get smaller because of what is staged."""
+        rule = self._calls.layout.retention_of(machine.group)
+        log = self._calls.engine.replicas[machine.group].log
+        if rule is None or not 0 < rule.bytes_bound < log.size() or len(log.segments) < 2:
+            return False
+        return machine.sinks.held_index() < log.segments[0].next_index
 
 
 def _is_whole(chunk: bytes) -> bool:

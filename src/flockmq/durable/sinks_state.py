@@ -121,15 +121,20 @@ class SinkTable:
         """What a query has staged."""
         return sum([stage.bytes for key, stage in self.stages.items() if key[0] == query])
 
-    def held_index(self, may_overrun: bool) -> int:
-        """The oldest entry that is still needed; 0: none. ``may_overrun``: only by what is certain to be committed."""
+    def held_index(self) -> int:
+        """The oldest entry that is still needed; 0: none. Whoever may lead some day has to have it."""
         held = 0
         for known in self.committing.values():
             held = _lower(held, known.plan[known.done :])
-        if not may_overrun:
-            for stage in self.stages.values():
-                held = _lower(held, list(stage.indexes.values()))
+        for stage in self.stages.values():
+            held = _lower(held, list(stage.indexes.values()))
         return held
+
+    def oldest_stage(self) -> StageKey | None:
+        """The one that expires first."""
+        for key in self.stages:
+            return key
+        return None
 
     def expires_ms(self) -> int:
         """Log time at which the next stage expires; 0: there is none."""

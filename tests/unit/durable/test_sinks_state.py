@@ -123,7 +123,7 @@ def test_attempts_that_lost_go_with_the_commit_and_late_ones_are_not_kept() -> N
     log.part(b"q", 1, 0)
     log.stage(b"q", 0, attempt=5)
     assert list(log.sinks.stages) == [(b"q", 2, 0, 0)]
-    assert log.sinks.held_index(False) == later
+    assert log.sinks.held_index() == later
     assert log.sinks.has_passed(b"q", 1)
     assert not log.sinks.has_passed(b"q", 2)
 
@@ -156,10 +156,10 @@ def test_what_is_being_committed_does_not_expire() -> None:
     log.begin(b"q", 0, index)
     log.now_ms += 10 * STAGE_MS
     log.sink(sweep_body(log.now_ms))
-    assert log.sinks.held_index(True) == index
+    assert log.sinks.held_index() == index
     log.part(b"q", 0, 0)
     assert log.sinks.queries[b"q"].last == 0
-    assert log.sinks.held_index(False) == 0
+    assert log.sinks.held_index() == 0
 
 
 def test_dropping_leaves_other_batches_alone() -> None:
