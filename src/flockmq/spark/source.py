@@ -36,9 +36,12 @@ class FlockSource(DataSource):
     def schema(self) -> StructType:
         """All columns, and those of the template."""
         from flockmq.spark.options import ReadOptions
+        from flockmq.spark.reading import plain_errors
         from flockmq.spark.schema import full_schema
 
-        return full_schema(ReadOptions.parse(self.options).template)
+        with plain_errors():
+            options = ReadOptions.parse(self.options)
+            return full_schema(options.template, headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a range of each topic once."""
