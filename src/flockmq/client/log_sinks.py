@@ -167,6 +167,8 @@ class LogSinks:
                     f"Batch {batch} of query {query!r} is being committed to topic {topic!r}, but nothing moved for "
                     f"{self._retry_s:g} s; commit it again"
                 )
+            if len(done) < len(stages):
+                time.sleep(_PAUSE_S)
 
     def _ask_commit(
         self, topic: str, query: str, request: model.SinkCommit, server: DurableCalls
