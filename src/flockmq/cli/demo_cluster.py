@@ -22,6 +22,7 @@ from flockmq.client.local_cluster import (
     wait_ready,
     write_cluster,
 )
+from flockmq.client.log_client import LogClient
 from flockmq.errors import FlockError
 from flockmq.security import credentials
 
@@ -32,6 +33,7 @@ OPTIONS: Final = ("--allow-anonymous", "--log-level=warning", "--set=mqtt.sys_in
 TOPIC: Final = "measurements"
 FILTERS: Final = tuple(f"plant/+/+/+/{metric.name}" for metric in METRICS if metric.qos)
 SHARDS: Final = 3
+TICK: Final = "plant/demo/line0/clock/vibration"
 RUNNING: Final = "running"
 KILLED: Final = "killed"
 BACK: Final = "back"
@@ -86,6 +88,17 @@ class DemoCluster:
         request = TopicRequest(name=TOPIC, filters=list(FILTERS), shards=SHARDS)
         first = self._nodes[0].api_url
         AdminClient(first, self.tokens().get(first)).create_topic(request)
+
+    def tick(self) -> int:
+        """Store one more measurement, of nothing: readers see that time has passed. How many records there are now."""
+        with LogClient(self.api_urls, token_of=self.tokens().get) as client:
+            client.publish(TOPIC, [(TICK, b'{"seq": 1, "value": 0}')], client="demo")
+            return sum(head.end_offset - head.first_offset for head in client.heads(TOPIC).heads)
+
+    @property
+    def token(self) -> str:
+        """Opens the API of every node: that of the founder, which the cluster's settings share."""
+        return self.tokens()[self._nodes[0].api_url]
 
     def tokens(self) -> dict[str, str]:
         """Lets its owner ask the nodes of this cluster: URL and token of each."""

@@ -5,6 +5,7 @@ Reports come in, pictures go out; nothing here knows how they were made.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
@@ -16,10 +17,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from flockmq.cli.demo_spark_view import spark_summary
 from flockmq.server.build import build_kind
 
 if TYPE_CHECKING:
     from flockmq.client.load.fleet.report import Plan, Report
+    from flockmq.spark.pipelines.beside import Result
 
 NodeState = tuple[str, str]
 """A node's name, and how it is."""
@@ -73,13 +76,19 @@ class View:
     ) -> None:
         """Nothing to tidy up."""
 
-    def show(self, report: Report, nodes: Sequence[NodeState]) -> None:
-        """Show how things stand with the fleet and the nodes."""
+    def show(self, report: Report, nodes: Sequence[NodeState], spark: str = "") -> None:
+        """Show how things stand with the fleet, the nodes and Spark."""
         raise NotImplementedError
 
-    def summarize(self, report: Report, *, broker_stopped: bool) -> None:
+    def wait(self, text: str) -> None:
+        """Show what is waited for when the fleet is done."""
+        raise NotImplementedError
+
+    def summarize(self, report: Report, *, broker_stopped: bool, result: Result | None = None) -> None:
         """Print what came of it."""
         self._console.print(summary(report))
+        if result is not None:
+            self._console.print(*spark_summary(report, result), sep="\n", soft_wrap=True)
         self._console.print(verdict(report, broker_stopped=broker_stopped))
 
     def headline(self) -> str:
@@ -93,9 +102,10 @@ class LineView(View):
     def __enter__(self) -> View:
         self._console.print(self.headline(), soft_wrap=True)
         self._shown_s = 0.0
+        self._waited_s = 0.0
         return self
 
-    def show(self, report: Report, nodes: Sequence[NodeState]) -> None:
+    def show(self, report: Report, nodes: Sequence[NodeState], spark: str = "") -> None:
         """Print a line, every few seconds; what happens to nodes at once."""
         self._rates.update(report)
         for event in report.events:
@@ -108,9 +118,15 @@ class LineView(View):
             f"{report.seconds:5.1f} s  {report.online}/{report.devices} online  in {self._rates.published:,.0f}/s  "
             f"out {self._rates.received:,.0f}/s  p50 {report.latency_us_p50:,.0f} us  "
             f"commands {report.answers}/{report.commands}  wills {report.wills_seen}  "
-            f"devices {_spread(report, nodes)}",
+            f"devices {_spread(report, nodes)}" + (f"  {spark}" if spark else ""),
             soft_wrap=True,
         )
+
+    def wait(self, text: str) -> None:
+        """Print a line, every few seconds."""
+        if time.monotonic() - self._waited_s >= LINE_INTERVAL_S:
+            self._waited_s = time.monotonic()
+            self._console.print(f"         {text}", soft_wrap=True)
 
 
 class LiveView(View):
@@ -127,15 +143,19 @@ class LiveView(View):
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def show(self, report: Report, nodes: Sequence[NodeState]) -> None:
+    def show(self, report: Report, nodes: Sequence[NodeState], spark: str = "") -> None:
         """Redraw."""
         if report.last:
             return
         self._rates.update(report)
         self._recent.extend(report.events)
-        self._live.update(self.picture(report, nodes))
+        self._live.update(self.picture(report, nodes, spark))
 
-    def picture(self, report: Report, nodes: Sequence[NodeState]) -> RenderableType:
+    def wait(self, text: str) -> None:
+        """Redraw."""
+        self._live.update(Panel(Text(text, style="cyan"), title=self.headline()))
+
+    def picture(self, report: Report, nodes: Sequence[NodeState], spark: str = "") -> RenderableType:
         """Everything at a glance."""
         columns = Table.grid(padding=(0, 3), expand=True)
         columns.add_column(ratio=1)
@@ -146,7 +166,7 @@ class LiveView(View):
         return Panel(
             Group(
                 _node_line(report, nodes),
-                Text(),
+                Text(spark, style="cyan"),
                 columns,
                 Text(),
                 Text(sparkline(self._rates.history), style="green"),
