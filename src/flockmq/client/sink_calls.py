@@ -20,14 +20,16 @@ class SinkCalls(ApiCalls):
         self, topic: str, shard: int, stage: model.StageQuery, data: bytes, *, namespace: str = _DEFAULT_NAMESPACE
     ) -> None:
         """Keep a chunk of a batch at the leader of a shard; answered when it is replicated."""
-        named = {
-            "query": stage.query,
-            "batch": stage.batch,
-            "task": stage.task,
-            "attempt": stage.attempt,
-            "sequence": stage.sequence,
-        }
-        path = _path(topic, f"/partitions/{shard}/stages", namespace, **named)
+        path = _path(
+            topic,
+            f"/partitions/{shard}/stages",
+            namespace,
+            query=stage.query,
+            batch=stage.batch,
+            task=stage.task,
+            attempt=stage.attempt,
+            sequence=stage.sequence,
+        )
         self._transport.request("POST", path, data=data, data_type=_BATCHES, is_repeatable=True, wait_s=DECISION_S)
 
     def commit_sink(

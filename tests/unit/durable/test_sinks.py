@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import struct
+from collections.abc import Callable
 
 import pytest
 from tests.partition_cluster import WALL_MS, Node, PartitionCluster
@@ -325,3 +327,76 @@ def step(cluster: PartitionCluster) -> None:
     for sender, receiver, body in said:
         if cluster._arrives(sender, receiver):
             cluster.nodes[receiver].calls.receive(sender, body, cluster.now)
+
+
+class Driver:
+    """A writer that is killed and started again like everything else: each start stages anew, with another attempt."""
+
+    def __init__(self, cluster: PartitionCluster, rng: random.Random) -> None:
+        self.cluster = cluster
+        self.rng = rng
+        self.attempt = 0
+
+    def pass_some_time(self) -> None:
+        for _ in range(self.rng.choice((0, 1, 2, 5, 20))):
+            step(self.cluster)
+        running = [number for number, node in self.cluster.nodes.items() if node.running]
+        what = self.rng.random()
+        if what < 0.15 and len(running) == 4:
+            self.cluster.kill(self.rng.choice((1, 2, 3)))
+        elif what < 0.4 and len(running) < 4:
+            self.cluster.restart(next(number for number in (1, 2, 3) if number not in running))
+        elif what < 0.7:
+            self.cluster.run(self.rng.choice((50, 500, 3_000)))
+
+    def ask(self, group: Callable[[Node], None]) -> None:
+        running = [node for node in self.cluster.nodes.values() if node.running]
+        group(self.rng.choice(running))
+        self.pass_some_time()
+
+    def write(self, batch: int) -> None:
+        """Until somebody says that it is committed."""
+        for _ in range(200):
+            self.attempt += 1
+            staged: list[Staged] = []
+            count = self.rng.randint(1, 12)
+            for sequence in range(count):
+                chunk = chunk_of(b"%d/%d/%d" % (batch, self.attempt, sequence))
+                self.stage(batch, sequence, chunk, staged)
+            self.cluster.run(1_000)
+            if len([one for one in staged if not one.reason]) == count and self.commit(batch, count):
+                return
+        raise AssertionError("it never ends")
+
+    def stage(self, batch: int, sequence: int, chunk: bytes, staged: list[Staged]) -> None:
+        now = self.cluster.now
+        self.ask(lambda node: node.sinks.stage(1, QUERY, batch, 0, self.attempt, sequence, chunk, staged.append, now))
+
+    def commit(self, batch: int, count: int) -> bool:
+        told: list[Committed] = []
+        for _ in range(self.rng.randint(1, 3)):
+            now = self.cluster.now
+            parts = [(0, self.attempt, count)]
+            self.ask(lambda node: node.sinks.commit(1, QUERY, batch, parts, told.append, now))  # noqa: B023
+        return any(one.is_done for one in told)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whoever_dies_whenever_each_batch_is_there_once(seed: int) -> None:
+    cluster = PartitionCluster(nodes=4, groups=1, seed=seed)
+    driver = Driver(cluster, random.Random(seed))
+    for batch in range(6):
+        driver.write(batch)
+    for number in (1, 2, 3):
+        if not cluster.nodes[number].running:
+            cluster.restart(number)
+    cluster.run(5_000)
+    found = [tuple(map(int, payload.split(b"/"))) for payload in records(cluster)]
+    by_batch: dict[int, list[tuple[int, int]]] = {}
+    for batch, attempt, sequence in found:
+        by_batch.setdefault(batch, []).append((attempt, sequence))
+    assert list(by_batch) == list(range(6))
+    for parts in by_batch.values():
+        attempt = parts[0][0]
+        assert parts == [(attempt, sequence) for sequence in range(len(parts))]
+    assert len(states(cluster)) == 1
