@@ -69,17 +69,12 @@ class QueryCursors:
         self._known: set[str] = set()
 
     def create(self, topics: Sequence[str]) -> None:
-        """Those that are missing."""
+        """Those that are missing; one that is there stays where it stands."""
         for topic in topics:
             if topic in self._known:
                 continue
             name = cursor_name(self._options, topic)
-            try:
-                cursor = self._client.cursor(name)
-            except AdminError as error:
-                if error.status != 404:
-                    raise
-                cursor = self._client.create_cursor(name, topic, hold=self._options.cursor_hold)
+            cursor = self._client.create_cursor(name, topic, hold=self._options.cursor_hold)
             _check_topic(name, cursor.topic, topic)
             self._known.add(topic)
 

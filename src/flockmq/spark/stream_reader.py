@@ -76,8 +76,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found = resolve(options.start, reach, client.offsets_at, strategy=options.strategy)
             else:
                 found = positions_of(options, client, reach) or ends(reach)
-            if options.cursor:
-                self._moved_cursors().commit(found)
+            self._hold(found)
             return to_json(found)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -142,6 +141,12 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- within -----------------------------------------------------------------------------------------------------
 
+    def _hold(self, offsets: Offsets) -> None:
+        """From the start on, retention waits for the query, if it has a cursor."""
+        if self._options.cursor:
+            self._moved_cursors().create(list(offsets))
+            self._moved_cursors().commit(offsets)
+
     def _moved_cursors(self) -> QueryCursors:
         if self._cursors is None:
             self._cursors = QueryCursors(self._options)
@@ -153,6 +158,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._watch = HeadsWatch(self._options)
             reach: Reach = self._watch.start()
             self._check_firsts(began, reach)
+            self._hold(began)
         else:
             reach = self._watch.latest()
         anew = self._check_logs(began, reach)
