@@ -12,7 +12,7 @@ from flockmq.admin.model import Base64Text, FilterText, MessageProperties, Momen
 
 RECORDS_PER_PUBLISH_MAX = 10_000
 """Most records in one bulk publish; the body's own limit is reached sooner when they are long."""
-READ_BYTES_MAX = 4 * 1024 * 1024
+READ_BYTES_MAX = 8 * 1024 * 1024
 READ_BYTES_DEFAULT = 1024 * 1024
 RETENTION_MS_DEFAULT = 7 * 86_400_000
 FILTERS_PER_READ_MAX = 64

@@ -39,6 +39,8 @@ PAUSE_S_MAX: Final = 2.0
 METADATA_S: Final = 60.0
 """How long what is known of replicas is used without asking again."""
 SERVERS_MAX: Final = 64
+READ_BYTES: Final = 4 * 1024 * 1024
+"""Asked for at once, unless the caller says how much: a request costs as much as the bytes of half a megabyte."""
 _ASK_AGAIN: Final = frozenset({429, 503})
 _NOT_FOR_US: Final = frozenset({401, 403, 421})
 _TRY_ELSEWHERE: Final = frozenset({401, 403, 404, 421, 429, 500, 502, 503, 504})
@@ -139,7 +141,7 @@ class LogClient(LogSinks):
         shard: int,
         offset: int,
         *,
-        max_bytes: int = model.READ_BYTES_DEFAULT,
+        max_bytes: int = READ_BYTES,
         wait_ms: int = 0,
         filters: Sequence[str] = (),
         read_from: ReadFrom = "any",

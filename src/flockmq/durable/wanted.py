@@ -37,7 +37,12 @@ class WantedNames:
 
     def wants_any(self, names: list[bytes]) -> bool:
         """Whether one of them is wanted."""
-        return any(self.wants(name) for name in names)
+        known = self._known
+        for name in names:
+            found = known.get(name)
+            if found or (found is None and self.wants(name)):
+                return True
+        return False
 
 
 def _expression(topic_filter: bytes) -> bytes:
