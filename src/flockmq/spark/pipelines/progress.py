@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RATE_SPAN_S: Final = 10.0
 """The rate shown is that of the last seconds, not of the whole run."""
 LINE_EVERY_S: Final = 5.0
+TRIGGERS_MAX: Final = 100_000
+"""Triggers that the median is taken of."""
 
 
 @dataclass(slots=True)
@@ -53,9 +55,16 @@ class Tally:
             self.rows += rows_of(report)
             self.late_rows += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report["stateOperators"])
             self.trigger_ms = int(report["durationMs"].get("triggerExecution", 0))
-            if len(self.trigger_ms_all) < 100_000:
+            if len(self.trigger_ms_all) < TRIGGERS_MAX:
                 self.trigger_ms_all.append(self.trigger_ms)
         self._recent.append((time.monotonic(), self.rows))
+
+    def count(self, rows: int, batches: int, trigger_ms: int) -> None:
+        """What somebody else counted: pipelines that are no streaming queries."""
+        self.rows, self.batches, self.trigger_ms = rows, batches, trigger_ms
+        if len(self.trigger_ms_all) < TRIGGERS_MAX:
+            self.trigger_ms_all.append(trigger_ms)
+        self._recent.append((time.monotonic(), rows))
 
     @property
     def rows_per_s(self) -> float:

@@ -141,7 +141,7 @@ class Job:
         tallies = [Tally(query.name or self.pipeline) for query in queries]
         self.tallies += tallies
         try:
-            while any(query.isActive for query in queries) and not self._is_over():
+            while any(query.isActive for query in queries) and not self.is_over:
                 _take(queries, tallies)
                 self.display.show(tallies)
                 self.stopping.wait(LOOK_EVERY_S)
@@ -159,7 +159,9 @@ class Job:
                 raise FlockError(plain(str(problem)))
         return tallies
 
-    def _is_over(self) -> bool:
+    @property
+    def is_over(self) -> bool:
+        """Whether it was stopped, or its time is over."""
         for_s = self.settings.for_s
         return self.stopping.is_set() or (for_s is not None and self.elapsed_s >= for_s)
 
