@@ -35,7 +35,7 @@ from flockmq.spark.servers import SERVER_OPTIONS, Servers
 
 NAMES: Final = (*SERVER_OPTIONS, "topic", "clientId", "query", "batch")
 CLIENT_ID: Final = "spark"
-_IGNORED: Final = frozenset({"checkpointlocation", "path"})
+_IGNORED: Final = frozenset({"checkpointlocation", "path", "queryname"})
 """What Spark puts among the options for itself; ``path`` stands for topic, as in ``save("plant/summary")``."""
 _BY_LOWER: Final = {name.lower(): name for name in NAMES}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.spark.pipelines.baseline import Rule
 from flockmq.spark.pipelines.parameters import Kind, Parameter
-from flockmq.spark.pipelines.readings import READING_PARAMETERS, per_topic, read_readings
+from flockmq.spark.pipelines.readings import READING_PARAMETERS, from_parameter, per_topic, read_readings
 from flockmq.spark.pipelines.registry import Pipeline
 from flockmq.spark.pipelines.summary import Summary
 
@@ -39,7 +39,7 @@ PARAMETERS: Final = (
     Parameter("weight", Kind.NUMBER, "0.05", "Weight of the newest value in what is usual.", minimum=0),
     Parameter("warm-up", Kind.INTEGER, "30", "Values of each device and metric that are only learned from.", minimum=2),
     Parameter("least-deviation", Kind.NUMBER, "0.001", "Least deviation, as a part of the mean.", minimum=0),
-    Parameter("from", Kind.CHOICE, "latest", "Where the first run begins.", choices=("latest", "earliest")),
+    from_parameter("latest"),
 )
 
 
@@ -53,7 +53,7 @@ def run(job: Job) -> Summary:
         least_deviation=values.number("least-deviation"),
     )
     prepare(job.spark)
-    alerts = detect(read_readings(job, startingOffsets=values.text("from")), rule)
+    alerts = detect(read_readings(job), rule)
     query = job.publish(to_messages(alerts, values.text("publish")), "anomalies")
     [tally] = job.follow(query)
 

@@ -48,8 +48,14 @@ READING_PARAMETERS: Final = (
         None,
         "JSON field with the time of a measurement: ISO 8601, or a number since 1970 in s, ms, us or ns.",
     ),
+    Parameter("cursor", Kind.TEXT, None, "Name of a cursor that shows the lag of this query and holds retention."),
 )
 """What `rollup` and `anomalies` have in common."""
+
+
+def from_parameter(default: str) -> Parameter:
+    """Where a first run begins."""
+    return Parameter("from", Kind.CHOICE, default, "Where a first run begins.", choices=("earliest", "latest"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,7 @@ class Shape:
     time: str = ""
 
 
-def read_readings(job: Job, **options: str) -> DataFrame:
+def read_readings(job: Job) -> DataFrame:
     """The stream of readings that a job's parameters describe."""
     from pyspark.sql.types import StructType
 
@@ -73,7 +79,13 @@ def read_readings(job: Job, **options: str) -> DataFrame:
     named = {*_RECORD_COLUMNS, *(template.names if template else ())}
     # Columns that nobody asks for are not even decoded.
     schema = StructType([field for field in full_schema(template) if field.name in named])
-    options = {"subscribe": ",".join(values.texts("topic")), **job.read_options(), **options}
+    options = {
+        **job.read_options(),
+        "subscribe": ",".join(values.texts("topic")),
+        "startingOffsets": values.text("from"),
+    }
+    if "cursor" in values:
+        options["cursor"] = values.text("cursor")
     if "filter" in values:
         options["topicFilter"] = ",".join(values.texts("filter"))
     if template is not None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flockmq.errors import FlockError
 from flockmq.spark.pipelines.charts import BARS_MAX, Bars, Lines, Panel, moment, write_report
 from flockmq.spark.pipelines.parameters import Kind, Parameter, absolute
-from flockmq.spark.pipelines.readings import READING_PARAMETERS, per_topic, read_readings
+from flockmq.spark.pipelines.readings import READING_PARAMETERS, from_parameter, per_topic, read_readings
 from flockmq.spark.pipelines.registry import Pipeline
 from flockmq.spark.pipelines.summary import Summary, Table
 
@@ -35,6 +35,7 @@ ROWS_SHOWN_MAX: Final = 20
 
 PARAMETERS: Final = (
     *READING_PARAMETERS,
+    from_parameter("earliest"),
     Parameter("window", Kind.DURATION, "1m", "Length of a window.", minimum=1),
     Parameter("slide", Kind.DURATION, None, "A window begins this often; without it one begins where the last ends."),
     Parameter("watermark", Kind.DURATION, "10s", "How much later than the newest a reading may come and still count."),
@@ -54,18 +55,22 @@ def run(job: Job) -> Summary:
     lake = values.text("lake")
     fractions = fractions_of(values.texts("percentiles"))
     rolled = roll_up(
-        read_readings(job, startingOffsets="earliest"),
+        read_readings(job),
         window_ms=values.integer("window"),
         slide_ms=values.integer("slide") if "slide" in values else values.integer("window"),
         watermark_ms=values.integer("watermark"),
         fractions=fractions,
     )
-    table = to_table(rolled).writeStream.format("parquet").partitionBy("date").option("path", lake)
-    queries = [job.start(table, "rollup", beside=lake, every_ms=values.integer("every"))]
+    writers = {"rollup": to_table(rolled).writeStream.format("parquet").partitionBy("date").option("path", lake)}
     if "publish" in values:
-        writer = to_messages(rolled, values.text("publish")).writeStream.format("flockmq").options(**job.read_options())
-        queries.append(job.start(writer, "rollup-publish", beside=lake, every_ms=values.integer("every")))
-    tallies = job.follow(*queries)
+        messages = to_messages(rolled, values.text("publish"))
+        writers["rollup-publish"] = messages.writeStream.format("flockmq").options(**job.read_options())
+    queries, tallies = [], []
+    for name, writer in writers.items():
+        queries.append(job.start(writer, name, beside=lake, every_ms=values.integer("every")))
+        if job.once:
+            tallies += job.follow(queries[-1])  # one after the other: what ends need not compete
+    tallies = tallies or job.follow(*queries)
 
     summary = Summary(f"Rollup of {', '.join(values.texts('topic'))}")
     summary.add("records read", tallies[0].rows)
