@@ -6,6 +6,9 @@
         v
  engine.turn() --> frames: one per peer         --> kick(): journal thread --> engine.committed() --> the next turn
 ```
+While there is much to do a turn waits until a few more looks at the sockets have found what else is there: fewer turns,
+larger entries, and less processor time for each message. Alone, a message waits for nothing.
+
 No rules in here. A whole broker drives its engine through ``server/durable.py`` instead, in its own loop turns.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import JournalDriver
@@ -28,6 +31,12 @@ if TYPE_CHECKING:
     from flockmq.log.work import Commit
     from flockmq.raft.host import RaftHost
     from flockmq.raft.ready import Ready
+
+
+BUSY_BYTES: Final = 4_096
+"""Peers said so much in the last turns, those long past counting less and less: there is much to do."""
+LOOKS: Final = 3
+"""How often sockets are looked at before a turn, then."""
 
 
 class FrameLinks(Protocol):
@@ -64,6 +73,8 @@ class RaftDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._closed = False
+        self._heard_bytes = 0
+        """What peers said lately."""
         self.engine = RaftEngine(host, store, on_applied, state_of, self._stopped, replay_bytes_max)
         self.journal = JournalDriver(store, disk, self._committed, self.engine.stop)
         self.engine.kick = self.journal.kick
@@ -84,6 +95,7 @@ class RaftDriver:
 
     def receive(self, peer: int, frame: bytes) -> None:  # noqa: ARG002  (a frame names its sender itself)
         """A frame of a peer has come; FlockError when it can't be read."""
+        self._heard_bytes += len(frame)
         try:
             self.engine.receive(frame)
         except FlockError:
@@ -103,7 +115,13 @@ class RaftDriver:
         """There is work: have a turn once everything that is there to be read was read."""
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._look, LOOKS if self._heard_bytes >= BUSY_BYTES else 0)
+
+    def _look(self, times: int) -> None:
+        if times:
+            self._loop.call_soon(self._look, times - 1)
+        else:
+            self._turn()
 
     def _tick(self) -> None:
         if self.engine.stopped:
@@ -116,6 +134,7 @@ class RaftDriver:
 
     def _turn(self) -> None:
         self._scheduled = False
+        self._heard_bytes = self._heard_bytes * 3 // 4
         try:
             self.engine.turn(self.links.send)
         except Exception as error:

@@ -55,7 +55,8 @@ class FrameReader:
         end = len(data)
         need = LENGTH_BYTES
         while end - position >= LENGTH_BYTES:
-            length = int.from_bytes(data[position : position + LENGTH_BYTES], "little")
+            # As the integer it is, without an object for its four bytes.
+            length = data[position] | data[position + 1] << 8 | data[position + 2] << 16 | data[position + 3] << 24
             if length > self._frame_bytes_max:
                 if self._knows_words and length in (PING, PONG):
                     if length not in self.words:
