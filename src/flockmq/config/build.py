@@ -221,8 +221,22 @@ def _admin(values: Values) -> Admin | None:
         where = addresses(own["bind"], anonymous=True)  # without a host: this machine only, whoever may use MQTT
     except ConfigError as error:
         raise ConfigError(f"admin.bind: {error}.") from None
-    asked_for = ("admin",) in values.asked_for
-    return Admin(addresses=where, allowed_hosts=own["allowed_hosts"], token_file=own["token_file"], asked_for=asked_for)
+    return Admin(
+        addresses=where,
+        allowed_hosts=own["allowed_hosts"],
+        token_file=own["token_file"],
+        tls=_admin_tls(values) if own["tls"] else None,
+        asked_for=("admin",) in values.asked_for,
+    )
+
+
+def _admin_tls(values: Values) -> TlsSettings:
+    # Who calls the API is told by a token, whatever MQTT clients have to show.
+    shared = values.section(("tls",)) | {"client_certificates": "off", "ca_file": ""}
+    for key in _KEY_PAIR[:2]:
+        if not shared[key]:
+            raise ConfigError(f"admin.tls needs a certificate; set cert_file and key_file in [tls]: {key} is missing.")
+    return TlsSettings(**shared)
 
 
 def _check_addresses(listeners: tuple[Listener, ...], admin: Admin | None) -> None:

@@ -164,8 +164,11 @@ class AdminConfig:
     enabled: bool = True
     """Whether to serve it. Without it the command line can't reach this broker and nobody can scrape metrics."""
     bind: tuple[str, ...] = ("localhost:18083",)
-    """Addresses as ``host:port``. It speaks plain HTTP with a token: give it a wider address only in a network that you
-    trust, or behind a proxy that does TLS."""
+    """Addresses as ``host:port``. Without ``tls`` it speaks plain HTTP with a token: give it a wider address only in a
+    network that you trust, or behind a proxy that does TLS."""
+    tls: bool = False
+    """Whether it speaks HTTPS, and nothing else, with the certificate of ``[tls]``. Callers show a token, never a
+    certificate. Set it on all nodes of a cluster: clients that came by HTTPS don't follow an answer to plain HTTP."""
     allowed_hosts: tuple[str, ...] = ()
     """Names that requests may call the API by, besides addresses and ``localhost``. On loopback a foreign name gets in
     only if it stands here: it is how a web page would reach for the API through a browser on this machine."""
@@ -219,6 +222,8 @@ class Admin:
     addresses: tuple[Address, ...]
     allowed_hosts: tuple[str, ...]
     token_file: str
+    tls: TlsSettings | None
+    """None: plain HTTP."""
     asked_for: bool
 
 

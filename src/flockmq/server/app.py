@@ -35,6 +35,7 @@ from flockmq.server.events import log_events
 from flockmq.server.tenants import Tenants
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
@@ -241,7 +242,8 @@ class Server:
         )
         self.admin = admin
         try:
-            await _bind_admin(admin, plan.addresses)
+            certificate = ServerTls(plan.tls) if plan.tls is not None else None
+            await _bind_admin(admin, plan.addresses, certificate.context if certificate is not None else None)
         except FlockError as error:
             await admin.stop()
             self.admin = None
@@ -249,12 +251,14 @@ class Server:
                 raise
             self.log.event("warning", "admin_left_out", message=str(error))
             return
+        if certificate is not None:
+            self._certificates.append(certificate)
         from flockmq.server.token import token_hash
 
         known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, self.log)
         self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
         if self.cluster is not None:
-            self.cluster.tell_api(admin.addresses[0][1], known_hash)
+            self.cluster.tell_api(self._admin_scheme, admin.addresses[0][1], known_hash)
 
     @property
     def admin_url(self) -> str:
@@ -263,9 +267,13 @@ class Server:
         hosts = dict(self.admin.addresses)
         for wanted, local in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::1]")):  # noqa: S104
             if wanted in hosts:
-                return f"http://{local}:{hosts[wanted]}"
+                return f"{self._admin_scheme}://{local}:{hosts[wanted]}"
         host, port = self.admin.addresses[0]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return f"{self._admin_scheme}://[{host}]:{port}" if ":" in host else f"{self._admin_scheme}://{host}:{port}"
+
+    @property
+    def _admin_scheme(self) -> str:
+        return "https" if self.config.admin is not None and self.config.admin.tls is not None else "http"
 
     def listener_models(self) -> list[model.Listener]:
         """Where this node listens, as the admin API tells it. Connections are counted with the first address."""
@@ -364,11 +372,11 @@ def _load_admin_api() -> ModuleType:
     return flockmq.admin.api
 
 
-async def _bind_admin(admin: AdminApi, addresses: Sequence[Address]) -> None:
+async def _bind_admin(admin: AdminApi, addresses: Sequence[Address], tls: ssl.SSLContext | None) -> None:
     port = 0
     for address in addresses:
         try:
-            await admin.start(address.host, address.port or port)
+            await admin.start(address.host, address.port or port, tls)
         except FlockError:
             if not address.optional or not admin.addresses:
                 raise

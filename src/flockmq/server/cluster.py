@@ -231,11 +231,11 @@ class ClusterService:
         """Settings that the cluster agrees on."""
         return self.durable.node.meta.state.settings if self.durable is not None else {}
 
-    def tell_api(self, port: int, token_hash: str) -> None:
-        """The admin API listens on this port; the founder's token is to be good for all nodes."""
+    def tell_api(self, scheme: str, port: int, token_hash: str) -> None:
+        """The admin API listens on this port, for http or https; the founder's token is to be good for all nodes."""
         self._token_hash = token_hash
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self.api_url = f"http://{host}:{port}"
+        self.api_url = f"{scheme}://{host}:{port}"
         if self.durable is not None:
             self.durable.node.tell_about_me(self.api_url, self.config.zone)
 

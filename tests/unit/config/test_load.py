@@ -118,6 +118,22 @@ def test_only_listeners_that_nobody_asked_for_give_way() -> None:
     assert {one.kind: one.asked_for for one in host.listeners} == {"tcp": True, "ws": False}
 
 
+def test_the_api_takes_the_certificate_and_asks_callers_for_none(tmp_path: Path) -> None:
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).write_text("")
+    file = tmp_path / "flockmq.toml"
+    pair = '[tls]\ncert_file = "cert.pem"\nkey_file = "key.pem"\nca_file = "ca.pem"\nclient_certificates = "required"\n'
+    file.write_text(pair)
+    plain = load(file, {}).config.admin
+    assert plain is not None
+    assert plain.tls is None
+    file.write_text(pair + "[admin]\ntls = true\n")
+    admin = load(file, {}).config.admin
+    assert admin is not None
+    assert admin.tls is not None
+    assert (admin.tls.cert_file, admin.tls.client_certificates) == (str(tmp_path / "cert.pem"), "off")
+
+
 def test_a_certificate_brings_the_tls_listeners(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem", "own.pem"):
         (tmp_path / name).touch()
@@ -199,6 +215,7 @@ def test_other_variables_of_that_prefix_are_left_alone() -> None:
         ("[admin]\nbind = [1]\n", r"expected text, or a list of texts"),
         ("[admin]\nbind = 'nowhere'\n", r"admin\.bind: 'nowhere' has no port"),
         ("[admin]\nbind = ''\n", r"admin\.bind is empty"),
+        ("[admin]\ntls = true\n", r"admin\.tls needs a certificate; set cert_file and key_file in \[tls\]"),
         ("[listeners.tcp.two]\nenabled = true\n", r"listeners\.tcp\.two has no address"),
         ("[listeners.tcp.default]\nbind = '::1:1883'\n", r"listeners\.tcp\.default\.bind: .* in brackets"),
         ("[listeners.tcp.'a b']\nbind = '*:1'\n", r"letters, digits"),
