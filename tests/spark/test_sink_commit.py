@@ -104,6 +104,14 @@ def test_many_chunks_keep_their_order(cluster: SparkCluster, client: LogClient) 
     assert [one.payload.decode() for one in written(client, topic)] == texts
 
 
+def test_a_row_of_several_megabytes(cluster: SparkCluster, client: LogClient) -> None:
+    topic = cluster.create_topic()
+    arrays = [pa.array([f"{topic}/a"] * 2), pa.array(["x" * 3_900_000, "y"])]
+    batch = pa.RecordBatch.from_arrays(arrays, names=["mqtt_topic", "value"])
+    writer(cluster).commit([writer(cluster)._sink.stage("large", 0, 0, iter([batch]))], 0)
+    assert [len(one.payload) for one in written(client, topic)] == [3_900_000, 1]
+
+
 def test_a_node_dies_between_stage_and_commit(cluster: SparkCluster, client: LogClient) -> None:
     topic = cluster.create_topic(shards=3)
     messages = [stage(cluster, topic, 0, task, 100 * task, 100 * task + 100) for task in range(2)]
