@@ -11,6 +11,7 @@ import pytest
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.client.log_client import LogClient
+from flockmq.cluster.advice import Advice, LeaderAdvice
 from flockmq.security import credentials
 from flockmq.testing.nodes import HOST, NodeCluster
 
@@ -188,3 +189,22 @@ def test_reading_and_writing_go_on_when_a_leader_dies(cluster: NodeCluster) -> N
         dead.start()
         dead.wait_ready()
         cluster.wait(lambda: all(one.healthy for one in client.metadata("survives", fresh=True)), "all replicas")
+
+
+def test_leaders_go_where_advice_says_and_stay_there(cluster: NodeCluster) -> None:
+    create(cluster, "placed", shards=6)
+    admin = cluster.nodes[1].admin()
+    wanted = cluster.nodes[2].name
+
+    def leaders() -> list[str | None]:
+        return [one.leader for one in admin.topic_partitions("placed")]
+
+    advice = Advice(leaders=[LeaderAdvice(topic="placed", shard=shard, to_node=wanted) for shard in range(6)])
+    found = admin.apply_advice(advice)
+    assert found.refused == 0
+    assert found.moves >= 3, "by number each node led about two"
+    cluster.wait(lambda: leaders() == [wanted] * 6, "leaders where they should be")
+    create(cluster, "another", shards=3)  # the cores look again whether all is even
+    cluster.wait(lambda: admin.rebalance_progress().settled, "all to be where it should be")
+    assert leaders() == [wanted] * 6
+    assert admin.apply_advice(advice, dry_run=True).moves == 0
