@@ -72,6 +72,8 @@ class DurableView(LogView, SinkView):
         engine = node.engine
         state = node.meta.state
         groups = [group for group in engine.replicas if group != GROUP]
+        machines = node.machines.by_group
+        led = [machines[group].sinks for group in groups if group in machines and engine.is_leader(group)]
         broken = sum(1 for group in groups if group in engine.host.broken or not engine.leader_of(group))
         return {
             "cluster_state_index": state.index,
@@ -82,6 +84,8 @@ class DurableView(LogView, SinkView):
             "partition_replicas": len(groups),
             "partition_replicas_unhealthy": broken,
             "partitions_moving": len(state.moving()),
+            "sink_staged_bytes": sum(sinks.bytes for sinks in led),
+            "sink_commits": sum(len(sinks.committing) for sinks in led),
         }
 
     def ends(self) -> dict[int, int]:
