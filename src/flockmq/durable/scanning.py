@@ -50,6 +50,15 @@ class Scanned:
         """Whether there is nothing more to do."""
         return self._is_over
 
+    def finish(self) -> None:
+        """What follows is for another time."""
+        self._is_over = True
+
+    def is_beyond(self, view: BatchView) -> bool:
+        """Whether a batch would be too much, as its header says: then its body need not be read."""
+        is_too_much = self.size > 0 and self.size + view.size > self.extents.bytes_max
+        return is_too_much and self.wanted is None and view.kind == DATA
+
     def takes(self, view: BatchView) -> bool:
         """Decide about one batch; ``is_over`` when it, and all that follow, are for another time."""
         extents = self.extents
@@ -107,9 +116,11 @@ def _scan_file(staging: Staging, part: FilePart, found: Scanned) -> None:
     length = min(max(found.extents.bytes_max, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
     try:
         while position < part.stop and not found.is_over():
-            piece = staging.disk.read(part.path, position, min(length, part.stop - position))
+            asked = min(length, part.stop - position)
+            piece = staging.disk.read(part.path, position, asked)
             taken, count, length = _scan_piece(piece, index, found)
-            if not taken and not found.is_over() and (length <= len(piece) or len(piece) == part.stop - position):
+            is_all = len(piece) < asked or asked == part.stop - position
+            if not taken and not found.is_over() and (is_all or length <= len(piece)):
                 raise BatchError("it ends there")
             position += taken
             index += count
@@ -131,9 +142,12 @@ def _scan_piece(piece: bytes, index: int, found: Scanned) -> tuple[int, int, int
     end = len(piece)
     while end - position >= HEADER_BYTES and not found.is_over():
         view = BatchView(piece, position)
-        if view.end > end:
+        is_beyond = found.is_beyond(view)
+        if is_beyond or view.end > end:
             if not view.header_is_sound():
                 raise BatchError("its header is damaged")
+            if is_beyond:
+                found.finish()
             need = max(need, view.size)
             break
         view.verify()

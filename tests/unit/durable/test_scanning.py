@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.durable import scanning
 from flockmq.durable.reading import Again, FilePart, NotHere, Reader
 from flockmq.durable.scanning import filter_batches, scan_extents
 from flockmq.durable.wanted import WantedNames
@@ -79,6 +80,34 @@ def test_what_is_read_is_verified() -> None:
     node.disk.remove(part.path)
     with pytest.raises(Again):
         scan_extents(node.store.staging, extents)
+
+
+def test_a_file_that_is_too_short_is_told() -> None:
+    _, node = cluster_of(60)
+    forget_memory(node)
+    extents = node.reader.extents(1, 0, EVERYTHING)
+    part = extents.parts[0]
+    assert isinstance(part, FilePart)
+    node.disk.truncate(part.path, part.stop - 50)
+    with pytest.raises(NotHere):
+        scan_extents(node.store.staging, extents)
+
+
+@pytest.mark.parametrize("size", [100, 3_000, 20_000])
+def test_batches_larger_than_a_piece(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "PIECE_BYTES_MIN", 512)
+    monkeypatch.setattr(scanning, "PIECE_BYTES_MAX", 4_096)
+    cluster, node = cluster_of(1)
+    for _ in range(3):
+        cluster.publish(1, 1, bytes(size))
+        cluster.run(200)
+    one = len(node.reader.read(1, 1, 1)[0])
+    forget_memory(node)
+    for bytes_max, count in ((1, 1), (one, 1), (2 * one, 2), (3 * one - 1, 2), (EVERYTHING, 3)):
+        found = scan_extents(node.store.staging, node.reader.extents(1, 1, bytes_max))
+        views = views_of(found.data())
+        assert [view.base_offset for view in views] == list(range(1, 1 + count))
+        assert found.next_offset == 1 + count
 
 
 def mixed(cached: bool) -> Node:
