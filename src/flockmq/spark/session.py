@@ -12,6 +12,7 @@ that the first such session leaves when the program ends.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -109,9 +110,12 @@ def settings_for(master: str | None, conf: Mapping[str, str] = {}) -> dict[str, 
 
 def _builder() -> SparkSession.Builder:
     try:
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise FlockError("PySpark is not installed; run `pip install flockmq[spark]`") from error
+    # It writes every failed query as a line of JSON with its whole stack, besides the exception that says the same.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     # A new one each time: that at SparkSession.builder remembers what earlier sessions were given.
     return SparkSession.Builder()
 
