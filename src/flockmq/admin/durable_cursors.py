@@ -121,9 +121,10 @@ async def _put(port: DurablePort, cursor: CursorRecord, to: str, groups: Sequenc
 
 
 async def _commit(port: DurablePort, cursor: CursorRecord, wanted: dict[int, int], *, is_reset: bool) -> None:
+    key = key_of(cursor.namespace, cursor.name)
     try:
-        for group, offset in wanted.items():
-            await port.commit(key_of(cursor.namespace, cursor.name), group, offset, is_reset=is_reset)
+        # Each partition is a group of its own: their commits need not wait for each other.
+        await asyncio.gather(*(port.commit(key, group, to, is_reset=is_reset) for group, to in wanted.items()))
     except FlockError as error:
         raise said_no(error) from None
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_model as model
@@ -148,7 +149,8 @@ async def get_offsets(desk: Desk, call: Call[model.OffsetsQuery, None]) -> model
     topic = find_topic(port.state(), call.query.namespace, call.path["name"])
     time_ms = parse_moment(call.query.time, "`time`")
     try:
-        return model.Offsets(offsets=[await port.offset_at(one.group, time_ms) for one in topic.partitions])
+        offsets = await asyncio.gather(*(port.offset_at(one.group, time_ms) for one in topic.partitions))
+        return model.Offsets(offsets=offsets)
     except FlockError as error:
         raise said_no(error) from None
 
