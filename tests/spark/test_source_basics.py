@@ -118,6 +118,8 @@ def test_predicates_give_the_same_rows_pushed_down_or_not(
         frame = read(spark, cluster, subscribe=topic)
         few = frame.where((col("offset") >= 10) & (col("offset") < 20) & (col("partition") == 1)).collect()
         named = frame.where(col("mqtt_topic") == f"{topic}/3").select("payload").collect()
+        small = read(spark, cluster, subscribe=topic, maxRecordsPerPartition=10)
+        tasks = small.where((col("offset") < 10) & (col("partition") == 1)).rdd.getNumPartitions()
         later = frame.where(col("timestamp") < lit("2020-01-01").cast("timestamp")).collect()
     finally:
         spark.conf.set(PUSHDOWN, before or "false")
@@ -125,6 +127,7 @@ def test_predicates_give_the_same_rows_pushed_down_or_not(
     assert sorted(int(row.payload) for row in few) == wanted
     assert sorted(int(row.payload) for row in named) == list(range(3, 300, 5))
     assert later == []
+    assert tasks == 1 if pushed == "true" else tasks >= 30
 
 
 def test_what_is_wrong_is_said_in_one_sentence(cluster: SparkCluster, spark: SparkSession) -> None:

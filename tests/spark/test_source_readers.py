@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from flockmq.admin.durable_model import TopicRequest
+from flockmq.admin.durable_model import TopicChange, TopicRequest
 from flockmq.client.log_client import LogClient
 from flockmq.errors import FlockError
 from flockmq.security import credentials
+from flockmq.spark import stream_reader
 from flockmq.spark.batch_reader import FlockBatchReader
 from flockmq.spark.options import ReadOptions
 from flockmq.spark.planning import FlockPartition, Range
@@ -155,6 +156,51 @@ def test_a_cursor_moves_with_commits_and_is_where_a_new_query_starts(site: Site)
     other = site.topic("others")
     with pytest.raises(FlockError, match="mine"):
         site.stream(other, cursor="mine").initialOffset()
+
+
+def test_topics_and_shards_that_appear_later_are_read_from_their_start(site: Site) -> None:
+    first = site.topic("later-a")
+    site.fill(first, 1)
+    reader = FlockStreamReader(
+        {"server": site.url, "token": site.token, "subscribePattern": "later-.*"}, full_schema(None)
+    )
+    start = reader.initialOffset()
+    assert latest(reader, start) == start == {first: {"0": 10}}
+    site.node.admin().alter_topic(first, TopicChange(shards=8))
+    second = site.topic("later-b")
+    site.fill(first, 3)
+    site.fill(second, 1)
+
+    def found() -> dict[str, dict[str, int]]:
+        return latest(reader, start)
+
+    site.nodes.wait(lambda: sum(found().get(first, {}).values()) == 40, "new shards")
+    assert len(found()[first]) == 8
+    site.nodes.wait(lambda: found().get(second) == {"0": 10}, "a new topic")
+    tasks = reader.partitions(start, found())
+    assert sum(batch.num_rows for task in tasks for batch in reader.read(task)) == 40
+    reader.stop()
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_topic_that_was_created_again_is_another_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    monkeypatch.setattr(stream_reader, "SHORT_S", 0.1)
+    name = f"again{is_restarted}"
+    topic = site.topic(name)
+    site.fill(topic, 2)
+    strict, lenient = (site.stream(topic, retries="3", failOnDataLoss=word) for word in ("true", "false"))
+    end = {topic: {"0": 20}}
+    if not is_restarted:
+        assert latest(strict, end) == latest(lenient, end) == end
+    site.node.admin().delete_topic(topic)
+    site.topic(name)
+    site.fill(topic, 1)
+    assert "was deleted" in problem_of(site, strict, end)
+    site.nodes.wait(lambda: latest(lenient, end) == {topic: {"0": 0}}, "the new topic")
+    assert lenient.partitions(end, {topic: {"0": 0}}) == []
+    site.nodes.wait(lambda: latest(lenient, {topic: {"0": 0}}) == {topic: {"0": 10}}, "its records")
 
 
 def test_a_deleted_topic_is_told(site: Site) -> None:

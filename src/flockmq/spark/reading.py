@@ -130,8 +130,8 @@ def wanted_names(filters: tuple[str, ...], names: tuple[str, ...]) -> Callable[[
 def report_loss(options: ReadOptions, topic: str, shard: int, start: int, end: int) -> None:
     """Records are gone that the query should have read: an error, or a line in the log."""
     sentence = (
-        f"Records {start:,} to {end - 1:,} of shard {shard} of topic {topic!r} are gone: retention removed them before "
-        "this query read them"
+        f"Records {start:,} to {end - 1:,} of shard {shard} of topic {topic!r} are gone, {end - start:,} in all: "
+        "retention removed them before this query read them"
     )
     if options.fail_on_data_loss:
         raise FlockError(

@@ -49,7 +49,7 @@ class Servers:
         """From the options of a query; names in any case, others than ``SERVER_OPTIONS`` are not looked at."""
         given = {name.lower(): value for name, value in options.items()}
         urls = tuple(url.strip() for url in given.get("server", "").split(",") if url.strip()) or (_usual_server(),)
-        token = given.get("token") or credentials.load(urls[0])
+        token = given.get("token") or next(filter(None, map(credentials.load, urls)), None)
         if given.get("key", "") and not given.get("cert", ""):
             raise FlockError("Option key names a private key without a certificate; name that with option cert")
         return cls(
