@@ -215,6 +215,7 @@ METHODS = {
     "getPartition": "partition",
     "startRebalance": "rebalance",
     "getRebalance": "rebalance_progress",
+    "applyAdvice": "apply_advice",
     "getDump": "dump",
     "listCursors": "cursors",
     "createCursor": "create_cursor",
