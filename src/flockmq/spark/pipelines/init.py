@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from flockmq.errors import FlockError
 
@@ -22,6 +23,11 @@ STATE: Final = "state"
 def make_project(folder: Path) -> list[Path]:
     """Write a project into a folder that is new or empty; the files of it."""
     place = folder.expanduser().absolute()
+    if quote(str(place)) != str(place):
+        raise FlockError(
+            f"Spark would keep its checkpoints beside {place} instead of in it; name a folder whose whole path is of "
+            "letters, digits, - and _."
+        )
     try:
         place.mkdir(parents=True, exist_ok=True)
         if any(place.iterdir()):
@@ -39,6 +45,6 @@ def _write(source: Path, place: Path) -> Path:
     target = place / source.relative_to(TEMPLATE)
     target.parent.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.name).strip("-") or "plant"
-    text = source.read_text("utf-8").replace("@NAME@", name).replace("@STORAGE@", (place / STATE).as_uri())
+    text = source.read_text("utf-8").replace("@NAME@", name).replace("@STORAGE@", f"file://{place / STATE}")
     target.write_text(text, "utf-8")
     return target

@@ -90,9 +90,9 @@ def settings(folder: Path) -> dict[str, str]:
     """Where tables are, and the catalog that knows them."""
     return {
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": (folder / TABLES).as_uri(),
+        "spark.sql.warehouse.dir": f"file://{folder / TABLES}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / CATALOG}/db;create=true",
-        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={folder / CATALOG}/derby.log",
+        "spark.driver.extraJavaOptions": f'-Dderby.stream.error.file="{folder / CATALOG}/derby.log"',
     }
 
 

@@ -3,5 +3,5 @@
 CREATE STREAMING TABLE gold AS
 SELECT window.start AS begin, window.end AS end, site, line, machine, metric,
        count(*) AS count, min(value) AS min, avg(value) AS mean, max(value) AS max
-FROM STREAM silver WATERMARK timestamp DELAY OF INTERVAL 10 SECONDS
+FROM STREAM silver WATERMARK timestamp DELAY OF INTERVAL ${spark.plant.lateness}
 GROUP BY window(timestamp, '${spark.plant.window}'), site, line, machine, metric
