@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
-from flockmq.spark import java
+from flockmq.spark import home, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +85,8 @@ def build(
     settings = settings_for(master, conf)
     archive = None
     if not is_submitted:
+        if master is not None and master.startswith("local"):
+            home.use()
         os.environ["JAVA_HOME"] = str(java.find())
         if quick:
             archive = Archive(Path(os.environ["JAVA_HOME"]))
@@ -140,7 +142,8 @@ class Archive:
         import pyspark
 
         # The archive is of use to just this Java with just these jars; the JVM checks that, too.
-        identity = f"{home} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+        place = os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent)
+        identity = f"{home} {pyspark.__version__} {place}"
         self.path = java.cache_folder() / f"spark-classes-{sha256(identity.encode()).hexdigest()[:12]}.jsa"
         self._draft: Path | None = None
 
