@@ -213,7 +213,9 @@ def test_advice_is_shown_and_followed(site: Site, tmp_path: Path) -> None:
     assert "it is hot" in seen
     assert seen.endswith("Of 2 pieces of advice 1 would be moved, 1 refused.\n")
     assert site.port.state().partition(partition.group) == partition
-    assert "moves" in site.text("cluster", "rebalance", "--advice", str(file))
+    moved = site.text("cluster", "rebalance", "--advice", str(file), "--watch")
+    assert "moves" in moved
+    assert moved.endswith("0 partitions moving, 0 leaders not in place.\n")
     assert site.port.state().partition(partition.group).is_advised
     assert site.json("cluster", "rebalance", "--advice", str(file))["moves"] == 0
     file.write_text('{"leader": []}')

@@ -183,6 +183,8 @@ def rebalance(
     client = admin_client(server)
     if advice is not None:
         _apply(client, advice, dry_run=dry_run, as_json=as_json)
+        if watch and not dry_run:
+            _follow(client, as_json=as_json)
         return
     if dry_run:
         raise FlockError("--dry-run goes with --advice FILE; `flockmq cluster status` shows how things are")
@@ -232,6 +234,20 @@ def _apply(client: AdminClient, file: Path, *, dry_run: bool, as_json: bool) -> 
     made = f" (measured {found.made_at})" if found.made_at else ""
     done = "would be moved" if dry_run else "are on their way"
     print(f"Of {counted(len(found.steps), 'piece')} of advice {found.moves:,} {done}, {found.refused:,} refused{made}.")
+
+
+def _follow(client: AdminClient, *, as_json: bool) -> None:
+    """Wait until all is where it should be; a line each time something has changed."""
+    shown = ""
+    while True:
+        found = client.rebalance_progress()
+        line = _progress(found)
+        if line != shown and not as_json:
+            print(line, flush=True)
+            shown = line
+        if found.settled:
+            return
+        time.sleep(WATCH_S)
 
 
 def _watch(client: AdminClient, found: Rebalance, moves: int, *, as_json: bool) -> Rebalance:
