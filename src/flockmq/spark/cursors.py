@@ -3,14 +3,15 @@
 ```
  option cursor=NAME, one topic     --> cursor NAME
                      more topics   --> cursor NAME.TOPIC for each: a cursor is over one topic
- first start --> created where the query starts; each commit of Spark --> positions of the cursor
+ first start --> created where the query starts; each micro-batch that is done --> the cursor moves
 ```
-Spark's checkpoint decides where a query goes on; the cursor follows it. A commit that fails is made good by the next.
+Spark's checkpoint decides where a query goes on; the cursor follows it. A move that fails is made good by the next.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,6 +21,8 @@ from flockmq.errors import FlockError
 from flockmq.spark.offsets import Offsets, Reach, firsts
 from flockmq.spark.options import ReadOptions
 
+PAUSE_S: Final = 5.0
+"""After a cursor could not be moved."""
 COMMIT_RETRY_S: Final = 2.0
 """How long a micro-batch waits for a commit; a query does not stand still for it."""
 logger = logging.getLogger("flockmq.spark")
@@ -67,6 +70,8 @@ class QueryCursors:
         self._options = options
         self._client = options.servers.new_client(retry_s=COMMIT_RETRY_S)
         self._known: set[str] = set()
+        self._done: Offsets = {}
+        self._again_at_s = 0.0
 
     def create(self, topics: Sequence[str]) -> None:
         """Those that are missing; one that is there stays where it stands."""
@@ -78,16 +83,20 @@ class QueryCursors:
             _check_topic(name, cursor.topic, topic)
             self._known.add(topic)
 
-    def commit(self, positions: Offsets) -> None:
-        """Say how far the query has come."""
+    def move(self, positions: Offsets) -> None:
+        """Say how far the query has come; what it said before is not said again."""
+        if positions == self._done or time.monotonic() < self._again_at_s:
+            return
         try:
             self.create(list(positions))
             for topic, shards in positions.items():
-                if shards:
+                if shards and shards != self._done.get(topic):
                     self._client.commit(cursor_name(self._options, topic), shards)
+            self._done = positions
         except FlockError as error:
+            self._again_at_s = time.monotonic() + PAUSE_S
             logger.warning(
-                "The cursor %r could not be moved (%s); it will be with the next micro-batch",
+                "The cursor %r could not be moved (%s); it will be later",
                 self._options.cursor,
                 error,
             )

@@ -134,15 +134,13 @@ class HeadsWatch:
         try:
             answer = client.heads(topic, after=after.get(topic), wait_ms=wait_ms)
             heads = _selected(self._options, topic, answer.heads)
-        except AdminError as error:
-            if error.status == 404:
-                after.pop(topic, None)
-                self._lost(topic)
-                return False
-            self._failed(topic, error)
-            return False
         except FlockError as error:
-            self._failed(topic, error)
+            # The next question does not wait: a node where too many wait already answers those that don't.
+            after.pop(topic, None)
+            if isinstance(error, AdminError) and error.status == 404:
+                self._lost(topic)
+            else:
+                self._failed(topic, error)
             return False
         after[topic] = answer.after
         with self._lock:

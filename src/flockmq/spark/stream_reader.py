@@ -84,6 +84,9 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_errors():
             began = from_json(start)
             found = self._reachable(began)
+            if self._options.cursor:
+                # Spark plans a micro-batch when the one before is done and written down.
+                self._query_cursors().move(began)
             if not isinstance(limit, ReadAllAvailable):
                 found = self._limited(began, found)
             if found != began:
@@ -132,7 +135,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark will not ask for anything before ``end`` again."""
         if self._options.cursor:
             with plain_errors():
-                self._moved_cursors().commit(from_json(end))
+                self._query_cursors().move(from_json(end))
 
     def stop(self) -> None:
         """The query ended."""
@@ -144,10 +147,10 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _hold(self, offsets: Offsets) -> None:
         """From the start on, retention waits for the query, if it has a cursor."""
         if self._options.cursor:
-            self._moved_cursors().create(list(offsets))
-            self._moved_cursors().commit(offsets)
+            self._query_cursors().create(list(offsets))
+            self._query_cursors().move(offsets)
 
-    def _moved_cursors(self) -> QueryCursors:
+    def _query_cursors(self) -> QueryCursors:
         if self._cursors is None:
             self._cursors = QueryCursors(self._options)
         return self._cursors
