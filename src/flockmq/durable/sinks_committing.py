@@ -41,7 +41,8 @@ UNDER_WAY: Final = 2
 
 PARTS_AHEAD: Final = 8
 """Parts in the log that are not applied yet."""
-BYTES_AHEAD: Final = 8 * 1024 * 1024
+BYTES_AHEAD: Final = 4 * 1024 * 1024
+"""Few enough that reading them does not keep clients waiting."""
 PATIENCE_MS: Final = 500
 """After so long whoever asked hears how far it is: sooner than questions between nodes are given up."""
 WAITING_MAX: Final = 10_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flockmq.durable import control as control_module
 from flockmq.durable.control_bodies import ADOPT, COMMIT, CursorCommand, Statement
-from flockmq.log.batch import CURSOR, MARKER, BatchView
+from flockmq.durable.sinks_bodies import sweep_body
+from flockmq.log.batch import CURSOR, MARKER, SINK, BatchView
 from partition_cluster import PartitionCluster
 
 
@@ -86,3 +87,17 @@ def test_a_group_that_is_closed_leaves_nobody_waiting() -> None:
     leader.machines.closed(1)
     assert told == [False, False]
     assert 1 not in leader.machines.by_group
+
+
+def test_a_batch_of_its_own_is_told_when_it_is_applied() -> None:
+    cluster = PartitionCluster(groups=1)
+    leader = cluster.leader(1)
+    other = next(node for node in cluster.nodes.values() if node is not leader)
+    told: list[bool] = []
+    other.control.put(1, SINK, sweep_body(1), told.append, cluster.now)
+    assert told == [False]
+    leader.control.put(1, SINK, sweep_body(1), told.append, cluster.now)
+    assert told == [False]
+    cluster.run(100)
+    assert told == [False, True]
+    assert kinds(cluster, 1).count(SINK) == 1

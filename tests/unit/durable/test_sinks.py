@@ -7,13 +7,13 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from tests.partition_cluster import WALL_MS, Node, PartitionCluster
 
 from flockmq.durable.sinks import Committed, SinkStatus, Staged
 from flockmq.durable.sinks_committing import PARTS_AHEAD
 from flockmq.durable.sinks_state import STAGE_MS
 from flockmq.log.assembling import assemble
 from flockmq.log.batch import BatchView
+from partition_cluster import WALL_MS, Node, PartitionCluster
 
 QUERY = b"query"
 
