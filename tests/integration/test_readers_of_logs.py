@@ -131,6 +131,7 @@ def test_what_a_cursor_holds_is_held_then_bounded_then_reported(cluster: NodeClu
         client.read("held", 0, 7)
     assert gone.value.first_offset > 7
     assert found.lost == found.positions[0].lost > 0
+    cluster.wait(lambda: all("cursor_overrun" in node.log_file.read_text("utf-8") for node in cluster.nodes), "events")
 
     # Once it has moved on, nothing is held.
     client.commit("stopped", {0: client.heads("held").heads[0].end_offset})
