@@ -110,13 +110,13 @@ class _Names:
 
 
 class Decoder:
-    """Decodes batches of one shard. ``schema`` says which columns come out, ``wanted`` which topic names do."""
+    """Decodes batches of shard after shard. ``schema`` says which columns come out, ``wanted`` which topic names do."""
 
     def __init__(
         self,
         schema: pa.Schema,
-        topic: str,
-        shard: int,
+        topic: str = "",
+        shard: int = 0,
         *,
         prefix: bytes = b"",
         wanted: Callable[[str], bool] | None = None,
@@ -135,6 +135,11 @@ class Decoder:
         self.needs_rest = bool(self.asked & (_BEHIND_PAYLOAD | {"payload"}))
         self._verdicts: dict[str, bool] = {}
         self._parsed: dict[str, tuple[Any, ...] | None] = {}
+
+    def enter(self, topic: str, shard: int) -> None:
+        """From now on batches are of this shard."""
+        self.topic = topic
+        self.shard = shard
 
     def decode(self, data: bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows of these batches whose offsets are in [start, end); batches are whole and verified."""

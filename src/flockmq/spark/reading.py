@@ -57,20 +57,20 @@ class ReadTask:
             return  # Spark's own, where there is nothing to read
         _settle()
         with plain_errors():
-            client = self.options.servers.client()
+            options = self.options
+            client = options.servers.client()
+            decoder = Decoder(
+                arrow_schema(self.schema),
+                prefix=namespace_prefix(options.servers.namespace),
+                wanted=wanted_names(options.filters, self.names),
+                template=options.template,
+            )
             for one in partition.ranges:
-                yield from self._read_range(client, one)
+                decoder.enter(one.topic, one.shard)
+                yield from self._read_range(client, decoder, one)
 
-    def _read_range(self, client: LogClient, one: Range) -> Iterator[pa.RecordBatch]:
+    def _read_range(self, client: LogClient, decoder: Decoder, one: Range) -> Iterator[pa.RecordBatch]:
         options = self.options
-        decoder = Decoder(
-            arrow_schema(self.schema),
-            one.topic,
-            one.shard,
-            prefix=namespace_prefix(options.servers.namespace),
-            wanted=wanted_names(options.filters, self.names),
-            template=options.template,
-        )
         offset = one.start
         record_bytes = float(RECORD_BYTES)
         deadline_s = None
