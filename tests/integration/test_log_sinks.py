@@ -60,6 +60,27 @@ def test_a_batch_is_staged_and_committed_once(run: Run) -> None:
     run(check())
 
 
+def test_chunks_with_many_names_are_checked_too(run: Run) -> None:
+    names = [b"plant/%d" % number for number in range(2_000)]
+    count = len(names)
+    indexes = struct.pack(f"<{count}i", *range(count))
+    offsets = bytes(4 * count + 4)
+
+    def write(client: LogClient) -> None:
+        good = assemble(names, indexes, [b"c"], bytes(4 * count), bytes(count), offsets, b"")
+        client.stage("plant", 0, StageName("q", 0, 0, 0), 0, good)
+        bad = assemble([*names[:-1], b"home"], indexes, [b"c"], bytes(4 * count), bytes(count), offsets, b"")
+        with pytest.raises(AdminError, match="'home' is no topic name of this durable topic"):
+            client.stage("plant", 0, StageName("q", 0, 0, 0), 1, bad)
+
+    async def check() -> None:
+        async with flock() as api:
+            await api.admin(create)
+            await api.use(write)
+
+    run(check())
+
+
 def test_what_is_dropped_has_to_be_staged_again(run: Run) -> None:
     def write(client: LogClient) -> None:
         client.stage("plant", 0, StageName("q", 0, 0, 0), 0, chunk(b"a"))

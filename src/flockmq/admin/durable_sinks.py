@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_sinks_model as model
 from flockmq.admin.durable_common import durable, find_topic, group_of, owner_of, said_no
@@ -19,7 +19,7 @@ from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgain
 from flockmq.admin.errors import CONFLICT, INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.durable.sinks_bodies import QUERY_BYTES_MAX
-from flockmq.durable.sinks_checking import ChunkRules, check_chunk
+from flockmq.durable.sinks_checking import ChunkRules, check_chunk, names_in
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchError
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.operations import Call
     from flockmq.cluster.model import TopicRecord
+
+NAMES_AT_ONCE: Final = 1_000
+"""Chunks with more names are checked off the event loop."""
 
 
 async def stage_batch(desk: Desk, call: Call[model.StageQuery, bytes]) -> None:
@@ -47,7 +50,10 @@ async def stage_batch(desk: Desk, call: Call[model.StageQuery, bytes]) -> None:
         model.STAGE_BYTES_MAX,
     )
     try:
-        check_chunk(call.body, rules)
+        if names_in(call.body) > NAMES_AT_ONCE:
+            await asyncio.to_thread(check_chunk, call.body, rules)  # clients of this node should not wait for it
+        else:
+            check_chunk(call.body, rules)
     except BatchError as error:
         raise ApiError(INVALID_BODY, str(error)) from None
     name = ChunkName(_query(query.query), query.batch, query.task, query.attempt, query.sequence)

@@ -25,6 +25,8 @@ from flockmq.mqtt.topics import check_topic_name, valid_utf8
 from flockmq.routing.durable import BY_CLIENT, BY_TOPIC, shard_of
 
 RECORDS_MAX: Final = 1_048_576
+NAMES_MAX: Final = 65_536
+"""Distinct topic names in a chunk, and clients."""
 NAME_BYTES_MAX: Final = 65_535
 _FLAGS: Final = frozenset(qos | retain for qos in range(QOS_MASK) for retain in (0, RETAIN))
 _IS_FOREIGN: Final = sys.byteorder != "little"
@@ -42,6 +44,14 @@ class ChunkRules:
         self.key = key
         self.owns = owns
         self.bytes_max = bytes_max
+
+
+def names_in(data: bytes) -> int:
+    """How many distinct names a chunk says it has: what checking it costs. Nothing is checked yet."""
+    if len(data) < HEADER_BYTES:
+        return 0
+    fields: tuple[int, ...] = COVERED.unpack_from(data, 8)
+    return min(fields[16], NAMES_MAX) + min(fields[17], NAMES_MAX)
 
 
 def check_chunk(data: bytes, rules: ChunkRules) -> None:
@@ -68,6 +78,8 @@ def check_chunk(data: bytes, rules: ChunkRules) -> None:
 def _check_dictionaries(view: BatchView, size: int, topics: int, clients: int) -> None:
     if not topics or not clients or size & 7 or HEADER_BYTES + size > view.size:
         raise BatchError("The names of this chunk do not fit into it.")
+    if topics > NAMES_MAX or clients > NAMES_MAX:
+        raise BatchError(f"A chunk may have {NAMES_MAX:,} different topics and clients; stage smaller ones.")
     spans = view.dictionaries()
     for name, count in (("topics", topics), ("clients", clients)):
         start, _ = spans[name + ".offsets"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.durable.decoding import BatchDecoder
-from flockmq.durable.sinks_checking import ChunkRules, check_chunk
+from flockmq.durable.sinks_checking import NAMES_MAX, ChunkRules, check_chunk, names_in
 from flockmq.log.assembling import UserColumns, assemble
 from flockmq.log.batch import BatchBuilder, BatchError, control_batch
 from flockmq.log.checksum import crc32c
@@ -135,6 +135,18 @@ def test_a_count_of_billions_costs_nothing(count: int) -> None:
     for number in (16, 17):
         with pytest.raises(BatchError):
             check_chunk(rewritten(chunk(), field(number, count)), rules())
+
+
+def test_names_are_bounded_and_counted_before_anything_else() -> None:
+    assert [names_in(data) for data in (b"", bytes(95), chunk())] == [0, 0, 3]
+    names = [b"plant/%d" % number for number in range(NAMES_MAX + 1)]
+    many = chunk(topics=names)
+    assert names_in(many) == NAMES_MAX + 1
+    wide = rules()
+    wide.bytes_max = 10_000_000
+    with pytest.raises(BatchError, match="65,536 different topics and clients"):
+        check_chunk(many, wide)
+    check_chunk(chunk(topics=names[:-1]), wide)
 
 
 def test_times_packet_ids_and_compression_are_not_a_writers_business() -> None:
