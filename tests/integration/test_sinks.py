@@ -142,6 +142,25 @@ def test_chunks_of_megabytes_reach_a_leader_elsewhere(cluster: NodeCluster) -> N
         assert read_all(client, "large") == payloads
 
 
+def test_a_namespace_of_its_own(cluster: NodeCluster) -> None:
+    admin = cluster.nodes[0].admin()
+    admin.create_namespace("acme")
+    admin.create_topic(model.TopicRequest(name="spaced", namespace="acme"))
+    cluster.wait(lambda: admin.topic_partitions("spaced", namespace="acme")[0].leader is not None, "a leader")
+    with log_client(cluster, 0) as client:
+        client.namespace = "acme"
+        with pytest.raises(AdminError, match="is not of this namespace"):
+            client.stage("spaced", 0, StageName("q", 0, 0, 0), 0, chunk("spaced/x", [b"a"]))
+        data = assemble(
+            [b"$ns/acme/spaced/x"], bytes(4), [b"$ns/acme/spark"], bytes(4), b"\1", int32([0, 1]), b"a"
+        )  # fmt: skip
+        client.stage("spaced", 0, StageName("q", 0, 0, 0), 0, data)
+        client.commit_stages("spaced", "q", 0, {0: [StagePart(0, 0, 1)]})
+        assert client.last_batches("spaced", "q") == {0: 0}
+        [record] = admin.records("spaced", 0, namespace="acme").records
+        assert (record.topic, record.client, record.payload) == ("spaced/x", "spark", "a")
+
+
 def test_what_is_not_staged_is_refused(cluster: NodeCluster) -> None:
     create(cluster, "refused")
     with log_client(cluster, 1) as client:
