@@ -44,7 +44,7 @@ def run(folder: Path, cluster: SparkCluster) -> str:
     where = {"FLOCKMQ_SERVER": cluster.api_urls[0], "FLOCKMQ_TOKEN": cluster.token}
     command = [sys.executable, str(folder / "run.py"), "--quick"]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=400, env={**os.environ, **where}, cwd="/"
+        command, capture_output=True, text=True, check=False, timeout=600, env={**os.environ, **where}, cwd="/"
     )
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
     return done.stdout
@@ -61,7 +61,7 @@ def published(cluster: SparkCluster, topic: str) -> list[dict[str, Any]]:
         return [json.loads(record.payload) for view in client.read(topic, 0, 0) for record in view.records()]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1300)
 def test_two_runs_take_every_message_once(cluster: SparkCluster, java: Path, tmp_path: Path) -> None:
     topic, results = cluster.create_topic(shards=2), cluster.create_topic()
     folder = tmp_path / "plant"

@@ -86,6 +86,22 @@ def test_without_a_terminal_there_is_a_line_now_and_then() -> None:
     assert [line.split(" s ")[0].strip() for line in lines[1:]] == ["3.0", "6.0"]
 
 
+def test_spark_has_its_place_in_both_views() -> None:
+    line = "Spark: 1,234 rows, 5 batches, lag 6, trigger 78 ms"
+    with LiveView(PLAN, WHERE, Console(file=io.StringIO(), width=120)) as view:
+        view.wait(line)
+        assert isinstance(view, LiveView)
+        assert line in drawn(view.picture(report(per_node=[2, 0]), NODES, line))
+    stream = io.StringIO()
+    with make_view(PLAN, WHERE, stream) as view:
+        view.show(report(3.0, per_node=[2, 0]), NODES, line)
+        for _ in range(3):
+            view.wait(f"{line}; soon")
+    lines = stream.getvalue().splitlines()
+    assert lines[1].endswith(line)
+    assert lines[2:] == [f"         {line}; soon"]
+
+
 def test_the_summary_sets_promises_against_what_was_kept() -> None:
     text = drawn(summary(report()))
     assert "messages of QoS 2" in text
