@@ -12,11 +12,12 @@ import pytest
 from flockmq.errors import FlockError
 from flockmq.spark.pipelines import archive
 from flockmq.spark.pipelines.folders import open_folder
-from flockmq.spark.pipelines.lake import open_table
-from flockmq.spark.pipelines.lake_parquet import BATCH, LISTS, latest_list, list_files
+from flockmq.spark.pipelines.lake import BATCH, open_table
+from flockmq.spark.pipelines.lake_parquet import LISTS, latest_list, list_files
 from flockmq.spark.pipelines.parameters import make_values
 from flockmq.spark.pipelines.run import Job, RunSettings
 from spark.nodes import SparkCluster
+from spark.standalone import quick_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,7 +160,8 @@ def test_the_command_archives_and_says_so(cluster: SparkCluster, topics: str, tm
     out = tmp_path / "lake"
     command = [sys.executable, "-m", "flockmq", "pipeline", "run", "archive", "--topics", topics, "--out", str(out)]
     options = ["--server", cluster.server, "--token", cluster.token, "--once", "--master", "local[2]", "--json"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
+    options += ["--conf", f"spark.driver.extraJavaOptions={quick_options(java)}"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert json.loads(done.stdout)["records"] == 350

@@ -50,7 +50,7 @@ class Committer:
         self._small_files = small_files
         self._file_size = file_size
         self._keep_ms = keep_ms
-        self._since = 0
+        self._since = small_files  # the first batch of a run looks: runs may be short
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Append, and merge when enough small files have gathered."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FORMATS: Final = ("parquet", "delta", "iceberg")
 OURS: Final = "_flockmq"
 WRITER: Final = f"{OURS}/writer.json"
+BATCH: Final = f"{OURS}/batch.json"
 STAGING: Final = f"{OURS}/staging"
 MERGED: Final = f"{OURS}/merged"
 """Lists of files that were replaced by bigger ones: on disk until readers that began before are through."""
@@ -192,8 +193,18 @@ def remove_merged(folder: Folder, keep_ms: int, listed: set[str]) -> int:
     return removed
 
 
-def remove_leftovers(folder: Folder, tag: str, listed: set[str]) -> None:
-    """Files of an attempt that did not come to its commit; the next one may make fewer."""
+def begin_batch(folder: Folder, query: str, batch: int) -> str:
+    """Write down that a batch is tried, after cleaning up behind an earlier try; what its files are named after."""
+    tag = tag_of(query, batch)
+    known = folder.read(BATCH)
+    if known is not None and json.loads(known)["batch"] == batch:
+        remove_leftovers(folder, tag)
+    folder.replace(BATCH, json.dumps({"query": query, "batch": batch}))
+    return tag
+
+
+def remove_leftovers(folder: Folder, tag: str) -> None:
+    """Remove files of a try that did not come to its commit; the next one may make fewer."""
     for entry in folder.files(""):
-        if f"/part-{tag}-" in entry.path and entry.path not in listed and not entry.path.startswith("_"):
+        if f"/part-{tag}-" in entry.path and not entry.path.startswith("_"):
             folder.remove(entry.path)

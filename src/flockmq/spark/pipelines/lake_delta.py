@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flockmq.errors import FlockError
 from flockmq.spark.pipelines.folders import open_folder
-from flockmq.spark.pipelines.lake import Compaction, DataFile, claim, remove_leftovers, tag_of, write_files
+from flockmq.spark.pipelines.lake import Compaction, DataFile, begin_batch, claim, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,8 +36,7 @@ class DeltaLakeTable:
         known = None if table is None else table.transaction_version(query)
         if known is not None and known >= batch:
             return False
-        tag = tag_of(query, batch)
-        remove_leftovers(place, tag, set())
+        tag = begin_batch(place, query, batch)
         files = write_files(frame, place, tag, self._partition_by)
         if files:
             self._commit(frame, table, [_action(one) for one in files], query, batch)

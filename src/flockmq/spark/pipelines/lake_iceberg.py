@@ -21,12 +21,11 @@ from flockmq.spark.pipelines.lake import (
     MERGED,
     OURS,
     Compaction,
+    begin_batch,
     claim,
     merge_files,
-    remove_leftovers,
     remove_merged,
     small_groups,
-    tag_of,
     write_files,
 )
 from flockmq.spark.pipelines.lake_delta import needs_lake
@@ -59,8 +58,7 @@ class IcebergLakeTable:
         last = _last_batch(table)
         if last.get(QUERY) == query and int(last[BATCH]) >= batch:
             return False
-        tag = tag_of(query, batch)
-        remove_leftovers(place, tag, set())
+        tag = begin_batch(place, query, batch)
         copies = {f"{_COPY}{name}": frame[name] for name in self._partition_by}
         files = write_files(frame.withColumns(copies), place, tag, list(copies))
         if files:

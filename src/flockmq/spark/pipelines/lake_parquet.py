@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 from flockmq.errors import FlockError
 from flockmq.spark.pipelines.folders import FileEntry, Folder, open_folder
 from flockmq.spark.pipelines.lake import (
+    BATCH,
     MERGED,
-    OURS,
     Compaction,
     claim,
     merge_files,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LISTS: Final = "_spark_metadata"
-BATCH: Final = f"{OURS}/batch.json"
 LISTS_KEPT: Final = 10
 COMMITS_MAX: Final = 100
 """Attempts to commit while others commit, too."""
@@ -57,7 +56,7 @@ class ParquetLakeTable:
         if mark and (mark["batch"] > batch or (mark["batch"] == batch and self._is_in(place, mark["commit"], tag))):
             return False
         if mark.get("batch") == batch:
-            remove_leftovers(place, tag, set())
+            remove_leftovers(place, tag)
         place.replace(BATCH, json.dumps({"query": query, "batch": batch, "commit": latest_list(place) + 1}))
         added = [one.entry for one in write_files(frame, place, tag, self._partition_by)]
         if added:
