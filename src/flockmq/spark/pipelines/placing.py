@@ -3,6 +3,7 @@
 ```
  bytes/s of each partition, its leader and copies --> while it helps:
      the node that leads most gives a partition to a node that has a copy, or swaps it for a smaller one
+     (or, where that ends in a corner: all are dealt out anew, the largest first)
  --> Advice: every measured partition and its leader, those that stay, too (else they would be moved to make up for it)
 ```
 Only leaders move, copies stay: that costs nothing but a moment. Pure and repeatable: the same figures give the same
@@ -19,6 +20,8 @@ from flockmq.cluster.advice import ENTRIES_MAX, Advice, LeaderAdvice
 
 LEAST_GAIN: Final = 0.02
 """As a part of what a node carries on average: a move for less is not worth the moment without a leader."""
+ANEW_GAIN: Final = 0.05
+"""By how much less the busiest node must carry for all leaders to be dealt out anew."""
 SWAPS_MAX: Final = 64
 """Of a node's partitions, the largest ones that are tried for swaps."""
 
@@ -47,15 +50,39 @@ class _Change:
 
 def even_leaders(partitions: Sequence[Measured], nodes: Iterable[str] = ()) -> list[str]:
     """The leader that each partition should have, in their order. ``nodes`` may name some that have none of them."""
-    leaders = {one: one.leader for one in partitions}
     names = sorted({*nodes, *(name for one in partitions for name in (one.leader, *one.copies))} - {""})
-    least = LEAST_GAIN * sum(one.bytes_per_s for one in partitions) / max(1, len(names))
-    for _ in range(10 * len(partitions)):
-        change = _best_change(leaders, node_loads(leaders, names), least)
+    mean = sum(one.bytes_per_s for one in partitions) / max(1, len(names))
+    now = {one: one.leader for one in partitions}
+    moved = _refined(now, names, LEAST_GAIN * mean)
+    anew = _refined(_dealt(partitions, names, LEAST_GAIN * mean), names, LEAST_GAIN * mean)
+    highest = [max(node_loads(leaders, names).values(), default=0.0) for leaders in (moved, anew)]
+    # Dealing anew gets out of corners that single moves don't, but moves more: only where it is worth it.
+    chosen = anew if highest[1] < highest[0] - ANEW_GAIN * mean else moved
+    return [chosen[one] for one in partitions]
+
+
+def _refined(leaders: Mapping[Measured, str], nodes: Sequence[str], least: float) -> dict[Measured, str]:
+    """These leaders with all changes that help."""
+    found = dict(leaders)
+    for _ in range(10 * len(found)):
+        change = _best_change(found, node_loads(found, nodes), least)
         if change is None:
             break
-        leaders.update(change.moves)
-    return [leaders[one] for one in partitions]
+        found.update(change.moves)
+    return found
+
+
+def _dealt(partitions: Sequence[Measured], nodes: Sequence[str], least: float) -> dict[Measured, str]:
+    """The largest first, each to the node that has least so far; who leads it now has precedence if it is near that."""
+    loads = dict.fromkeys(nodes, 0.0)
+    found = {}
+    for one in sorted(partitions, key=lambda one: (-one.bytes_per_s, one.namespace, one.topic, one.shard)):
+        able = one.copies if one.leader and one.copies else (one.leader,)
+        leader = min(able, key=lambda name: (loads.get(name, 0.0) - (least if name == one.leader else 0.0), name))
+        found[one] = leader
+        if leader:
+            loads[leader] += one.bytes_per_s
+    return found
 
 
 def node_loads(leaders: Mapping[Measured, str], nodes: Iterable[str] = ()) -> dict[str, float]:

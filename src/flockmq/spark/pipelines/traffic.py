@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from flockmq.errors import FlockError
-from flockmq.spark.pipelines.charts import SERIES_MAX, Bars, Lines, Panel, moment, text_of, write_report
+from flockmq.spark.pipelines.charts import BARS_MAX, SERIES_MAX, Bars, Lines, Panel, moment, text_of, write_report
 from flockmq.spark.pipelines.parameters import Kind, Parameter
 from flockmq.spark.pipelines.placing import Measured, advise, even_leaders, node_loads, skew
 from flockmq.spark.pipelines.registry import Pipeline
@@ -315,16 +315,17 @@ def _panels(
                 known = sums.get(at, Carried(0, 0))
                 sums[at] = Carried(known.messages + carried.messages, known.size_bytes + carried.size_bytes)
     shards = {f"{one.topic} {one.shard}": one.bytes_per_s for one in partitions}
-    seconds = measured.seconds
+    names, clients = (
+        {name: carried.size_bytes / measured.seconds for name, carried in largest[:BARS_MAX]}
+        for largest in (measured.names, measured.clients)
+    )
     return [
         Lines(title="Messages by node", unit="messages/s", series=_rates(by_node, measured, False), stacked=True),
         Lines(title="Bytes by durable topic", unit="bytes/s", series=_rates(by_topic, measured, True), stacked=True),
         Bars(title="Bytes by node", unit="bytes/s", values=now, marks=after, mark_name="after the advice"),
         Bars(title="Bytes by partition", unit="bytes/s", values=shards),
-        Bars(
-            title="Largest topic names", unit="bytes/s", values={n: c.size_bytes / seconds for n, c in measured.names}
-        ),
-        Bars(title="Largest clients", unit="bytes/s", values={n: c.size_bytes / seconds for n, c in measured.clients}),
+        Bars(title="Largest topic names", unit="bytes/s", values=names),
+        Bars(title="Largest clients", unit="bytes/s", values=clients),
     ]
 
 

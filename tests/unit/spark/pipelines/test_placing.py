@@ -57,6 +57,13 @@ def test_a_swap_helps_where_no_move_does() -> None:
     assert found == {"n1": 90.0, "n2": 90.0}
 
 
+def test_out_of_a_corner_where_no_single_move_helps() -> None:
+    rates = [20.0, 51.0, 51.0, 51.0, 20.0, 20.0, 15.0, 15.0, 15.0]
+    leaders_now = ["n1", "n2", "n1", "n2", "n1", "n2", "n1", "n2", "n1"]
+    partitions = [measured(shard, leaders_now[shard], rate) for shard, rate in enumerate(rates)]
+    assert max(loads(partitions, even_leaders(partitions, NODES)).values()) == 86.0
+
+
 def test_only_nodes_with_a_copy_lead() -> None:
     partitions = [measured(shard, "n1", 100.0, ("n1", "n2")) for shard in range(4)]
     leaders = even_leaders(partitions, NODES)
