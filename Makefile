@@ -9,7 +9,7 @@ HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/fl
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-durable bench-raft faults simulate simulate-nodes clean
+.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-durable bench-raft bench-spark faults simulate simulate-nodes clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -62,8 +62,12 @@ bench-durable: setup  ## durable topics on three nodes, side by side with NATS J
 bench-raft: setup  ## three nodes of consensus alone: rates, latency, many groups, idle groups
 	$(BIN)/python -m benchmarks.raft $(BENCH)
 
+bench-spark: setup  ## Spark on three nodes: a topic of 5 M records beside Parquet, small micro-batches, alerts (QUICK=1: less)
+	$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick) $(BENCH)
+
 faults: setup  ## kill, pause and corrupt real nodes under load, KILLS times (default 200), durable topics for FOR seconds
 	FLOCKMQ_FAULTS_S=$(or $(FOR),120) FLOCKMQ_FAULTS_RATE=2000 \
+	FLOCKMQ_SPARK_KILLS=$(or $(SPARK_KILLS),8) \
 	FLOCKMQ_KILLS=$(or $(KILLS),200) FLOCKMQ_PAUSES=$(or $(PAUSES),50) FLOCKMQ_CORRUPTIONS=$(or $(CORRUPTIONS),20) \
 	$(BIN)/python -m pytest -q -s tests/faults
 

@@ -1,0 +1,1 @@
+"""Spark on FlockMQ, measured; see ``__main__``."""

@@ -1,0 +1,204 @@
+"""How long a small micro-batch takes, and how long it is from a publish to the alert about it.
+
+```
+ trigger:  publish 10 records --> query: 1 task, no output --> its report: triggerExecution; again
+ alert:    publish a strange value --MQTT--> topic --> pipeline anomalies --> topic of alerts --MQTT--> subscriber
+                                                        usual values come all the while
+```
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from benchmarks.spark.cluster import Cluster
+from flockmq.errors import FlockError
+from flockmq.spark.pipelines.anomalies import PIPELINE
+from flockmq.spark.pipelines.parameters import make_values
+from flockmq.spark.pipelines.run import Job, RunSettings
+from flockmq.testing.nodes import HOST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SMALL: Final = 10
+SKIPPED: Final = 10
+"""The first batches start workers and compile: those of a query that has run for days do not."""
+WAIT_S_MAX: Final = 120.0
+DEVICES: Final = 5
+USUAL_EVERY_S: Final = 0.1
+WARM_UP: Final = 30
+STRANGE: Final = 1_000
+
+Figures = dict[str, float]
+
+
+def triggers(spark: SparkSession, cluster: Cluster, folder: str, batches: int) -> Figures:
+    """Medians of micro-batches with ten rows in one task."""
+    cluster.make_topic("small", 1)
+    reader = spark.readStream.format("flockmq").options(**cluster.options(), subscribe="small")
+    writer = reader.option("startingOffsets", "earliest").load().writeStream.format("noop")
+    query = writer.option("checkpointLocation", f"{folder}/small").trigger(processingTime="0 seconds").start()
+    took: list[float] = []
+    try:
+        with cluster.client() as client:
+            for number in range(batches + SKIPPED):
+                client.publish("small", [("small/device", bytes(100)) for _ in range(SMALL)])
+                report = _report_of(query, (number + 1) * SMALL)
+                if number >= SKIPPED and report["numInputRows"] == SMALL:
+                    took.append(float(report["durationMs"]["triggerExecution"]))
+    finally:
+        query.stop()
+    return _spread(took)
+
+
+def _report_of(query: StreamingQuery, rows: int) -> Any:
+    """The report of the batch with which so many rows have been read."""
+    deadline = time.monotonic() + WAIT_S_MAX
+    while True:
+        report: Any = query.lastProgress
+        if report and _end_of(report) >= rows and "addBatch" in report["durationMs"]:
+            return report
+        if not query.isActive or time.monotonic() > deadline:
+            raise FlockError(f"The query did not read {rows} rows: {query.exception()}")
+        time.sleep(0.001)
+
+
+def _end_of(report: Any) -> int:
+    found: int = sum(json.loads(report["sources"][0]["endOffset"])["small"].values())
+    return found
+
+
+class Line:
+    """An MQTT client that publishes values, and hears alerts."""
+
+    def __init__(self, port: int) -> None:
+        self.heard: dict[float, float] = {}
+        """Strange value -> when its alert came."""
+        self._news = threading.Condition()
+        self._lock = threading.Lock()
+        self._subscribed = threading.Event()
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="bench-alerts")
+        self._client.on_message = self._hear
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.connect(HOST, port)
+        self._client.loop_start()
+        self._client.subscribe("alerts/#", 1)
+        if not self._subscribed.wait(WAIT_S_MAX):
+            raise FlockError("The node does not answer a SUBSCRIBE")
+
+    def _hear(self, _client: Any, _data: Any, message: mqtt.MQTTMessage) -> None:
+        now = time.perf_counter()
+        with self._news:
+            self.heard.setdefault(float(json.loads(message.payload)["value"]), now)
+            self._news.notify_all()
+
+    def publish(self, device: int, value: float) -> float:
+        """Send a value; when."""
+        with self._lock:
+            now = time.perf_counter()
+            self._client.publish(f"devices/d{device}/temperature", json.dumps({"value": value}), qos=1)
+        return now
+
+    def wait_for(self, value: float, seconds: float) -> float | None:
+        """When the alert about a value came; None if it does not come."""
+        with self._news:
+            self._news.wait_for(lambda: value in self.heard, seconds)
+            return self.heard.get(value)
+
+    def close(self) -> None:
+        """Leave."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def alerts(spark: SparkSession, cluster: Cluster, folder: str, count: int) -> Figures:
+    """Milliseconds from the publish of a strange value to its alert at a subscriber."""
+    for topic in ("devices", "alerts"):
+        cluster.make_topic(topic, 1)
+    values = make_values(
+        PIPELINE.parameters,
+        {
+            "topic": "devices",
+            "columns": "devices/{device}/{metric}",
+            "metrics": "value",
+            "publish": "alerts/{device}",
+            "warm-up": str(WARM_UP),
+        },
+    )
+    settings = RunSettings(options=cluster.options(), checkpoint=f"{folder}/alerts", quiet=True)
+    job = Job(PIPELINE.name, spark, values, settings)
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            PIPELINE.run(job)
+        except Exception as error:  # it is told where it is waited for
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="anomalies")
+    thread.start()
+    line = Line(cluster.mqtt_port)
+    try:
+        return _spread(_waits(line, job, failed, count))
+    finally:
+        job.stopping.set()
+        thread.join()
+        line.close()
+
+
+def _waits(line: Line, job: Job, failed: list[Exception], count: int) -> list[float]:
+    stop = threading.Event()
+
+    def be_usual() -> None:
+        for number in itertools.count():
+            if stop.wait(USUAL_EVERY_S):
+                return
+            line.publish(number % DEVICES, 20 + number % 7 / 10)
+
+    usual = threading.Thread(target=be_usual, name="usual values")
+    usual.start()
+    waits: list[float] = []
+    strange = itertools.count(STRANGE)
+    deadline = time.monotonic() + WAIT_S_MAX
+    try:
+        while len(waits) < count + SKIPPED:
+            value = float(next(strange))
+            began = line.publish(int(value) % DEVICES, value)
+            # In the beginning nothing is known of a device, so nothing is strange.
+            heard = line.wait_for(value, 5.0 if waits else 1.0)
+            if failed:
+                raise FlockError(f"The pipeline failed: {failed[0]}")
+            if heard is not None:
+                waits.append((heard - began) * 1e3)
+                print(f"  alert after {waits[-1]:.0f} ms", file=sys.stderr)
+                deadline = time.monotonic() + WAIT_S_MAX
+            elif time.monotonic() > deadline:
+                raise FlockError(f"No alert came for {WAIT_S_MAX:g} s; {job.tallies}")
+            # Not in step with micro-batches.
+            stop.wait(0.3 + value * 0.137 % 0.5)
+    finally:
+        stop.set()
+        usual.join()
+    return waits[SKIPPED:]
+
+
+def _spread(took_ms: list[float]) -> Figures:
+    if not took_ms:
+        raise FlockError("Nothing was measured")
+    ordered = sorted(took_ms)
+    return {
+        "p50_ms": statistics.median(ordered),
+        "p99_ms": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
+        "count": float(len(ordered)),
+    }
