@@ -46,13 +46,15 @@ class Detector(StatefulProcessor):
         assert self._known is not None
         found = self._known.get()
         known = Baseline(*found) if found is not None else Baseline()
-        frame = pd.concat(list(rows), ignore_index=True).sort_values("time", kind="stable")
+        frames = list(rows)
+        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+        order = frame["time"].to_numpy().argsort(kind="stable")
         alerts = []
         # One after the other: what is usual depends on all values before.
-        for value, time in zip(frame["value"].tolist(), frame["time"], strict=True):
+        for place, value in zip(order, frame["value"].to_numpy()[order].tolist(), strict=True):
             known, verdict = judge(known, value, self._rule)
             if verdict.is_strange:
-                alerts.append((*key, value, verdict.expected, verdict.score, time))
+                alerts.append((*key, value, verdict.expected, verdict.score, frame["time"].iloc[place]))
         self._known.update(tuple(known))
         if alerts:
             yield pd.DataFrame(alerts, columns=list(_COLUMNS))
