@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from flockmq.spark.pipelines.lake_parquet import LISTS, latest_list, list_files
 from flockmq.spark.pipelines.parameters import make_values
 from flockmq.spark.pipelines.run import Job, RunSettings
 from spark.nodes import SparkCluster
-from spark.standalone import quick_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,16 +149,3 @@ def test_the_same_behind_a_url(spark: SparkSession, tmp_path: Path) -> None:
     place.remove("y")
     assert place.files("y") == []
     assert latest_list(place) == -1
-
-
-def test_the_command_archives_and_says_so(cluster: SparkCluster, topics: str, tmp_path: Path, java: Path) -> None:
-    import json
-
-    out = tmp_path / "lake"
-    command = [sys.executable, "-m", "flockmq", "pipeline", "run", "archive", "--topics", topics, "--out", str(out)]
-    options = ["--server", cluster.server, "--token", cluster.token, "--once", "--master", "local[2]", "--json"]
-    options += ["--conf", f"spark.driver.extraJavaOptions={quick_options(java)}"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert json.loads(done.stdout)["records"] == 350

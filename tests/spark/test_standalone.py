@@ -46,7 +46,7 @@ def test_archive_runs_on_a_master_with_two_workers(cluster: SparkCluster, tmp_pa
             timeout=RUN_S_MAX,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout)["records"] == len(records)
         assert [len(spark_cluster.executors(number)) for number in (0, 1)] == [1, 1]
     assert sorted(table_of(out)) == sorted(records)
