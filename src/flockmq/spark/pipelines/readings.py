@@ -67,8 +67,8 @@ class Shape:
     time: str = ""
 
 
-def read_readings(job: Job) -> DataFrame:
-    """The stream of readings that a job's parameters describe."""
+def read_readings(job: Job, second: str = "") -> DataFrame:
+    """The stream of readings that a job's parameters describe; ``second`` names another query of the same job."""
     from pyspark.sql.types import StructType
 
     from flockmq.spark.schema import full_schema
@@ -85,7 +85,7 @@ def read_readings(job: Job) -> DataFrame:
         "startingOffsets": values.text("from"),
     }
     if "cursor" in values:
-        options["cursor"] = values.text("cursor")
+        options["cursor"] = values.text("cursor") + second  # a cursor has one reader
     if "filter" in values:
         options["topicFilter"] = ",".join(values.texts("filter"))
     if template is not None:

@@ -54,16 +54,19 @@ def run(job: Job) -> Summary:
     values = job.values
     lake = values.text("lake")
     fractions = fractions_of(values.texts("percentiles"))
-    rolled = roll_up(
-        read_readings(job),
-        window_ms=values.integer("window"),
-        slide_ms=values.integer("slide") if "slide" in values else values.integer("window"),
-        watermark_ms=values.integer("watermark"),
-        fractions=fractions,
-    )
-    writers = {"rollup": to_table(rolled).writeStream.format("parquet").partitionBy("date").option("path", lake)}
+
+    def rolled(second: str = "") -> DataFrame:
+        return roll_up(
+            read_readings(job, second),
+            window_ms=values.integer("window"),
+            slide_ms=values.integer("slide") if "slide" in values else values.integer("window"),
+            watermark_ms=values.integer("watermark"),
+            fractions=fractions,
+        )
+
+    writers = {"rollup": to_table(rolled()).writeStream.format("parquet").partitionBy("date").option("path", lake)}
     if "publish" in values:
-        messages = to_messages(rolled, values.text("publish"))
+        messages = to_messages(rolled("-publish"), values.text("publish"))
         writers["rollup-publish"] = messages.writeStream.format("flockmq").options(**job.read_options())
     queries, tallies = [], []
     for name, writer in writers.items():
