@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -234,13 +233,11 @@ def test_a_node_that_is_away_is_one_sentence(site: Site) -> None:
     end = latest(reader, {topic: {"0": 0}})
     site.node.kill()
     try:
-        began = time.monotonic()
         sentence = problem_of(site, reader, end)
         assert sentence.startswith(f"No node at {site.url} could say for ")
         assert "\n" not in sentence
         with pytest.raises(FlockError, match="No node could serve shard 0 of topic 'away'"):
             site.rows(topic, 0, 10)
-        assert time.monotonic() - began < 60
     finally:
         site.node.start()
         site.node.wait_ready()
