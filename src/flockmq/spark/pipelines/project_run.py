@@ -16,18 +16,22 @@ import argparse
 import contextlib
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
+from flockmq.spark.pipelines.run import _away_from_screen
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SPEC: Final = "spark-pipeline.yml"
 TABLES: Final = "tables"
 CATALOG: Final = "catalog"
+LOG: Final = "spark.log"
 ROWS_SHOWN: Final = 10
 SHOWN: Final = "machines"
 """The table whose rows are shown."""
@@ -46,7 +50,9 @@ def run_project(folder: Path, arguments: Sequence[str]) -> int:
     except FlockError as error:
         print(error, file=sys.stderr)  # noqa: T201  (a program)
         return 1
-    if code == 0 and not asked.dry_run and asked.remote is None:
+    if code and asked.remote is None:
+        print(f"It failed; Spark's own log is {folder / LOG}", file=sys.stderr)  # noqa: T201
+    elif not asked.dry_run and asked.remote is None:
         show(folder)
     return code
 
@@ -70,18 +76,19 @@ def _server(folder: Path, asked: argparse.Namespace) -> Iterator[dict[str, str]]
         return
     from flockmq.spark.session import build
 
-    token, port = secrets.token_hex(32), _free_port()
+    token = secrets.token_hex(32)
     connect = {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": HOST,
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
         "spark.connect.authenticate.token": token,
     }
     (folder / CATALOG).mkdir(exist_ok=True)
     given = dict(one.partition("=")[::2] for one in asked.conf)
-    spark = build(folder.name, conf={**settings(folder), **connect, **given}, quick=asked.quick)
+    with (folder / LOG).open("wb") as log, _away_from_screen(log.fileno()):
+        spark = build(folder.name, conf={**settings(folder), **connect, **given}, quick=asked.quick)
     try:
-        yield {"SPARK_REMOTE": f"sc://{HOST}:{port}", "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
+        yield {"SPARK_REMOTE": f"sc://{HOST}:{_port_of(spark)}", "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}
     finally:
         spark.stop()
 
@@ -96,9 +103,10 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+def _port_of(spark: SparkSession) -> int:
+    """The port that Spark Connect took; PySpark's own tests ask for it in this way."""
+    service = getattr(spark.sparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return int(getattr(service, "MODULE$").localPort())
 
 
 def show(folder: Path) -> None:

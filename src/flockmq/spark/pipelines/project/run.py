@@ -1,6 +1,6 @@
 """Runs the pipeline once over what came since the last time: ``python run.py``.
 
-Any option of ``spark-pipelines run`` can be added, such as ``--full-refresh-all``; so can ``--master``, ``--conf K=V``
+Any option of ``spark-pipelines run`` can be added, such as ``--full-refresh-all``; so can ``--remote``, ``--conf K=V``
 and ``--dry-run``.
 """
 

@@ -1,4 +1,7 @@
-"""Silver: measurements. What is no JSON with a number in ``value`` stays in bronze."""
+"""Silver: measurements. What is no JSON with a number in ``value`` stays in bronze.
+
+No ``withColumn``: Spark would look for bronze before it knows the pipeline, and silver would not wait for bronze.
+"""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +13,7 @@ spark = SparkSession.active()
 @dp.table(comment="Measurements of machines")
 def silver() -> DataFrame:
     """Only what has a number."""
-    content = from_json(col("payload").cast("string"), "value double, unit string")
-    rows = spark.readStream.table("bronze").withColumn("content", content).where("content.value is not null")
-    return rows.select("timestamp", "site", "line", "machine", "metric", "content.value", "content.unit")
+    content = from_json(col("payload").cast("string"), "value double, unit string").alias("content")
+    rows = spark.readStream.table("bronze").select("timestamp", "site", "line", "machine", "metric", content)
+    found = rows.where(col("content.value").isNotNull())
+    return found.select("timestamp", "site", "line", "machine", "metric", "content.value", "content.unit")
