@@ -328,12 +328,29 @@ class Appending:
         lane.needs = max(lane.needs, outcome.base_offset)
         lane.given_back.append(batch)
 
+    def under_way(self) -> dict[bytes, set[int]]:
+        """Groups that QoS 2 messages are on their way to, whose outcome is not known, by client."""
+        found: dict[bytes, set[int]] = {}
+        for opened in self.appends.without_outcome():
+            batch = opened.follower
+            if not isinstance(batch, Batch):
+                continue
+            for share in batch.shares:
+                answer = share.answer
+                if isinstance(answer, PublishAnswer) and answer.qos == 2:
+                    found.setdefault(answer.session.client_id.encode(), set()).add(opened.group)
+        return found
+
+    def is_stale(self, answer: Answer | None) -> bool:
+        """QoS 2: whether the session is another node's by now. What never left this one must not do so any more."""
+        if not isinstance(answer, PublishAnswer) or answer.qos != 2:
+            return False
+        return self.node.sessions.get(answer.session.client_id) is not answer.session
+
     def _follow_epoch(self, run: HeldRun) -> None:
-        """A QoS 2 run that never left this node goes by the present epoch, if its session is still here."""
+        """A QoS 2 run that never left this node goes by the present epoch of its session."""
         answer = run.answer
-        if self.releases is None or not isinstance(answer, PublishAnswer) or answer.qos != 2:
-            return
-        if self.node.sessions.get(answer.session.client_id) is answer.session:
+        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
             run.epoch = self.releases.tag(answer.session)
 
     def _go_on(self, lane: Lane) -> None:
@@ -350,7 +367,7 @@ class Appending:
         for batch in given_back:
             enter_again(self, lane, batch)
         for run in held:
-            if run.answer is None or not run.answer.comes_again():
+            if run.answer is None or not (run.answer.comes_again() or self.is_stale(run.answer)):
                 self._follow_epoch(run)
                 enter(self, lane, run)
             else:

@@ -2,15 +2,20 @@
 
 ```
  here: collect(client, epoch) ... flush --> one round for all clients of a turn --> every node that is alive
- there: fence the clients; in all groups that it leads: wait until everything that is in the log now is applied
+ there: fence the clients; messages of theirs that are on their way from there: their groups' logs are told first, and
+        then the whole round is made again
+        in all groups that it leads: wait until everything that is in the log now is applied
         groups that know ids: ADOPT them for the new owner, wait until that is applied as well
         answer: which groups these were, and the ids
  here: every group answered for? --> the ids, each with the groups that know it
              `-- not yet: again, until ``COLLECT_MS`` is over, then nobody can say
 ```
-What was answered for once need not be asked again: the fences stand. A group that can have no leader, because a
-majority of its replicas is not alive, or that has had none for ``LEADERLESS_MS``, must not keep all clients of the
-cluster out: the answer says that it is missing, so does an event, and the client can do all that does not depend on it.
+What was answered for once need not be asked again: the fences stand. They are in memory, though, and a leader that was
+not there has none: so groups that an older owner may still send something to have the new epoch in their logs.
+
+A group that can have no leader, because a majority of its replicas is not alive, or that has had none for
+``LEADERLESS_MS``, must not keep all clients of the cluster out: the answer says that it is missing, so does an event,
+and the client can do all that does not depend on it.
 """
 
 from __future__ import annotations
@@ -21,8 +26,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.control_bodies import ADOPT, Statement
-from flockmq.durable.partition_calls import OK, UNRELEASED_CALL
+from flockmq.durable.control_bodies import ADOPT, Statement, encode_statements
+from flockmq.durable.partition_calls import OK, RELEASE_CALL, UNRELEASED_CALL
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U16, U32, U64, Reader, sized
 from flockmq.raft.state import LEADER
@@ -38,6 +43,10 @@ if TYPE_CHECKING:
 COLLECT_MS: Final = 3_000
 ANSWER_MS: Final = 1_000
 """How long a node waits for its groups before it answers without those that are not ready."""
+TELL_MS: Final = 600
+"""How long the leaders of groups that messages are on their way to may take to hear of a new epoch."""
+TOLD_MAX: Final = 10_000
+"""Clients and groups that were told so, remembered."""
 RETRY_MS: Final = 200
 LEADERLESS_MS: Final = 15_000
 NOTE_MS: Final = 60_000
@@ -75,6 +84,10 @@ class _Round:
         """All that there were when it began: later ones can't know older ids."""
         self.due_at = due_at
         self.covered: set[int] = set()
+        self.uncertain: set[int] = set()
+        """Something of an older owner may still arrive there."""
+        self.must_repeat = False
+        """Some logs heard of the new epoch only now: they may know more than was answered."""
         self.out = 0
         self.retry_at = 0
         self.is_over = False
@@ -92,6 +105,12 @@ class _Job:
         """Group -> the entry that has to be applied first, and the term in which this node leads."""
         self.marks = 0
         self.has_marked = False
+        self.telling = 0
+        """Groups that are being told of the new epoch,"""
+        self.told = 0
+        """that have been,"""
+        self.untold: dict[int, None] = {}
+        """and that are not known to have been."""
 
 
 class Collecting:
@@ -112,6 +131,10 @@ class Collecting:
         self._fences = fences
         self._events = events
         self._alive = alive
+        self.under_way: Callable[[], dict[bytes, set[int]]] = dict
+        """Groups that messages of this node are on their way to, by client."""
+        self._told: dict[tuple[bytes, int], int] = {}
+        """(client, group) -> the epoch that the group's log was told of from here."""
         self._fresh: list[_Client] = []
         self._rounds: list[_Round] = []
         self._jobs: dict[_Job, None] = {}
@@ -148,6 +171,7 @@ class Collecting:
         parts = [sized(client.client) + U64.pack(client.epoch) for client in one.clients]
         question = U32.pack(len(parts)) + b"".join(parts)
         nodes = self._alive()
+        one.uncertain = set()
         one.out = len(nodes) + 1
         one.retry_at = now + RETRY_MS
         for node in nodes:
@@ -170,15 +194,25 @@ class Collecting:
                 group = reader.u64()
                 client.found[group] = [reader.u16() for _ in range(reader.u16())]
         one.covered.update(covered)
+        one.must_repeat = bool(reader.u8()) or one.must_repeat
+        for _ in range(reader.count(GROUPS_MAX, 8)):
+            one.uncertain.add(reader.u64())
 
     def _answered(self, one: _Round) -> None:
         one.out -= 1
         if one.out or one.is_over:
             return
+        if one.must_repeat:
+            one.must_repeat = False
+            one.covered = set()
+            for client in one.clients:
+                client.found = {}
+            self._begin(one, self._calls.now)
+            return
         for group in list(self._leaderless):
             if group in one.covered or not self._calls.layout.replicas_of(group):
                 del self._leaderless[group]
-        missing = [group for group in one.groups if group not in one.covered]
+        missing = [group for group in one.groups if group not in one.covered or group in one.uncertain]
         if missing and not self._can_do_without(missing):
             return  # again in a moment
         if missing and self._calls.now >= self._note_at:
@@ -225,6 +259,43 @@ class Collecting:
             self._fences.note(client, epoch, now)
         job = _Job(clients, answer, now + ANSWER_MS)
         self._jobs[job] = None
+        to_tell = self._to_tell(clients)
+        job.telling = len(to_tell)
+        for group, statements in to_tell.items():
+            told = partial(self._on_told, job, group, statements)
+            self._calls.ask(group, RELEASE_CALL, encode_statements(statements), told, now, TELL_MS)
+        if not to_tell:
+            self._wait_for_groups(job)
+
+    def _to_tell(self, clients: list[tuple[bytes, int]]) -> dict[int, list[Statement]]:
+        """Groups that messages of these clients are on their way to, and what their logs have to hear."""
+        by_group: dict[int, list[Statement]] = {}
+        under_way = self.under_way()
+        for client, epoch in clients:
+            for group in sorted(under_way.get(client, ())):
+                if not self.is_told(client, group, epoch):
+                    by_group.setdefault(group, []).append(Statement(ADOPT, client, epoch, []))
+        return by_group
+
+    def _on_told(self, job: _Job, group: int, statements: list[Statement], code: int, body: bytes) -> None:  # noqa: ARG002
+        job.telling -= 1
+        if code == OK:
+            job.told += 1
+            for statement in statements:
+                self._told.pop((statement.client, group), None)
+                self._told[(statement.client, group)] = statement.epoch
+            while len(self._told) > TOLD_MAX:
+                del self._told[next(iter(self._told))]
+        else:
+            job.untold[group] = None
+        if not job.telling:
+            self._wait_for_groups(job)
+
+    def is_told(self, client: bytes, group: int, epoch: int) -> bool:
+        """Whether the log of a group says that older epochs of a client count no more."""
+        return self._told.get((client, group), 0) >= epoch
+
+    def _wait_for_groups(self, job: _Job) -> None:
         host = self._calls.engine.host
         for group, machine in self._machines.by_group.items():
             node = host.groups.get(group)
@@ -273,7 +344,7 @@ class Collecting:
 
     def _look_at(self, job: _Job) -> None:
         """Go on with a job as far as it is."""
-        if job.waiting or job not in self._jobs:
+        if job.waiting or job.telling or job not in self._jobs:
             return
         if not job.has_marked:
             job.has_marked = True
@@ -312,6 +383,8 @@ class Collecting:
                     rows.append(U64.pack(group) + U16.pack(len(known.ids)) + ids)
             parts.append(U32.pack(len(rows)))
             parts += rows
+        parts.append(bytes((job.told > 0,)) + U32.pack(len(job.untold)))
+        parts += [U64.pack(group) for group in job.untold]
         return b"".join(parts)
 
     def tick(self, now: int) -> None:

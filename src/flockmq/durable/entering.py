@@ -125,7 +125,8 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
     topic = lane.topic
     view = BatchView(given_back.data)
     for share in given_back.shares:
-        if not share.told and share.answer is not None and share.answer.comes_again():
+        answer = share.answer
+        if not share.told and answer is not None and (answer.comes_again() or owner.is_stale(answer)):
             owner.node.stats.durable_unknown += share.count
             continue
         writer = ShareWriter(owner, lane, share.answer, share.connection)

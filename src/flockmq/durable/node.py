@@ -108,6 +108,7 @@ class DurableNode:
         self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
         # Publishers and subscribers of this node.
         self.appending = Appending(broker, self.engine.appends, host.settings.entry_bytes_max, self.releases)
+        self.collecting.under_way = self.appending.under_way
         broker.durable = self.appending
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, cluster.node_id, EngineLogs(self.engine), self.layout, cluster, cluster.calls)

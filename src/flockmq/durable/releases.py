@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 RELEASE_MS: Final = 10_000
 """How long a PUBCOMP may take."""
 
-ADOPT_MS: Final = 3_000
-"""How long groups may take to hear of a new epoch, before a client goes on."""
 UNSURE_MS: Final = 1_000
 UNSURE_MAX: Final = 100
 """Clients for which groups are asked again in one tick."""
@@ -78,23 +76,6 @@ class _Release:
         self.reply = reply
         self.waits = 0
         self.failed = False
-
-
-class _Collection:
-    """A client whose ids are being collected."""
-
-    def __init__(self, client_id: str, epoch: int, void: Found, reply: Callable[[set[int] | None, int], None]) -> None:
-        self.client_id = client_id
-        self.epoch = epoch
-        self.void = void
-        """Ids of a session that is over."""
-        self.reply = reply
-        self.adopting: set[int] = set()
-        """Groups that messages are on their way to: being told of the new epoch,"""
-        self.adopted: set[int] = set()
-        """told,"""
-        self.failed: set[int] = set()
-        """or not known to be."""
 
 
 class Releases:
@@ -247,65 +228,49 @@ class Releases:
         return self._calls.layout.has_groups()
 
     def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
-        """Find the ids of a client; None: nobody can say.
-
-        Messages of this client that are on their way from here were sent under an older epoch. Their groups are told
-        of the new one first, in their logs: what has not arrived by then never will, whoever leads them later.
-        """
+        """Find the ids of a client; None: nobody can say."""
         self._calls.now = now
         ended = self._take_ended(client_id)
-        job = _Collection(client_id, epoch, {} if ended is None else ended.groups, reply)
-        session = None if self.sessions is None else self.sessions.get(client_id)
-        before = None if session is None else self._of(session)
-        if session is not None and before is not None and session.unsettled:
-            ids = session.unsettled
-            job.adopting = {group for packet_id in ids for group in before.groups.get(packet_id, ())}
-        if not job.adopting:
-            self._collect(job)
+        collected = partial(self._on_collected, client_id, epoch, {} if ended is None else ended.groups, reply)
+        self._collecting.collect(client_id.encode(), epoch, collected, now)
+
+    def _on_collected(
+        self,
+        client_id: str,
+        epoch: int,
+        void: Found,
+        reply: Callable[[set[int] | None, int], None],
+        found: Found | None,
+        missing: list[int],
+        now: int,
+    ) -> None:
+        if found is None:
+            reply(None, now)
             return
-        statement = encode_statements([Statement(ADOPT, client_id.encode(), epoch, [])])
-        for group in sorted(job.adopting):
-            self._calls.ask(group, RELEASE_CALL, statement, partial(self._on_adopted, job, group), now, ADOPT_MS)
-
-    def _on_adopted(self, job: _Collection, group: int, code: int, body: bytes) -> None:  # noqa: ARG002
-        job.adopting.discard(group)
-        if code == OK:
-            job.adopted.add(group)
-        else:
-            job.failed.add(group)
-        if not job.adopting:
-            self._collect(job)
-
-    def _collect(self, job: _Collection) -> None:
-        self._collecting.collect(job.client_id.encode(), job.epoch, partial(self._on_collected, job), self._calls.now)
-
-    def _on_collected(self, job: _Collection, found: Found | None, missing: list[int], now: int) -> None:
-        if found is None or not job.failed.issubset(missing):
-            job.reply(None, now)
-            return
-        client_id = job.client_id
-        for packet_id in job.void:
+        for packet_id in void:
             for group in found.pop(packet_id, []):  # of a session that is over
-                self._say(group, Statement(RELEASE, client_id.encode(), job.epoch, [packet_id]), None)
-        self._free(job, found)
-        held = _Held(job.epoch, None)
+                self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
+        self._free(client_id, epoch, found)
+        held = _Held(epoch, None)
         held.groups = found
         held.missing = set(missing)
         self._held[client_id] = held
         if missing:
             self._unsure[client_id] = now + UNSURE_MS
         self._tidy(client_id, held)
-        job.reply(set(found), now)
+        reply(set(found), now)
 
-    def _free(self, job: _Collection, found: Found) -> None:
-        """What was on its way and can't arrive any more gives its id back: it comes again before what follows it."""
-        session = None if self.sessions is None else self.sessions.get(job.client_id)
+    def _free(self, client_id: str, epoch: int, found: Found) -> None:
+        """What was on its way from here and can't arrive any more gives its id back: it comes again before the rest."""
+        session = None if self.sessions is None else self.sessions.get(client_id)
         before = None if session is None else self._of(session)
         if session is None or before is None or not session.unsettled or session.received is None:
             return
+        client = client_id.encode()
         for packet_id in list(session.unsettled):
             groups = before.groups.get(packet_id, [])
-            if groups and packet_id not in found and job.adopted.issuperset(groups):
+            is_void = all(self._collecting.is_told(client, group, epoch) for group in groups)
+            if groups and packet_id not in found and is_void:
                 del session.unsettled[packet_id]
                 session.received.discard(packet_id)
 

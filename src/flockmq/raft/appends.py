@@ -129,6 +129,13 @@ class Appends:
                 batches.append(OpenBatch(group))
         return batches[-1]
 
+    def without_outcome(self) -> list[OpenBatch]:
+        """Batches that may be in the log or not: sent off, or about to be."""
+        batches = [batch for opened in self._open.values() for batch in opened]
+        for submitted in self._submitted.values():
+            batches += submitted.values()
+        return batches
+
     def is_stopped(self) -> bool:
         """Whether nothing can be appended from here any more."""
         return self._stopped
