@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 RELEASE_MS: Final = 10_000
 """How long a PUBCOMP may take."""
 
+WAITING_MAX: Final = 1_000
+"""Releases of a client that wait for groups which could not be asked."""
 UNSURE_MS: Final = 1_000
 UNSURE_MAX: Final = 100
 """Clients for which groups are asked again in one tick."""
@@ -177,6 +179,9 @@ class Releases:
         self._calls.now = now
         known = [packet_id for packet_id in ids if packet_id in held.groups]
         if held.missing and len(known) < len(ids):
+            if len(held.waiting) >= WAITING_MAX:
+                reply(False)
+                return True
             held.waiting.append((ids, reply, now + RELEASE_MS))
             return True
         if not known:

@@ -133,7 +133,7 @@ def on_durable_pubrels(
             continue
         release_known(node, connection, session, list(known), now)
         known = {}
-        release_one(connection, session, pid)
+        release_one(node, connection, session, pid, now)
     release_known(node, connection, session, list(known), now)
     return pos
 
@@ -147,13 +147,11 @@ def release_known(node: NodeState, connection: Connection, session: Session, pac
     connection.complete(b"".join([b"\x70\x02" + bytes((pid >> 8, pid & 0xFF)) for pid in packet_ids]))
 
 
-def release_one(connection: Connection, session: Session, pid: int) -> None:
-    """Release an id that no log knows, if anybody does."""
-    known = session.received is not None and pid in session.received
-    if known and session.received is not None:
-        session.received.discard(pid)
-    reason = reasons.SUCCESS if known else reasons.PACKET_IDENTIFIER_NOT_FOUND
-    connection.complete(encode_ack(PUBCOMP, pid, reason, connection.version))
+def release_one(node: NodeState, connection: Connection, session: Session, pid: int, now: int) -> None:
+    """Release an id that the session does not know; a log that could not be asked may."""
+    if node.durable is not None and node.durable.release(connection, [pid], now) == PENDING:
+        return
+    connection.complete(encode_ack(PUBCOMP, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, connection.version))
 
 
 def on_pubcomps(node: NodeState, session: Session, buf: bytes, pos: int, end: int, now: int) -> int:
@@ -181,7 +179,7 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
         if session.received is not None and pid in session.received:
             release_known(node, connection, session, [pid], now)
         else:
-            release_one(connection, session, pid)
+            release_one(node, connection, session, pid, now)
         return
     if outbound is None:
         if ack.kind == PUBREC and ack.reason < 0x80:

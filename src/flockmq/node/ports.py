@@ -164,7 +164,7 @@ class DurablePort(Protocol):
         """A QoS 2 message came again that has no outcome yet: acknowledge this one, too, then; False: it has one."""
 
     def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
-        """PUBREL for messages that the session knows. Anything but ``PENDING``: no log knows them, go on.
+        """PUBREL. Anything but ``PENDING``: no log knows them, go on.
 
         ``PENDING``: PUBCOMP follows when the logs have forgotten these ids, and so has the session by then.
         """
