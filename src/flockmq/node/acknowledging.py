@@ -133,7 +133,7 @@ def on_durable_pubrels(
             continue
         release_known(node, connection, session, list(known), now)
         known = {}
-        release_one(node, connection, session, pid, now)
+        release_one(node, connection, pid, now)
     release_known(node, connection, session, list(known), now)
     return pos
 
@@ -147,7 +147,7 @@ def release_known(node: NodeState, connection: Connection, session: Session, pac
     connection.complete(b"".join([b"\x70\x02" + bytes((pid >> 8, pid & 0xFF)) for pid in packet_ids]))
 
 
-def release_one(node: NodeState, connection: Connection, session: Session, pid: int, now: int) -> None:
+def release_one(node: NodeState, connection: Connection, pid: int, now: int) -> None:
     """Release an id that the session does not know; a log that could not be asked may."""
     if node.durable is not None and node.durable.release(connection, [pid], now) == PENDING:
         return
@@ -179,7 +179,7 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
         if session.received is not None and pid in session.received:
             release_known(node, connection, session, [pid], now)
         else:
-            release_one(node, connection, session, pid, now)
+            release_one(node, connection, pid, now)
         return
     if outbound is None:
         if ack.kind == PUBREC and ack.reason < 0x80:
