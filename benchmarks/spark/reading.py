@@ -51,7 +51,7 @@ def load(spark: SparkSession, cluster: Cluster, records: int) -> float:
         began = time.perf_counter()
         rows.write.format("flockmq").options(**cluster.options()).mode("append").save()
         took_s += time.perf_counter() - began
-        print(f"  {first + ROWS_A_WRITE:,} rows written, {took_s:.0f} s", file=sys.stderr)
+        print(f"  {min(records, first + ROWS_A_WRITE):,} rows written, {took_s:.0f} s", file=sys.stderr)
     with cluster.client() as client:
         found = sum(head.end_offset for head in client.heads(TOPIC).heads)
     if found != records:

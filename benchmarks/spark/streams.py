@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -36,8 +35,9 @@ SKIPPED: Final = 10
 """The first batches start workers and compile: those of a query that has run for days do not."""
 WAIT_S_MAX: Final = 120.0
 DEVICES: Final = 5
-USUAL_EVERY_S: Final = 0.1
+USUAL_EVERY_S: Final = 0.05
 WARM_UP: Final = 30
+ALERT_S_MAX: Final = 20.0
 STRANGE: Final = 1_000
 
 Figures = dict[str, float]
@@ -138,59 +138,51 @@ def alerts(spark: SparkSession, cluster: Cluster, folder: str, count: int) -> Fi
     )
     settings = RunSettings(options=cluster.options(), checkpoint=f"{folder}/alerts", quiet=True)
     job = Job(PIPELINE.name, spark, values, settings)
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            PIPELINE.run(job)
-        except Exception as error:  # it is told where it is waited for
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="anomalies")
-    thread.start()
     line = Line(cluster.mqtt_port)
+    waits: list[float] = []
+    ended = threading.Event()
+    thread = threading.Thread(target=_send, args=(line, job, ended, waits, count + SKIPPED), name="devices")
+    thread.start()
     try:
-        return _spread(_waits(line, job, failed, count))
+        PIPELINE.run(job)  # in this thread: in others Spark knows no session, and so no format
     finally:
-        job.stopping.set()
+        ended.set()
         thread.join()
         line.close()
+    if len(waits) < count + SKIPPED:
+        raise FlockError(f"{len(waits)} of {count + SKIPPED} alerts came")
+    return _spread(waits[SKIPPED:])
 
 
-def _waits(line: Line, job: Job, failed: list[Exception], count: int) -> list[float]:
-    stop = threading.Event()
-
-    def be_usual() -> None:
-        for number in itertools.count():
-            if stop.wait(USUAL_EVERY_S):
-                return
-            line.publish(number % DEVICES, 20 + number % 7 / 10)
-
-    usual = threading.Thread(target=be_usual, name="usual values")
+def _send(line: Line, job: Job, ended: threading.Event, waits: list[float], count: int) -> None:
+    """Usual values until devices are known, then strange ones among them; ends the job when all alerts came."""
+    usual = threading.Thread(target=_send_usual, args=(line, ended), name="usual values")
     usual.start()
-    waits: list[float] = []
-    strange = itertools.count(STRANGE)
     deadline = time.monotonic() + WAIT_S_MAX
-    try:
-        while len(waits) < count + SKIPPED:
-            value = float(next(strange))
-            began = line.publish(int(value) % DEVICES, value)
-            # In the beginning nothing is known of a device, so nothing is strange.
-            heard = line.wait_for(value, 5.0 if waits else 1.0)
-            if failed:
-                raise FlockError(f"The pipeline failed: {failed[0]}")
-            if heard is not None:
-                waits.append((heard - began) * 1e3)
-                print(f"  alert after {waits[-1]:.0f} ms", file=sys.stderr)
-                deadline = time.monotonic() + WAIT_S_MAX
-            elif time.monotonic() > deadline:
-                raise FlockError(f"No alert came for {WAIT_S_MAX:g} s; {job.tallies}")
-            # Not in step with micro-batches.
-            stop.wait(0.3 + value * 0.137 % 0.5)
-    finally:
-        stop.set()
-        usual.join()
-    return waits[SKIPPED:]
+    # A strange value that is learned from is usual.
+    while not ended.wait(0.1) and time.monotonic() < deadline:
+        if sum(one.rows for one in job.tallies) >= 2 * WARM_UP * DEVICES:
+            break
+    for number in itertools.count():
+        if ended.is_set() or len(waits) == count or time.monotonic() > deadline:
+            break
+        value = float(STRANGE + number)
+        began = line.publish(number % DEVICES, value)
+        heard = line.wait_for(value, ALERT_S_MAX)
+        if heard is not None:
+            waits.append((heard - began) * 1e3)
+            deadline = time.monotonic() + WAIT_S_MAX
+        ended.wait(0.2 + number * 0.137 % 0.5)  # not in step with micro-batches
+    job.stopping.set()
+    ended.wait()
+    usual.join()
+
+
+def _send_usual(line: Line, ended: threading.Event) -> None:
+    for number in itertools.count():
+        if ended.wait(USUAL_EVERY_S):
+            return
+        line.publish(number % DEVICES, 20 + number % 7 / 10)
 
 
 def _spread(took_ms: list[float]) -> Figures:
