@@ -1,1 +1,1 @@
-"""FlockMQ in Spark: the data source and sink behind ``format("flockmq")``, and the pipelines. Needs ``flockmq[spark]``."""
+"""FlockMQ in Spark: data source and sink behind ``format("flockmq")``, and pipelines. Needs ``flockmq[spark]``."""

@@ -49,6 +49,8 @@ WITH_A_DRIVER: Final = {
 }
 
 LOCALLY: Final = {
+    # Workers are forked with all that they need loaded: a third of a small micro-batch's time.
+    "spark.python.daemon.module": "flockmq.spark.daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

@@ -39,6 +39,13 @@ PARAMETERS: Final = (
     Parameter("weight", Kind.NUMBER, "0.05", "Weight of the newest value in what is usual.", minimum=0),
     Parameter("warm-up", Kind.INTEGER, "30", "Values of each device and metric that are only learned from.", minimum=2),
     Parameter("least-deviation", Kind.NUMBER, "0.001", "Least deviation, as a part of the mean.", minimum=0),
+    Parameter(
+        "parallel",
+        Kind.INTEGER,
+        "1",
+        "Tasks that share the devices; one is fastest for some thousand. The first run on a checkpoint decides.",
+        minimum=1,
+    ),
     from_parameter("latest"),
 )
 
@@ -52,7 +59,7 @@ def run(job: Job) -> Summary:
         warm_up=values.integer("warm-up"),
         least_deviation=values.number("least-deviation"),
     )
-    prepare(job.spark)
+    prepare(job.spark, values.integer("parallel"))
     alerts = detect(read_readings(job), rule)
     query = job.publish(to_messages(alerts, values.text("publish")), "anomalies")
     [tally] = job.follow(query)
@@ -66,9 +73,10 @@ def run(job: Job) -> Summary:
     return summary
 
 
-def prepare(spark: SparkSession) -> None:
+def prepare(spark: SparkSession, parallel: int) -> None:
     """Commit what changed in the state instead of all of it: the larger part of a small micro-batch otherwise."""
     spark.conf.set(_CHANGELOG, "true")
+    spark.conf.set("spark.sql.shuffle.partitions", str(parallel))
 
 
 def detect(readings: DataFrame, rule: Rule) -> DataFrame:

@@ -21,7 +21,7 @@ from flockmq.errors import FlockError
 from flockmq.spark.pipelines.parameters import Kind, Parameter
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from flockmq.spark.pipelines.run import Job
 
@@ -74,7 +74,6 @@ def read_readings(job: Job, second: str = "") -> DataFrame:
     from flockmq.spark.schema import full_schema
     from flockmq.spark.template import Template
 
-    _activate(job.spark)
     values = job.values
     template = Template(values.text("columns")) if "columns" in values else None
     named = {*_RECORD_COLUMNS, *(template.names if template else ())}
@@ -95,13 +94,6 @@ def read_readings(job: Job, second: str = "") -> DataFrame:
     return readings(
         records, Shape(device=values.texts("device"), metrics=values.texts("metrics"), time=values.text("time"))
     )
-
-
-def _activate(spark: SparkSession) -> None:
-    """In a thread other than the one that made the session, Spark finds no sinks written in Python without this."""
-    session = getattr(spark, "_jsparkSession", None)  # none over Spark Connect, which does not need it
-    if session is not None:
-        spark._jvm.SparkSession.setActiveSession(session)  # type: ignore[union-attr]
 
 
 def readings(records: DataFrame, shape: Shape) -> DataFrame:

@@ -125,6 +125,7 @@ class Job:
         self, writer: DataStreamWriter, name: str, *, beside: str | None = None, every_ms: int = 0
     ) -> StreamingQuery:
         """Start a query with its checkpoint and trigger; ``beside`` names the folder that it writes to."""
+        _activate(self.spark)
         writer = writer.queryName(name).option("checkpointLocation", self.checkpoint(name, beside))
         if self.once:
             return writer.trigger(availableNow=True).start()
@@ -285,3 +286,10 @@ def _signals(job: Job) -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+def _activate(spark: SparkSession) -> None:
+    """In a thread other than the one that made the session, Spark finds no sinks written in Python without this."""
+    session = getattr(spark, "_jsparkSession", None)  # none over Spark Connect, which does not need it
+    if session is not None:
+        spark._jvm.SparkSession.setActiveSession(session)  # type: ignore[union-attr]
