@@ -52,6 +52,8 @@ class RetainedDb:
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+        # A damaged row may claim to hold text that is none: it is a wrong row then, not a file that can't be read.
+        self._db.text_factory = _text
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:
@@ -129,6 +131,10 @@ def set_aside(path: Path) -> Path:
         if beside.exists():
             beside.rename(f"{target}{suffix}")
     return target
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _finding(error: sqlite3.DatabaseError) -> Exception:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flockmq.drivers.retained_db import APPLICATION_ID, FORMAT
@@ -317,6 +317,8 @@ def sound_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @settings(max_examples=settings().max_examples // 4)
 @given(data=st.binary(max_size=300), at=st.integers(0, 12_000), cut=st.booleans())
+@example(data=b"\x7f", at=4110, cut=False)  # a number that has become text, and no UTF-8
+@example(data=b"\xe9", at=4140, cut=False)
 def test_no_bytes_in_the_file_stop_the_start(sound_file: bytes, data: bytes, at: int, cut: bool) -> None:
     with TemporaryDirectory() as folder:
         disk = Disk(Path(folder))
