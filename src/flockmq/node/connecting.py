@@ -313,6 +313,8 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     session.epoch = admission.epoch
     if admission.unreleased and not connect.clean_start:
         session.received = admission.unreleased.union(session.received or ())
+        if not present:
+            session.collected = set(admission.unreleased)
     connection.phase = CONNECTED
     connection.auth = None
     connection.admission = None

@@ -52,8 +52,8 @@ WHY_REFUSED: Final = {
 }
 
 
-def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
-    """Take a run from a client: check, acknowledge, deliver."""
+def on_run(node: NodeState, connection: Connection, run: Run, now: int, is_repeat: bool = False) -> None:
+    """Take a run from a client: check, acknowledge, deliver. ``is_repeat``: it says that it sent this before."""
     count_in(node, connection, run, now)
     limits = connection.limits
     topic = run.topic
@@ -67,6 +67,8 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int) -> None:
         node.stats.publishes_denied += run.count
         refuse_run(connection, run, reasons.NOT_AUTHORIZED)
         return
+    if run.qos == 2:
+        renew_ids(connection, run, is_repeat)
     if run.qos == 2 and not take_all(connection, run):
         for index in range(run.count):  # repeats among them, or too many: one by one, in their order
             one = run.part(index, index + 1)
@@ -161,6 +163,21 @@ def may_publish(node: NodeState, connection: Connection, topic: bytes) -> bool:
         if len(topic) <= VERDICT_TOPIC_BYTES_MAX:
             verdicts[topic] = verdict
     return verdict
+
+
+def renew_ids(connection: Connection, run: Run, is_repeat: bool) -> None:
+    """Its session was lost, and logs know ids of it: a message that is not sent again is new, whatever they know."""
+    session = connection.session
+    if session is None or session.collected is None:
+        return
+    if is_repeat:
+        session.collected = None  # it remembers: its ids mean what they meant
+        return
+    for pid in packet_ids(run):
+        if pid in session.collected:
+            session.collected.discard(pid)
+            if session.received is not None:
+                session.received.discard(pid)
 
 
 def take_all(connection: Connection, run: Run) -> bool:
@@ -332,7 +349,7 @@ def on_publish(node: NodeState, connection: Connection, first: int, body: bytes,
         count_in(node, connection, run, now)
         refuse_run(connection, run, reasons.PAYLOAD_FORMAT_INVALID)
         return
-    on_run(node, connection, run, now)
+    on_run(node, connection, run, now, first & 0x08 != 0)
 
 
 def says_text(block: bytes) -> bool:

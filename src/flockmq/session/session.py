@@ -49,6 +49,8 @@ class Session:
         self.outbound: Outbound | None = None
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages taken and not yet released."""
+        self.collected: set[int] | None = None
+        """Those among them that logs had of a session which is lost, until the client shows that it remembers it."""
         self.unsettled: dict[int, object] | None = None
         """Those among them whose message is on its way into a log, with who waits for its outcome."""
         self.places: list[LogPlace] | None = None
