@@ -226,7 +226,7 @@ class MqttClient:
         """Say goodbye and close. Harmless when the connection has ended already."""
         self._left = True
         if self._error is None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, RuntimeError):  # the latter is uvloop's word for a closed transport
                 self._writer.write(encode_disconnect(reason, self.options.version))
                 await self._writer.drain()
         for task in self._tasks:
