@@ -140,7 +140,7 @@ def on_durable_pubrels(
 
 def release_known(node: NodeState, connection: Connection, session: Session, packet_ids: list[int], now: int) -> None:
     """Release ids of messages that were taken; those in logs when the logs have forgotten them."""
-    if packet_ids:
+    if session.collected is not None and not session.collected.isdisjoint(packet_ids):
         session.collected = None  # it remembers the session that had them
     if not packet_ids or (node.durable is not None and node.durable.release(connection, packet_ids, now) == PENDING):
         return

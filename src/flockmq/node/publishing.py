@@ -170,14 +170,15 @@ def renew_ids(connection: Connection, run: Run, is_repeat: bool) -> None:
     session = connection.session
     if session is None or session.collected is None:
         return
-    if is_repeat:
-        session.collected = None  # it remembers: its ids mean what they meant
-        return
     for pid in packet_ids(run):
-        if pid in session.collected:
-            session.collected.discard(pid)
-            if session.received is not None:
-                session.received.discard(pid)
+        if pid not in session.collected:
+            continue
+        if is_repeat:
+            session.collected = None  # it remembers: its ids mean what they meant
+            return
+        session.collected.discard(pid)
+        if session.received is not None:
+            session.received.discard(pid)
 
 
 def take_all(connection: Connection, run: Run) -> bool:
