@@ -143,12 +143,12 @@ def test_a_publisher_that_drops_its_state_with_the_session_that_was_lost() -> No
     world.publish(1, b"begin")
     assert world.pubrel(1) == 0
     world.publish(5, b"second")
-    assert world.stored() == [b"first", b"other", b"begin", b"second"], "not sent again, so it is new"
+    assert world.stored() == [b"begin", b"first", b"other", b"second"], "not sent again, so it is new"
     world.publish(5, b"second", dup=True)
-    assert world.stored() == [b"first", b"other", b"begin", b"second"], "sent again, on the same connection"
+    assert world.stored() == [b"begin", b"first", b"other", b"second"], "sent again, on the same connection"
     assert world.pubrel(5) == 0
     world.publish(5, b"third")
-    assert world.stored() == [b"first", b"other", b"begin", b"second", b"third"]
+    assert world.stored() == [b"begin", b"first", b"other", b"second", b"third"]
 
 
 def test_a_clean_start_after_a_death_begins_with_no_ids() -> None:
