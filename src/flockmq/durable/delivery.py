@@ -19,7 +19,7 @@ from flockmq.durable.catchup import UNKNOWN
 from flockmq.durable.decoding import NOBODY, BatchDecoder, Piece
 from flockmq.durable.feeds import Feeds, do_nothing
 from flockmq.durable.log_readers import CHUNK_BYTES, LogReaders, has_no_local, is_from
-from flockmq.durable.pacing import fits
+from flockmq.durable.pacing import fits, would_overtake
 from flockmq.durable.partition_log import PartitionLogs, Placement, Unreadable
 from flockmq.durable.replay import Replay
 from flockmq.durable.streams import Stream, Streams
@@ -182,7 +182,9 @@ class Delivery:
             retain = run.retain and target.retain_as_published
             if qos == 0:
                 connection = session.connection
-                if connection is not None:
+                if connection is not None and would_overtake(session, target, qos):
+                    self.readers.lag(session, group, piece.offset)
+                elif connection is not None:
                     lost = session.send_now(connection, run, retain, target.identifier_properties, now)
                     stats.publishes_out_qos0 += run.count - lost
                     stats.dropped_slow += lost

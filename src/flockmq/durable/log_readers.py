@@ -152,16 +152,15 @@ class LogReaders:
         return self.node.sessions.get(session.client_id) is session
 
     def _read_some(self, catchup: Catchup, group: int, now: int) -> bool:
-        """One chunk of one partition; False when there is nothing to read now."""
+        """One chunk of one partition; False when nothing came of it: there is no more, or the client has to wait."""
         stream = self.streams.get(group)
-        position = catchup.positions[group]
+        position = begin = catchup.positions[group]
         if stream is None:
             self._drop(catchup, group)
             return False
         if UNKNOWN in (position, stream.next):
             return False
-        has_read = position < stream.next
-        if has_read:
+        if position < stream.next:
             try:
                 batches = self.read(group, position, now)
             except GoneBefore as error:
@@ -174,7 +173,7 @@ class LogReaders:
         # A session from another node may be ahead of this one's stream: then the stream has to come that far first.
         if position == stream.next and not catchup.is_waiting(group):
             self._drop(catchup, group)
-        return has_read
+        return position > begin
 
     def read(self, group: int, offset: int, now: int) -> list[bytes] | None:
         """Batches from an offset on, from the replica here or another; None: they are on their way."""

@@ -38,6 +38,15 @@ def has_room(session: Session, connection: Connection) -> bool:
     return outbound is None or (outbound.queued < QUEUE_MESSAGES and not outbound.is_crowded())
 
 
+def would_overtake(session: Session, target: Target, qos: int) -> bool:
+    """Whether a message, given now, would pass others of its subscription that wait for acknowledgements.
+
+    QoS 0 waits for nothing by itself; where a subscription takes no more than that, all it gets is in order.
+    """
+    outbound = session.outbound
+    return qos == 0 and target.qos > 0 and outbound is not None and outbound.queued > 0
+
+
 def fits(session: Session, run: Run) -> bool:
     """Whether a session's queue takes a run of QoS 1 or 2 whole, and is not half full already."""
     outbound = session.outbound
@@ -63,7 +72,7 @@ def give(session: Session, connection: Connection, target: Target, piece: Piece,
     properties = target.identifier_properties
     done = 0
     while done < run.count:
-        if not has_room(session, connection):
+        if not has_room(session, connection) or would_overtake(session, target, qos):
             return done
         part = run.part(done, done + part_size(session, connection, run, qos, done))
         lost = session.deliver(part, qos, retain, properties, None, now)

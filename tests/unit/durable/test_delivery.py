@@ -341,6 +341,19 @@ def test_a_slow_client_loses_nothing() -> None:
     assert got(slow.consume()) == [b"live again"]
 
 
+def test_qos_0_does_not_overtake_what_waits_for_acknowledgements() -> None:
+    world = plant()
+    slow = world[1].client("slow", properties=make_properties(receive_maximum=2))
+    ask(slow, b"plant/#", qos=2)
+    for number in range(0, 60, 3):
+        for qos in (1, 0, 2):
+            world.commit(5, (A, b"%d" % (number + qos)), qos=qos)
+    wanted = [b"%d" % (number + qos) for number in range(0, 60, 3) for qos in (1, 0, 2)]
+    assert got(slow.consume()) == wanted
+    assert world[1].delivery.readers.catching == {}
+    assert world[1].broker.stats.dropped_slow == 0
+
+
 def test_a_client_that_is_slow_in_one_partition_follows_others_live() -> None:
     world = World(settings=small_queue(10))
     world.create("plant", 5)

@@ -26,6 +26,7 @@ from flockmq.client.load.fleet.ledger import Ledger
 from flockmq.client.mqtt import Message, MqttError, Options
 from flockmq.mqtt.packets import SubscribeEntry, Will
 from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reasons import UNSPECIFIED_ERROR
 
 SESSION_EXPIRY_S: Final = 600
 AWAY_S: Final = (0.8, 2.5)
@@ -149,7 +150,9 @@ class Device:
                 value = self._values[metric.name] = next_value(metric, self._values[metric.name], self._rng)
                 payload = {"seq": number, "value": value, "unit": metric.unit, "sent_ns": time.monotonic_ns()}
                 topic = self.machine.topic(metric.name)
-                await client.publish(topic, json.dumps(payload).encode(), qos=metric.qos)
+                reason = await client.publish(topic, json.dumps(payload).encode(), qos=metric.qos)
+                if reason >= UNSPECIFIED_ERROR:
+                    continue  # refused, as while a log has no leader: the next value has this number
                 self._numbers[metric.name] = number
                 self._ledger.confirm(topic, metric.qos, number)
             try:
