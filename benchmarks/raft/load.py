@@ -1,9 +1,9 @@
-"""Writers in a process of their own: each keeps a number of messages in flight, sent to whoever leads their group.
+"""Writers in a process of their own: each has a connection to one node and keeps a number of messages in flight there.
 
 ```
- writer --> lane to node 1: its share of the messages in flight, in turn to all groups that node 1 leads
-        --> lane to node 2 ...
-        <-- "n more of yours are committed": n more are sent
+ writer 1 --> lane to node 1: messages, in turn to all groups that node 1 leads
+          <-- "n more of yours are committed": n more are sent
+ writer 2 --> lane to node 2 ...
 ```
 Every message is a frame of its own, as a PUBLISH would be. Frames are prepared, so that making load costs next to
 nothing: what is measured is the nodes.
@@ -24,7 +24,7 @@ PAYLOAD = bytes(range(64))
 
 
 class Lane(asyncio.Protocol):
-    """One writer's connection to one node."""
+    """A writer's connection to its node."""
 
     def __init__(self, groups: Sequence[int], in_flight: int, start: int) -> None:
         self.committed = 0
@@ -95,18 +95,16 @@ class Load:
     async def begin(
         cls, addresses: Mapping[int, tuple[str, int]], leaders: Mapping[int, int], writers: int, in_flight: int
     ) -> Load:
-        """Connect ``writers`` with ``in_flight`` messages each to all leaders, and begin."""
+        """Connect ``writers`` with ``in_flight`` messages each to the nodes in turn, and begin."""
         load = cls()
         loop = asyncio.get_running_loop()
         led = {node: [group for group in sorted(leaders) if leaders[group] == node] for node in addresses}
         nodes = [node for node, groups in led.items() if groups]
         for writer in range(writers):
-            shares = _shares(in_flight, len(nodes), writer)
-            for node, share in zip(nodes, shares, strict=True):
-                if share:
-                    lane = Lane(led[node], share, writer * len(led[node]) // writers)
-                    await loop.create_connection(lambda lane=lane: lane, *addresses[node])  # type: ignore[misc]
-                    load.lanes.append(lane)
+            node = nodes[writer % len(nodes)]
+            lane = Lane(led[node], in_flight, writer // len(nodes))
+            await loop.create_connection(lambda lane=lane: lane, *addresses[node])  # type: ignore[misc]
+            load.lanes.append(lane)
         return load
 
     @property
@@ -130,8 +128,3 @@ class Load:
         await asyncio.gather(*(lane.ended for lane in self.lanes))
         for lane in self.lanes:
             lane.close()
-
-
-def _shares(in_flight: int, nodes: int, writer: int) -> list[int]:
-    """A writer's messages in flight, divided as evenly as can be; what is left over goes to another node each time."""
-    return [in_flight // nodes + (1 if (node - writer) % nodes < in_flight % nodes else 0) for node in range(nodes)]

@@ -460,6 +460,7 @@ class RaftHost:
                 self._dirty[group] = None  # the next turn begins with these
                 continue
             size += self._take_group(group, turn, may_write)
+        self._forward_runs()  # those that were answered just now have no more to say: that needs no turn of its own
         if turn.writes:
             self._number += 1
             turn.number = self._number

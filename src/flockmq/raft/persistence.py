@@ -108,7 +108,7 @@ def _promise_acknowledgement(state: RaftState) -> None:
     if state.acknowledge > state.log.handed:
         state.dirty = True
         return
-    state.promise(
+    state.promises.append(
         AppendReply(
             state.group,
             state.node,
@@ -143,6 +143,7 @@ def _release_promises(state: RaftState, number: int) -> None:
     while done < len(state.waiting) and state.waiting[done].number <= number:
         _say(state, state.waiting[done].message)
         done += 1
+        state.dirty = True
     del state.waiting[:done]
 
 
@@ -151,7 +152,7 @@ def _say(state: RaftState, message: Message) -> None:
     if message.term != state.term:
         return
     if message.receiver != state.node:
-        state.send(message)
+        state.outbox.append(message)
     elif isinstance(message, VoteReply):
         on_vote_reply(state, message)
 

@@ -35,7 +35,7 @@ def _tell_commit(state: RaftState, node: int, progress: Progress) -> None:
     """
     last_index = state.log.last_index
     news = Heartbeat(state.group, state.node, node, state.term, state.commit, last_index, state.round, False, True)
-    state.send(news)
+    state.outbox.append(news)
     progress.told_commit = state.commit
 
 
@@ -58,7 +58,7 @@ def _send_appends(state: RaftState, node: int, progress: Progress) -> None:
         size = 0
         for entry in entries:
             size += len(entry.data)
-        state.send(
+        state.outbox.append(
             Append(
                 state.group,
                 state.node,
@@ -76,6 +76,7 @@ def _send_appends(state: RaftState, node: int, progress: Progress) -> None:
         progress.note_sent(first - 1, first - 1 + len(entries), size, state.round)
         progress.sent_at = state.clock.elapsed
         if is_old:
+            state.dirty = True
             return  # from the disk one piece a turn, others want theirs
 
 

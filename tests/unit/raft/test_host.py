@@ -83,6 +83,31 @@ def test_the_answer_of_the_last_of_three_calls_for_no_turn() -> None:
     assert not leader.host.has_work()
 
 
+def test_no_turn_is_for_nothing() -> None:
+    hosts = cluster()
+    for node in hosts.nodes.values():
+        node.slow_disk = True
+    leader = hosts.leader(1)
+    submit(hosts.forwarder(leader.id, 1), 7, b"x")
+    leader.host.submitted(1)
+    turns = Counter[int]()
+    while any(node.host.has_work() or node.turns for node in hosts.nodes.values()) or hosts.flying:
+        for node in hosts.nodes.values():
+            frames, applied = len(hosts.flying), len(node.disks[1].applied)
+            writes = len(node.turns)
+            if node.take():
+                turns[node.id] += 1
+                assert (len(hosts.flying), len(node.disks[1].applied), len(node.turns)) != (frames, applied, writes)
+        flying, hosts.flying = hosts.flying, []
+        for _, receiver, data in flying:
+            hosts[receiver].host.receive(data)
+        for node in hosts.nodes.values():
+            node.sync()
+    assert [outcome.kind for outcome in leader.outcomes] == [COMMITTED]
+    assert turns[leader.id] == 2, "it sends and writes; a majority has it: it answers"
+    assert max(turns.values()) <= 3, "they write, answer, and hear that it is committed"
+
+
 def test_one_write_for_all_groups() -> None:
     hosts = cluster(30)
     node = hosts[1]
