@@ -48,7 +48,7 @@ class Servers:
     def from_options(cls, options: Mapping[str, str]) -> Servers:
         """From the options of a query; names in any case, others than ``SERVER_OPTIONS`` are not looked at."""
         given = {name.lower(): value for name, value in options.items()}
-        urls = tuple(url.strip() for url in given.get("server", "").split(",") if url.strip()) or (_usual_server(),)
+        urls = _listed(given.get("server", "")) or _usual_servers()
         token = given.get("token") or next(filter(None, map(credentials.load, urls)), None)
         if given.get("key", "") and not given.get("cert", ""):
             raise FlockError("Option key names a private key without a certificate; name that with option cert")
@@ -122,16 +122,20 @@ _clients: dict[tuple[int, int, Servers], LogClient] = {}
 _lock = threading.Lock()
 
 
-def _usual_server() -> str:
-    """The one that the environment names, else the one that this user has a token for, else this machine's."""
-    named = os.environ.get("FLOCKMQ_SERVER")
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(url.strip() for url in text.split(",") if url.strip())
+
+
+def _usual_servers() -> tuple[str, ...]:
+    """Those that the environment names, else the one that this user has a token for, else this machine's."""
+    named = _listed(os.environ.get("FLOCKMQ_SERVER", ""))
     if named:
         return named
     known = credentials.servers()
     if not known or DEFAULT_SERVER_URL in known:
-        return DEFAULT_SERVER_URL
+        return (DEFAULT_SERVER_URL,)
     if len(known) == 1:
-        return known[0]
+        return (known[0],)
     raise FlockError(
         f"This user has tokens for {len(known)} servers ({', '.join(known[:5])}); "
         "say which one is meant with option server"

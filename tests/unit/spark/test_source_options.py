@@ -163,6 +163,8 @@ def test_the_usual_server(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> 
     credentials.save("http://b:1", "two")
     with pytest.raises(FlockError, match="option server"):
         Servers.from_options({})
+    monkeypatch.setenv("FLOCKMQ_SERVER", "http://b:1, http://c:1")
+    assert Servers.from_options({}).urls == ("http://b:1", "http://c:1")
     monkeypatch.setenv("FLOCKMQ_SERVER", "http://b:1")
     assert Servers.from_options({}).token == "two"
 

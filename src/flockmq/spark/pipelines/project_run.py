@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
-from flockmq.spark.pipelines.run import _away_from_screen
+from flockmq.spark.pipelines.run import away_from_screen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def _server(folder: Path, asked: argparse.Namespace) -> Iterator[dict[str, str]]
     }
     (folder / CATALOG).mkdir(exist_ok=True)
     given = dict(one.partition("=")[::2] for one in asked.conf)
-    with (folder / LOG).open("wb") as log, _away_from_screen(log.fileno()):
+    with (folder / LOG).open("wb") as log, away_from_screen(log.fileno()):
         spark = build(folder.name, conf={**settings(folder), **connect, **given}, quick=asked.quick)
     try:
         yield {"SPARK_REMOTE": f"sc://{HOST}:{_port_of(spark)}", "SPARK_CONNECT_AUTHENTICATE_TOKEN": token}

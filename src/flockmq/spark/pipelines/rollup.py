@@ -67,7 +67,7 @@ def run(job: Job) -> Summary:
     writers = {"rollup": to_table(rolled()).writeStream.format("parquet").partitionBy("date").option("path", lake)}
     if "publish" in values:
         messages = to_messages(rolled("-publish"), values.text("publish"))
-        writers["rollup-publish"] = messages.writeStream.format("flockmq").options(**job.read_options())
+        writers["rollup-publish"] = messages.writeStream.format("flockmq").options(**job.write_options())
     queries, tallies = [], []
     for name, writer in writers.items():
         queries.append(job.start(writer, name, beside=lake, every_ms=values.integer("every")))

@@ -199,7 +199,7 @@ def run_pipeline(pipeline: Pipeline, values: Values, settings: RunSettings) -> S
         raise FlockError("--master starts a driver here and --remote uses one elsewhere; give one of them.")
     with _log_file() as log:
         try:
-            with _away_from_screen(log):
+            with away_from_screen(log):
                 spark = session.build(
                     f"flockmq {pipeline.name}", master=settings.master, remote=settings.remote, conf=settings.conf
                 )
@@ -251,7 +251,7 @@ def _log_file() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _away_from_screen(log: int) -> Iterator[None]:
+def away_from_screen(log: int) -> Iterator[None]:
     """Children started now (the JVM, and through it all workers) print into the log instead of our streams."""
     sys.stdout.flush()
     sys.stderr.flush()

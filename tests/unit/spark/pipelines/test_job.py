@@ -11,7 +11,7 @@ import pytest
 
 from flockmq.errors import FlockError
 from flockmq.spark.pipelines.parameters import Values
-from flockmq.spark.pipelines.run import Job, RunSettings, _away_from_screen, _log_file, _signals
+from flockmq.spark.pipelines.run import Job, RunSettings, away_from_screen, _log_file, _signals
 
 
 def report(second: int, rows: int) -> dict[str, Any]:
@@ -121,13 +121,13 @@ def test_the_sink_gets_only_what_it_knows() -> None:
 
 
 def fail_noisily() -> None:
-    with _log_file() as log, _away_from_screen(log):
+    with _log_file() as log, away_from_screen(log):
         os.system("echo noise")
         raise FlockError("It failed.")
 
 
 def test_what_spark_prints_is_kept_until_all_went_well(capfd: pytest.CaptureFixture[str]) -> None:
-    with _log_file() as log, _away_from_screen(log):
+    with _log_file() as log, away_from_screen(log):
         os.system("echo noise; echo more >&2")
     assert capfd.readouterr() == ("", "")
     with pytest.raises(FlockError, match="Spark's log is") as caught:
