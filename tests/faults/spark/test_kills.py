@@ -139,8 +139,12 @@ class World:
         total, windows = len(self.published), len(self.windows())
         self.wait_rows("copies", total)
         self.wait_rows("windows", windows)
-        # One batch more in either query would show what is written again.
-        self.wait(lambda: self.job.batches("copies", "commits") == self.job.batches("copies", "offsets"), "its end")
+        # What a batch in the making would write again must show as well.
+        for query in self.sinks:
+            self.wait(lambda query=query: self._is_done(query), f"the end of {query}")  # type: ignore[misc]
+
+    def _is_done(self, query: str) -> bool:
+        return self.job.batches(query, "commits") == self.job.batches(query, "offsets")
 
 
 @contextmanager

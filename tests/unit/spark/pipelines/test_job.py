@@ -11,7 +11,7 @@ import pytest
 
 from flockmq.errors import FlockError
 from flockmq.spark.pipelines.parameters import Values
-from flockmq.spark.pipelines.run import Job, RunSettings, away_from_screen, _log_file, _signals
+from flockmq.spark.pipelines.run import Job, RunSettings, _log_file, _signals, away_from_screen
 
 
 def report(second: int, rows: int) -> dict[str, Any]:
