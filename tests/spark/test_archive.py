@@ -31,7 +31,7 @@ def records_of(topic: str, begin: int, end: int) -> list[tuple[str, bytes]]:
 
 def run_archive(cluster: SparkCluster, spark: SparkSession, out: Path, **given: str) -> Summary:
     settings = RunSettings(options=cluster.options(), once=True, quiet=True)
-    values = make_values(archive.PARAMETERS, {"out": str(out), **given})
+    values = make_values(archive.PARAMETERS, {"lake": str(out), **given})
     return archive.run(Job("archive", spark, values, settings))
 
 
@@ -59,13 +59,13 @@ def test_the_table_is_what_the_topics_are(
 ) -> None:
     out = tmp_path / "lake"
     first, _, _second = topics.partition(",")
-    summary = run_archive(cluster, spark, out, topics=topics)
+    summary = run_archive(cluster, spark, out, topic=topics)
     assert dict(summary.rows)["records"] == 350
     assert in_table(spark, "parquet", out) == in_topics(cluster, spark, topics)
 
     # A second run goes on where the first one ended, and merging changes files, not rows.
     cluster.publish(first, records_of(first, 300, 400))
-    assert dict(run_archive(cluster, spark, out, topics=topics).rows)["records"] == 100
+    assert dict(run_archive(cluster, spark, out, topic=topics).rows)["records"] == 100
     merged = dict(run_archive(cluster, spark, out, compact="only", keep="0ms").rows)
     assert merged["files after"] == 2
     assert in_table(spark, "parquet", out) == in_topics(cluster, spark, topics)
@@ -75,7 +75,7 @@ def test_the_table_is_what_the_topics_are(
 def test_so_it_is_in_other_formats(
     cluster: SparkCluster, spark: SparkSession, topics: str, tmp_path: Path, kind: str
 ) -> None:
-    run_archive(cluster, spark, tmp_path, topics=topics, format=kind, filter="+/3,+/5")
+    run_archive(cluster, spark, tmp_path, topic=topics, format=kind, filter="+/3,+/5")
     expected = [row for row in in_topics(cluster, spark, topics) if row[4][-2:] in {"/3", "/5"}]
     assert in_table(spark, kind, tmp_path) == expected
 

@@ -96,7 +96,7 @@ def test_an_archived_table_is_played_at_its_pace(
     cluster: SparkCluster, spark: SparkSession, topic: str, checkpoint: str, tmp_path: Path
 ) -> None:
     settings = RunSettings(options=cluster.options(), once=True, quiet=True)
-    values = make_values(archive.PARAMETERS, {"topics": topic, "out": str(tmp_path / "lake")})
+    values = make_values(archive.PARAMETERS, {"topic": topic, "lake": str(tmp_path / "lake")})
     archive.run(Job("archive", spark, values, settings))
     prefix = cluster.unique("again")
     target = target_of(cluster, prefix)

@@ -34,7 +34,7 @@ def test_archive_runs_on_a_master_with_two_workers(cluster: SparkCluster, tmp_pa
     cluster.publish(topic, records)
     out = tmp_path / "lake"
     with Standalone(tmp_path, java) as spark_cluster:
-        command = [sys.executable, "-m", "flockmq", "pipeline", "run", "archive", "--topics", topic, "--out", str(out)]
+        command = [sys.executable, "-m", "flockmq", "pipeline", "run", "archive", "--topic", topic, "--lake", str(out)]
         options = ["--server", cluster.server, "--token", cluster.token, "--once", "--json"]
         quick = {f"spark.{part}.extraJavaOptions": quick_options(java) for part in ("driver", "executor")}
         settings = [word for key, value in {**SMALL, **quick}.items() for word in ("--conf", f"{key}={value}")]

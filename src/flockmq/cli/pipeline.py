@@ -86,7 +86,7 @@ def run(
     show_help: Annotated[bool, typer.Option("--help", help="Show these options and the pipeline's own.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a pipeline: ``flockmq pipeline run archive --topics factory --out lake --once``."""
+    """Run a pipeline: ``flockmq pipeline run archive --topic factory --lake lake --once``."""
     from flockmq.spark.pipelines.registry import find
     from flockmq.spark.pipelines.run import RunSettings, needs_spark, run_pipeline
 

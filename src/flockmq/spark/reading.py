@@ -5,6 +5,7 @@
                                           |-- a replica is away, behind: the client goes on with another
                                           `-- gone by retention: failOnDataLoss says whether that is an error
 ```
+What comes next is fetched while Spark takes what came before.
 Connections stay open between the tasks of a worker process.
 """
 
@@ -15,7 +16,8 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +44,15 @@ WAIT_MS: Final = 1_000
 logger = logging.getLogger("flockmq.spark")
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Batches of a range from an offset on, as a node sent them."""
+
+    range: Range
+    offset: int
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
     """What all tasks of a query have in common; pickled into them."""
@@ -65,11 +76,15 @@ class ReadTask:
                 wanted=wanted_names(options.filters, self.names),
                 template=options.template,
             )
-            for one in partition.ranges:
-                decoder.enter(one.topic, one.shard)
-                yield from self._read_range(client, decoder, one)
+            for fetched in ahead(self._fetch_all(client, partition.ranges)):
+                decoder.enter(fetched.range.topic, fetched.range.shard)
+                yield from decoder.decode(fetched.data, fetched.offset, fetched.range.end)
 
-    def _read_range(self, client: LogClient, decoder: Decoder, one: Range) -> Iterator[pa.RecordBatch]:
+    def _fetch_all(self, client: LogClient, ranges: Sequence[Range]) -> Iterator[Fetched]:
+        for one in ranges:
+            yield from self._fetch_range(client, one)
+
+    def _fetch_range(self, client: LogClient, one: Range) -> Iterator[Fetched]:
         options = self.options
         offset = one.start
         record_bytes = float(RECORD_BYTES)
@@ -79,7 +94,7 @@ class ReadTask:
             if found is None:
                 return
             if found.data:
-                yield from decoder.decode(found.data, offset, one.end)
+                yield Fetched(one, offset, found.data)
                 record_bytes = len(found.data) / max(1, found.next_offset - found.views[0].base_offset)
             if found.next_offset > offset:
                 offset = found.next_offset
@@ -109,6 +124,18 @@ class ReadTask:
                 if error.first_offset >= one.end or error.first_offset <= at:
                     return None
                 at = error.first_offset
+
+
+def ahead(items: Iterator[Fetched]) -> Iterator[Fetched]:
+    """The same items; each is made in a thread while the one before it is worked on."""
+    item = next(items, None)
+    if item is None:
+        return
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        while item is not None:
+            following = thread.submit(next, items, None)
+            yield item
+            item = following.result()
 
 
 def wanted_names(filters: tuple[str, ...], names: tuple[str, ...]) -> Callable[[str], bool] | None:

@@ -24,8 +24,8 @@ def test_the_list_says_what_each_does(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["pipeline", "list", "--json"]) == 0
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
     assert tuple(found) == MODULES
-    assert {"name": "out", "kind": "path", "default": None, "required": True, "choices": []}.items() <= next(
-        one for one in found["archive"]["parameters"] if one["name"] == "out"
+    assert {"name": "lake", "kind": "path", "default": None, "required": True, "choices": []}.items() <= next(
+        one for one in found["archive"]["parameters"] if one["name"] == "lake"
     ).items()
 
 
@@ -45,14 +45,14 @@ def test_help_of_a_pipeline_shows_its_own_options_too(capsys: pytest.CaptureFixt
     [
         ([], "name the pipeline first"),
         (["--format", "delta", "archive"], "name the pipeline first"),
-        (["archive"], "--out PATH is missing"),
-        (["archive", "--out", "lake", "--fromat", "delta"], "did you mean --format?"),
-        (["archive", "--out", "lake", "--format", "detla"], "did you mean delta?"),
-        (["archive", "--out", "lake", "--every", "soon"], "a duration like"),
-        (["archive", "--out", "lake", "lake"], "'lake' belongs to no option"),
-        (["archive", "--out", "lake", "--conf", "spark.cores.max"], "--conf: 'spark.cores.max' is not KEY=VALUE"),
-        (["archive", "--out", "lake", "--option", "ca"], "--option: 'ca' is not KEY=VALUE"),
-        (["archive", "--out", "lake", "--once", "--for", "10"], "give it or --for, not both"),
+        (["archive"], "--lake PATH is missing"),
+        (["archive", "--lake", "lake", "--fromat", "delta"], "did you mean --format?"),
+        (["archive", "--lake", "lake", "--format", "detla"], "did you mean delta?"),
+        (["archive", "--lake", "lake", "--every", "soon"], "a duration like"),
+        (["archive", "--lake", "lake", "lake"], "'lake' belongs to no option"),
+        (["archive", "--lake", "lake", "--conf", "spark.cores.max"], "--conf: 'spark.cores.max' is not KEY=VALUE"),
+        (["archive", "--lake", "lake", "--option", "ca"], "--option: 'ca' is not KEY=VALUE"),
+        (["archive", "--lake", "lake", "--once", "--for", "10"], "give it or --for, not both"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(
@@ -69,8 +69,8 @@ def test_a_wrong_command_line_is_one_sentence(
     ("arguments", "sentence"),
     [
         (["archvie"], "There is no pipeline 'archvie'; did you mean archive?"),
-        (["archive", "--out", "lake", "--for", "ever"], "--for can't be 'ever'"),
-        (["archive", "--out", "lake", "--master", "local", "--remote", "sc://x"], "give one of them"),
+        (["archive", "--lake", "lake", "--for", "ever"], "--for can't be 'ever'"),
+        (["archive", "--lake", "lake", "--master", "local", "--remote", "sc://x"], "give one of them"),
     ],
 )
 def test_what_can_not_run_is_one_sentence(
@@ -92,7 +92,7 @@ def test_without_spark_there_is_a_list_and_a_hint(tmp_path: Path) -> None:
         "importlib.util.find_spec = lambda name, *rest: None if name == 'pyspark' else real(name, *rest)\n"
         "sys.meta_path.insert(0, Hidden())\n"
         "from flockmq.cli.main import run\n"
-        "print(run(['pipeline', 'list']), run(['pipeline', 'run', 'archive', '--topics', 't', '--out', 'lake']))\n"
+        "print(run(['pipeline', 'list']), run(['pipeline', 'run', 'archive', '--topic', 't', '--lake', 'lake']))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.rstrip().endswith("0 1")

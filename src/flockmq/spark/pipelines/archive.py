@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 COMPACT: Final = ("auto", "never", "only")
 PARAMETERS: Final = (
-    Parameter("topics", Kind.LIST, None, "Durable topics to archive, separated by commas."),
-    Parameter("out", Kind.PATH, None, "Folder or URL of the table.", required=True),
+    Parameter("topic", Kind.LIST, None, "Durable topics to archive, separated by commas."),
+    Parameter("lake", Kind.PATH, None, "Folder or URL of the table.", required=True),
     Parameter("format", Kind.CHOICE, "parquet", "Format of the table.", choices=FORMATS),
     Parameter("filter", Kind.TEXT, None, "Only MQTT topic names that match these filters."),
     Parameter("columns", Kind.TEXT, None, "Template whose parts become columns, like plant/{site}/{line:int}/+."),
@@ -69,14 +69,14 @@ def run(job: Job) -> Summary:
     from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
     values = job.values
-    out = values.text("out")
+    out = values.text("lake")
     table = open_table(values.text("format"), out)
     if values.text("compact") == "only":
         return _compact_only(job, table)
-    if "topics" not in values:
-        raise FlockError("Name what to archive with --topics; `flockmq topic list` shows the durable topics.")
+    if "topic" not in values:
+        raise FlockError("Name what to archive with --topic; `flockmq topic list` shows the durable topics.")
     options = {
-        "subscribe": ",".join(values.texts("topics")),
+        "subscribe": ",".join(values.texts("topic")),
         "startingOffsets": values.text("from"),
         "maxBytesPerTrigger": str(values.integer("batch-size")),
         **{
@@ -129,5 +129,5 @@ PIPELINE: Final = Pipeline(
     summary="Durable topics to a lake: Parquet, Delta or Iceberg by date and topic, exactly once.",
     parameters=PARAMETERS,
     run=run,
-    example="flockmq pipeline run archive --topics factory --out lake --once",
+    example="flockmq pipeline run archive --topic factory --lake lake --once",
 )
