@@ -255,7 +255,7 @@ class Releases:
         for packet_id in void:
             for group in found.pop(packet_id, []):  # of a session that is over
                 self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
-        self._free(client_id, epoch, found)
+        self._free(client_id, epoch, found, missing)
         held = _Held(epoch, None)
         held.groups = found
         held.missing = set(missing)
@@ -265,18 +265,28 @@ class Releases:
         self._tidy(client_id, held)
         reply(set(found), now)
 
-    def _free(self, client_id: str, epoch: int, found: Found) -> None:
-        """What was on its way from here and can't arrive any more gives its id back: it comes again before the rest."""
+    def _free(self, client_id: str, epoch: int, found: Found, missing: list[int]) -> None:
+        """The session was here before: what its ids mean is for the logs to say, whoever owned it meanwhile.
+
+        What was on its way from here and can't arrive any more gives its id back, for it comes again; so does what was
+        released elsewhere, for its id may be another message's by now.
+        """
         session = None if self.sessions is None else self.sessions.get(client_id)
         before = None if session is None else self._of(session)
-        if session is None or before is None or not session.unsettled or session.received is None:
+        if session is None or before is None or session.received is None:
             return
         client = client_id.encode()
-        for packet_id in list(session.unsettled):
-            groups = before.groups.get(packet_id, [])
-            is_void = all(self._collecting.is_told(client, group, epoch) for group in groups)
-            if groups and packet_id not in found and is_void:
-                del session.unsettled[packet_id]
+        unsettled = session.unsettled or {}
+        for packet_id, groups in before.groups.items():
+            if packet_id in found:
+                unsettled.pop(packet_id, None)
+                continue
+            if packet_id in unsettled:
+                is_void = all(self._collecting.is_told(client, group, epoch) for group in groups)
+            else:
+                is_void = not any(group in missing for group in groups)
+            if is_void:
+                unsettled.pop(packet_id, None)
                 session.received.discard(packet_id)
 
     def _ask_again(self, client_id: str, now: int) -> None:

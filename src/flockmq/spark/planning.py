@@ -68,7 +68,7 @@ def plan(
         return []
     piece_max = min(TASK_RECORDS_MAX, task_records_max or TASK_RECORDS_MAX)
     if tasks_min:
-        piece_max = min(piece_max, max(1, -(-total // tasks_min)))
+        piece_max = min(piece_max, max(1, total // tasks_min))
     pieces = [piece for one in ranges for piece in _split(one, piece_max)]
     wanted = max(tasks_min, min(len(pieces), -(-total // min(TASK_RECORDS_MIN, piece_max))))
     count = min(wanted, len(pieces), tasks_max or wanted)

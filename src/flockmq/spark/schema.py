@@ -43,6 +43,8 @@ COLUMNS: Final[dict[str, DataType]] = {
     "retain": BooleanType(),
     "headers": ArrayType(_HEADER),
 }
+NULLABLE: Final = frozenset({"key", "headers"})
+"""Spark need not ask for each row whether the others are null. Parts of a template are, where a name does not fit."""
 _TEMPLATE: Final[dict[str, DataType]] = {
     "string": StringType(),
     "int": IntegerType(),
@@ -54,7 +56,9 @@ _TEMPLATE: Final[dict[str, DataType]] = {
 
 def full_schema(template: Template | None, *, headers: bool = True) -> StructType:
     """All columns that there are."""
-    fields = [StructField(name, kind) for name, kind in COLUMNS.items() if headers or name != "headers"]
+    fields = [
+        StructField(name, kind, name in NULLABLE) for name, kind in COLUMNS.items() if headers or name != "headers"
+    ]
     if template is not None:
         fields += [StructField(field.name, _TEMPLATE[field.kind]) for field in template.fields]
     return StructType(fields)
@@ -62,11 +66,11 @@ def full_schema(template: Template | None, *, headers: bool = True) -> StructTyp
 
 def checked_schema(asked: StructType, template: Template | None) -> StructType:
     """What the user asked for, if these columns are there with these types."""
-    known = {field.name: field.dataType for field in full_schema(template)}
+    known = {field.name: field for field in full_schema(template)}
     for field in asked:
         if field.name not in known:
             raise FlockError(f"There is no column {field.name!r}; there are {', '.join(known)}")
-        kind = known[field.name]
+        kind = known[field.name].dataType
         if _nullable(field.dataType) != kind:
             raise FlockError(
                 f"Column {field.name} is of type {kind.simpleString()}, not {field.dataType.simpleString()}; "
@@ -74,8 +78,8 @@ def checked_schema(asked: StructType, template: Template | None) -> StructType:
             )
     if not asked.fields:
         raise FlockError(f"A schema names at least one column of {', '.join(known)}")
-    # A column that may not be null would need another Arrow schema; ours all may.
-    return StructType([StructField(field.name, known[field.name]) for field in asked])
+    # Which of them may be null is as it is: another wish would need another Arrow schema.
+    return StructType([known[field.name] for field in asked])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -37,7 +37,7 @@ class Publisher:
         if ids is None:
             self.refused += 1
         else:
-            self.session.received = set(ids)
+            self.session.received = set(ids).union(self.session.received or ())
 
     def publish(self, group: int, packet_id: int, payload: bytes, run: bool = True) -> None:
         """PUBLISH: appended unless its id waits for PUBREL; PUBREC when it is committed."""
@@ -254,6 +254,24 @@ def test_a_release_that_an_earlier_owner_sent_late_changes_nothing() -> None:
     assert unreleased(cluster.leader(1), 1) == {5}
     second.pubrel(5)
     assert unreleased(cluster.leader(1), 1) == set()
+
+
+def test_a_session_that_comes_back_means_by_its_ids_what_the_logs_know() -> None:
+    cluster = PartitionCluster(groups=1)
+    here = Publisher(cluster)
+    here.connect(1)
+    for packet_id in (5, 6):
+        here.publish(1, packet_id, b"%d" % packet_id)
+    node, session = here.node, here.session
+    node.releases.sessions = {"c": session}
+    elsewhere = Publisher(cluster)
+    elsewhere.epoch = 10
+    elsewhere.connect(2)
+    elsewhere.pubrel(5)
+    node.releases.collect("c", 30, here.collected, cluster.now)
+    cluster.run(2_000)
+    assert here.session.received == {6}
+    assert session.received == {6}, "5 may be another message's by now"
 
 
 def test_a_session_that_ends_leaves_no_ids_behind() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, IsNull, LessThan, Not
 
@@ -80,6 +80,7 @@ def test_all_shards_must_be_named_and_no_others(given: dict[str, dict[int, int]]
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
+@example({}, {"a": {0: 4}}, 3, None, None)
 @given(offsets, offsets, st.integers(0, 40), st.none() | st.integers(1_000, 9_000_000), st.none() | st.integers(40, 60))
 def test_tasks_have_each_record_once(
     start: dict[str, dict[int, int]],

@@ -55,7 +55,12 @@ def test_any_columns_in_any_order() -> None:
     asked = StructType([StructField("payload", COLUMNS["payload"], False), StructField("offset", LongType(), False)])
     found = checked_schema(asked, None)
     assert found.names == ["payload", "offset"]
-    assert all(field.nullable for field in arrow_schema(found))
+    assert not any(field.nullable for field in arrow_schema(found))
+    assert (
+        arrow_schema(checked_schema(StructType([StructField("key", COLUMNS["key"], False)]), None))
+        .field("key")
+        .nullable
+    )
 
 
 @pytest.mark.parametrize(
