@@ -120,7 +120,7 @@ def _case(
     if name == "trigger":
         return {name: streams.triggers(spark, nodes, folder, 30 if options.quick else 100)}
     if name == "alert":
-        return {name: streams.alerts(spark, nodes, folder, 20 if options.quick else 60)}
+        return {name: streams.alerts(nodes, folder, 20 if options.quick else 60)}
     records = records_of(options)
     took_s = reading.load(spark, nodes, records)
     return {

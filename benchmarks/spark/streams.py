@@ -11,9 +11,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 import statistics
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import paho.mqtt.client as mqtt
@@ -21,9 +28,6 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.spark.cluster import Cluster
 from flockmq.errors import FlockError
-from flockmq.spark.pipelines.anomalies import PIPELINE
-from flockmq.spark.pipelines.parameters import make_values
-from flockmq.spark.pipelines.run import Job, RunSettings
 from flockmq.testing.nodes import HOST
 
 if TYPE_CHECKING:
@@ -37,7 +41,6 @@ WAIT_S_MAX: Final = 120.0
 DEVICES: Final = 5
 USUAL_EVERY_S: Final = 0.05
 WARM_UP: Final = 30
-ALERT_S_MAX: Final = 20.0
 STRANGE: Final = 1_000
 
 Figures = dict[str, float]
@@ -110,6 +113,10 @@ class Line:
             self._client.publish(f"devices/d{device}/temperature", json.dumps({"value": value}), qos=1)
         return now
 
+    def publish_usual(self, number: int) -> None:
+        """Send a value that nobody wonders at."""
+        self.publish(number % DEVICES, 20 + number % 7 / 10)
+
     def wait_for(self, value: float, seconds: float) -> float | None:
         """When the alert about a value came; None if it does not come."""
         with self._news:
@@ -122,67 +129,64 @@ class Line:
         self._client.loop_stop()
 
 
-def alerts(spark: SparkSession, cluster: Cluster, folder: str, count: int) -> Figures:
+def alerts(cluster: Cluster, folder: str, count: int) -> Figures:
     """Milliseconds from the publish of a strange value to its alert at a subscriber."""
     for topic in ("devices", "alerts"):
         cluster.make_topic(topic, 1)
-    values = make_values(
-        PIPELINE.parameters,
-        {
-            "topic": "devices",
-            "columns": "devices/{device}/{metric}",
-            "metrics": "value",
-            "publish": "alerts/{device}",
-            "warm-up": str(WARM_UP),
-        },
-    )
-    settings = RunSettings(options=cluster.options(), checkpoint=f"{folder}/alerts", quiet=True)
-    job = Job(PIPELINE.name, spark, values, settings)
     line = Line(cluster.mqtt_port)
-    waits: list[float] = []
     ended = threading.Event()
-    thread = threading.Thread(target=_send, args=(line, job, ended, waits, count + SKIPPED), name="devices")
-    thread.start()
+    usual = threading.Thread(target=_send_usual, args=(line, ended), name="usual values")
     try:
-        PIPELINE.run(job)  # in this thread: in others Spark knows no session, and so no format
+        for number in range(2 * WARM_UP * DEVICES):  # a strange value that is learned from would be usual
+            line.publish_usual(number)
+        usual.start()
+        with _pipeline(cluster, folder) as process:
+            waits = [_wait_ms(line, number, ended, process) for number in range(count + SKIPPED)]
     finally:
         ended.set()
-        thread.join()
+        if usual.is_alive():
+            usual.join()
         line.close()
-    if len(waits) < count + SKIPPED:
-        raise FlockError(f"{len(waits)} of {count + SKIPPED} alerts came")
     return _spread(waits[SKIPPED:])
 
 
-def _send(line: Line, job: Job, ended: threading.Event, waits: list[float], count: int) -> None:
-    """Usual values until devices are known, then strange ones among them; ends the job when all alerts came."""
-    usual = threading.Thread(target=_send_usual, args=(line, ended), name="usual values")
-    usual.start()
+@contextmanager
+def _pipeline(cluster: Cluster, folder: str) -> Iterator[subprocess.Popen[bytes]]:
+    """``flockmq pipeline run anomalies``, as anybody would run it, until the block is left."""
+    arguments = ["--topic", "devices", "--columns", "devices/{device}/{metric}", "--metrics", "value"]
+    arguments += ["--publish", "alerts/{device}", "--warm-up", str(WARM_UP), "--from", "earliest"]
+    arguments += ["--server", ",".join(cluster.urls), "--checkpoint", f"{folder}/alerts"]
+    command = [sys.executable, "-m", "flockmq", "pipeline", "run", "anomalies", *arguments]
+    with Path(folder, "anomalies.log").open("wb+") as log:
+        environment = {**os.environ, "FLOCKMQ_TOKEN": cluster.token}
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        try:
+            yield process
+        except FlockError as error:
+            log.seek(0)
+            raise FlockError(f"{error}; it said: {log.read().decode(errors='replace')[-2_000:]}") from error
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(WAIT_S_MAX)
+
+
+def _wait_ms(line: Line, number: int, ended: threading.Event, process: subprocess.Popen[bytes]) -> float:
+    """Send a strange value, wait for its alert."""
+    ended.wait(0.2 + number * 0.137 % 0.5)  # not in step with micro-batches
+    value = float(STRANGE + number)
+    began = line.publish(number % DEVICES, value)
     deadline = time.monotonic() + WAIT_S_MAX
-    # A strange value that is learned from is usual.
-    while not ended.wait(0.1) and time.monotonic() < deadline:
-        if sum(one.rows for one in job.tallies) >= 2 * WARM_UP * DEVICES:
-            break
-    for number in itertools.count():
-        if ended.is_set() or len(waits) == count or time.monotonic() > deadline:
-            break
-        value = float(STRANGE + number)
-        began = line.publish(number % DEVICES, value)
-        heard = line.wait_for(value, ALERT_S_MAX)
-        if heard is not None:
-            waits.append((heard - began) * 1e3)
-            deadline = time.monotonic() + WAIT_S_MAX
-        ended.wait(0.2 + number * 0.137 % 0.5)  # not in step with micro-batches
-    job.stopping.set()
-    ended.wait()
-    usual.join()
+    while (heard := line.wait_for(value, 1.0)) is None:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise FlockError(f"No alert came about value {number} within {WAIT_S_MAX:g} s, or the pipeline ended")
+    return (heard - began) * 1e3
 
 
 def _send_usual(line: Line, ended: threading.Event) -> None:
     for number in itertools.count():
         if ended.wait(USUAL_EVERY_S):
             return
-        line.publish(number % DEVICES, 20 + number % 7 / 10)
+        line.publish_usual(number)
 
 
 def _spread(took_ms: list[float]) -> Figures:

@@ -5,8 +5,9 @@
             |--> master?   spark:// k8s:// yarn: settings of SQL; the machine's own are left to the cluster
             `--> local[*]  all of it: loopback, no UI, checkpoints straight to disk, few shuffle partitions
 ```
-Whatever ``conf`` names wins. ``quick`` is for tests: less compiling in the JVM, and its classes come from an archive
-that the first such session leaves when the program ends.
+Whatever ``conf`` names wins. ``light`` is for small micro-batches: the JVM compiles less, which leaves the processor to
+them. ``quick`` is that, for tests, and its classes come from an archive that the first such session leaves when the
+program ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.errors import FlockError
 from flockmq.spark import home, java
@@ -52,6 +53,10 @@ ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_
 """Arrow asks at every value whether it lies within its buffer and is there; Spark's own code has asked already. A tenth
 of the time that the JVM takes for a large table."""
 
+LIGHT_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A micro-batch of some rows runs much code a few times, most of it to plan. Compiling that well takes a machine with
+two cores minutes, in which alerts come a third later; and it would be for nothing where Python does the work."""
+
 LOCALLY: Final = {
     # Workers are forked with all that they need loaded: a third of a small micro-batch's time.
     "spark.python.daemon.module": "flockmq.spark.daemon",
@@ -71,6 +76,7 @@ def build(
     master: str | None = None,
     remote: str | None = None,
     conf: Mapping[str, str] = {},
+    light: bool = False,
     quick: bool = False,
 ) -> SparkSession:
     """A session: at ``remote`` (``sc://host``), on ``master``, or in this process on all cores."""
@@ -94,16 +100,27 @@ def build(
         if master is not None and master.startswith("local"):
             home.use()
         os.environ["JAVA_HOME"] = str(java.find())
+        if light or quick:
+            settings[_JAVA_OPTIONS] = _joined(settings.get(_JAVA_OPTIONS), LIGHT_OPTIONS)
         if quick:
             archive = Archive(Path(os.environ["JAVA_HOME"]))
-            settings[_JAVA_OPTIONS] = _joined(settings.get(_JAVA_OPTIONS), "-XX:TieredStopAtLevel=1", archive.option())
+            settings[_JAVA_OPTIONS] = _joined(settings[_JAVA_OPTIONS], archive.option())
     _set_environment(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = (builder if master is None else builder.master(master)).getOrCreate()
     if archive is not None:
         archive.keep_at_exit()
+    if master is not None and master.startswith("local"):
+        _write_no_sums(session)
     return session
+
+
+def _write_no_sums(session: SparkSession) -> None:
+    """Hadoop writes a file with a checksum beside every local one, and starts a program to set the mode of each."""
+    context = session.sparkContext
+    hadoop: Any = context._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]
+    hadoop.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def settings_for(master: str | None, conf: Mapping[str, str] = {}) -> dict[str, str]:

@@ -84,7 +84,7 @@ def detect(readings: DataFrame, rule: Rule) -> DataFrame:
     from flockmq.spark.pipelines.detector import ALERT, Detector
 
     groups = readings.groupBy("device", "metric")
-    return groups.transformWithStateInPandas(Detector(rule), ALERT, outputMode="append", timeMode="None")
+    return groups.transformWithState(Detector(rule), ALERT, outputMode="append", timeMode="None")
 
 
 def to_messages(alerts: DataFrame, topic: str) -> DataFrame:
@@ -110,4 +110,5 @@ PIPELINE: Final = Pipeline(
         "flockmq pipeline run anomalies --topic plant --columns 'plant/{site}/{line}/{machine}/{metric}' "
         "--device site,line,machine --metrics value --publish 'alerts/{device}'"
     ),
+    is_prompt=True,
 )

@@ -10,9 +10,10 @@ Spark calls this in its Python workers, once for each group; the state is in Roc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import pandas as pd
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from flockmq.spark.pipelines.baseline import Baseline, Rule, judge
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ValueState
 
 ALERT: Final = "device string, metric string, value double, expected double, score double, time timestamp"
+_ALERT: Final = Row("device", "metric", "value", "expected", "score", "time")
 _BASELINE: Final = "values bigint, mean double, variance double"
-_COLUMNS: Final = ("device", "metric", "value", "expected", "score", "time")
 
 
 class Detector(StatefulProcessor):
@@ -39,25 +40,26 @@ class Detector(StatefulProcessor):
     def handleInputRows(  # noqa: N802 (Spark's name)
         self,
         key: Any,
-        rows: Iterator[pd.DataFrame],
+        rows: Iterator[Row],
         timerValues: Any,  # noqa: ARG002, N803 (Spark's name)
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Row]:
         """The alerts of one group in one micro-batch."""
         assert self._known is not None
         found = self._known.get()
         known = Baseline(*found) if found is not None else Baseline()
-        frames = list(rows)
-        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-        order = frame["time"].to_numpy().argsort(kind="stable")
-        alerts = []
+        alerts: list[Row] = []
         # One after the other: what is usual depends on all values before.
-        for place, value in zip(order, frame["value"].to_numpy()[order].tolist(), strict=True):
-            known, verdict = judge(known, value, self._rule)
+        for row in sorted(rows, key=_time_of):
+            known, verdict = judge(known, row.value, self._rule)
             if verdict.is_strange:
-                alerts.append((*key, value, verdict.expected, verdict.score, frame["time"].iloc[place]))
+                alerts.append(_ALERT(*key, row.value, verdict.expected, verdict.score, row.time))
         self._known.update(tuple(known))
-        if alerts:
-            yield pd.DataFrame(alerts, columns=list(_COLUMNS))
+        yield from alerts
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _time_of(row: Row) -> datetime:
+    time: datetime = row.time
+    return time

@@ -1,7 +1,7 @@
 """How far streaming queries are, from what Spark reports of each micro-batch.
 
 ```
- query.recentProgress --> Tally.add: rows, batches, lag, time of a trigger --> Display: a table that moves, or lines
+ query.lastProgress --> Tally.add: rows, batches, lag, time of a trigger --> Display: a table that moves, or lines
 ```
 Spark keeps the last hundred reports, and repeats those of an idle query: a report counts once, by its time. Lag is what
 the sources have committed and the query has not read: the sum over partitions of latest minus end offset.
@@ -40,7 +40,13 @@ class Tally:
     late_rows: int = 0
     """Dropped by a watermark."""
     _last: str = ""
+    _batch: int = -1
+    """The last micro-batch that was counted."""
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque([(time.monotonic(), 0)], maxlen=1_000))
+
+    def is_next(self, report: Mapping[str, Any]) -> bool:
+        """Whether no micro-batch is missing between what was counted and this one."""
+        return int(report["batchId"]) <= self._batch + 1
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Take the reports that are new."""
@@ -52,6 +58,7 @@ class Tally:
             if "addBatch" not in (report.get("durationMs") or {}):
                 continue  # nothing to do at that time
             self.batches += 1
+            self._batch = int(report["batchId"])
             self.rows += rows_of(report)
             self.late_rows += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report["stateOperators"])
             self.trigger_ms = int(report["durationMs"].get("triggerExecution", 0))

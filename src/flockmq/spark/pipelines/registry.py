@@ -37,6 +37,8 @@ class Pipeline:
     run: Callable[[Job], Summary]
     example: str = ""
     """A command line that makes sense."""
+    is_prompt: bool = False
+    """How soon it answers counts for more than how much it carries."""
 
 
 def pipelines() -> list[Pipeline]:

@@ -181,7 +181,9 @@ class Job:
 
 def _take(queries: tuple[StreamingQuery, ...], tallies: list[Tally]) -> None:
     for query, tally in zip(queries, tallies, strict=True):
-        tally.add(query.recentProgress)
+        last = query.lastProgress
+        if last is not None:  # to have a hundred reports out of the JVM takes as long as a small micro-batch
+            tally.add([last] if tally.is_next(last) else query.recentProgress)
 
 
 def needs_spark() -> None:
@@ -201,7 +203,11 @@ def run_pipeline(pipeline: Pipeline, values: Values, settings: RunSettings) -> S
         try:
             with away_from_screen(log):
                 spark = session.build(
-                    f"flockmq {pipeline.name}", master=settings.master, remote=settings.remote, conf=settings.conf
+                    f"flockmq {pipeline.name}",
+                    master=settings.master,
+                    remote=settings.remote,
+                    conf=settings.conf,
+                    light=pipeline.is_prompt,
                 )
         except FlockError:
             raise

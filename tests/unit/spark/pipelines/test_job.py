@@ -16,6 +16,7 @@ from flockmq.spark.pipelines.run import Job, RunSettings, _log_file, _signals, a
 
 def report(second: int, rows: int) -> dict[str, Any]:
     return {
+        "batchId": second - 1,
         "timestamp": f"2026-03-01T12:00:{second:02}.000Z",
         "durationMs": {"triggerExecution": 5, "addBatch": 1},
         "stateOperators": [],

@@ -9,6 +9,7 @@ from flockmq.spark.pipelines.progress import Display, Tally, lag_of
 
 def report(second: int, rows: int, *, end: int, latest: int, worked: bool = True, dropped: int = 0) -> dict[str, Any]:
     return {
+        "batchId": second - 1,
         "timestamp": f"2026-03-01T12:00:{second:02}.000Z",
         "durationMs": {"triggerExecution": 100 + second, **({"addBatch": 1} if worked else {})},
         "stateOperators": [{"numRowsDroppedByWatermark": dropped}],
@@ -20,6 +21,15 @@ def report(second: int, rows: int, *, end: int, latest: int, worked: bool = True
             }
         ],
     }
+
+
+def test_a_micro_batch_that_was_missed_is_noticed() -> None:
+    tally = Tally("q")
+    assert tally.is_next(report(1, 5, end=5, latest=5))
+    tally.add([report(1, 5, end=5, latest=5)])
+    assert tally.is_next(report(1, 5, end=5, latest=5)), "the same once more"
+    assert tally.is_next(report(2, 0, end=5, latest=5, worked=False)), "nothing to do since"
+    assert not tally.is_next(report(3, 5, end=15, latest=15))
 
 
 def test_a_report_counts_once() -> None:
