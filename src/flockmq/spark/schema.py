@@ -78,8 +78,8 @@ def checked_schema(asked: StructType, template: Template | None) -> StructType:
             )
     if not asked.fields:
         raise FlockError(f"A schema names at least one column of {', '.join(known)}")
-    # Which of them may be null is as it is: another wish would need another Arrow schema.
-    return StructType([known[field.name] for field in asked])
+    # Spark takes all columns of a schema that it is given for such that may be null, whatever it says.
+    return StructType([StructField(field.name, known[field.name].dataType) for field in asked])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
