@@ -76,10 +76,12 @@ def checked_schema(asked: StructType, template: Template | None) -> StructType:
                 f"Column {field.name} is of type {kind.simpleString()}, not {field.dataType.simpleString()}; "
                 "take it as it is and cast it with .withColumn"
             )
+        if known[field.name].nullable and not field.nullable:
+            raise FlockError(f"Column {field.name} is null for messages that have none; let the schema say nullable")
     if not asked.fields:
         raise FlockError(f"A schema names at least one column of {', '.join(known)}")
-    # Spark takes all columns of a schema that it is given for such that may be null, whatever it says.
-    return StructType([StructField(field.name, known[field.name].dataType) for field in asked])
+    # Spark wants to be answered as it asked, to the letter.
+    return StructType([StructField(field.name, known[field.name].dataType, field.nullable) for field in asked])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -57,7 +57,11 @@ def test_any_columns_in_any_order() -> None:
     asked = StructType([StructField("payload", COLUMNS["payload"], False), StructField("offset", LongType(), False)])
     found = checked_schema(asked, None)
     assert found.names == ["payload", "offset"]
-    assert all(field.nullable for field in arrow_schema(found))
+    assert not any(field.nullable for field in arrow_schema(found))
+    asked = StructType([StructField("payload", COLUMNS["payload"]), StructField("key", COLUMNS["key"])])
+    assert all(field.nullable for field in arrow_schema(checked_schema(asked, None)))
+    with pytest.raises(FlockError, match="Column key is null"):
+        checked_schema(StructType([StructField("key", COLUMNS["key"], False)]), None)
 
 
 @pytest.mark.parametrize(
