@@ -58,6 +58,8 @@ LIGHT_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 two cores minutes, in which alerts come a third later; and it would be for nothing where Python does the work."""
 
 LOCALLY: Final = {
+    # What comes out of Python for a large table is read in pieces of this size; each one wakes a process and a thread.
+    "spark.buffer.size": "1048576",
     # Workers are forked with all that they need loaded: a third of a small micro-batch's time.
     "spark.python.daemon.module": "flockmq.spark.daemon",
     "spark.driver.host": "127.0.0.1",
