@@ -69,7 +69,7 @@ BUGS: dict[str, list[Change]] = {
         Change("raft.membership", "refusal", "current.is_joint or state.configuration_index > state.commit", "False"),
     ],
     "acknowledged before it is durable": [
-        Change("raft.persistence", "_promise_acknowledgement", "state.promise(", "state.send("),
+        Change("raft.persistence", "_promise_acknowledgement", "state.promises.append(", "state.outbox.append("),
     ],
     "lease believes a clock that jumped": [
         Change("raft.reads", "has_lease", "not clock.is_sane(now) or clock.jumps != begin.jumps", "False"),
