@@ -53,7 +53,8 @@ ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_
 """Arrow asks at every value whether it lies within its buffer and is there; Spark's own code has asked already. A tenth
 of the time that the JVM takes for a large table."""
 
-LIGHT_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+LIGHT_COLLECTOR: Final = "-XX:+UseSerialGC"
 """A micro-batch of some rows runs much code a few times, most of it to plan. Compiling that well takes a machine with
 two cores minutes, in which alerts come a third later; and it would be for nothing where Python does the work."""
 
@@ -103,7 +104,7 @@ def build(
             home.use()
         os.environ["JAVA_HOME"] = str(java.find())
         if light or quick:
-            settings[_JAVA_OPTIONS] = _joined(settings.get(_JAVA_OPTIONS), LIGHT_OPTIONS)
+            settings[_JAVA_OPTIONS] = lightened(settings.get(_JAVA_OPTIONS, ""))
         if quick:
             archive = Archive(Path(os.environ["JAVA_HOME"]))
             settings[_JAVA_OPTIONS] = _joined(settings[_JAVA_OPTIONS], archive.option())
@@ -155,6 +156,11 @@ def _set_environment(master: str | None) -> None:
     if master is not None and master.startswith(("local", "spark://")):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def lightened(options: str) -> str:
+    """Java options for a light session. Of two compilers' settings the later counts; two collectors a JVM refuses."""
+    return _joined(LIGHT_COMPILER, None if "GC" in options else LIGHT_COLLECTOR, options)
 
 
 def _joined(*options: str | None) -> str:

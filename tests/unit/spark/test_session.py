@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.errors import FlockError
-from flockmq.spark.session import build, settings_for
+from flockmq.spark.session import build, lightened, settings_for
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -40,3 +40,9 @@ def test_one_place_only() -> None:
 def test_a_remote_that_is_none() -> None:
     with pytest.raises(FlockError, match="write it like sc://"):
         build("x", remote="spark://host:7077")
+
+
+def test_what_is_given_wins_over_a_light_session() -> None:
+    assert lightened("") == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert lightened("-XX:TieredStopAtLevel=4").endswith(" -XX:TieredStopAtLevel=4")
+    assert lightened("-XX:+UseG1GC") == "-XX:TieredStopAtLevel=1 -XX:+UseG1GC"
