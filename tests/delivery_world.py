@@ -50,6 +50,7 @@ class Logs:
         self.applied: dict[int, int] = {}
         self.kept: dict[int, int] = {}
         self.broken: set[int] = set()
+        self.reads = 0
 
     def groups(self) -> list[int]:
         return list(self.applied)
@@ -76,6 +77,7 @@ class Logs:
         return BatchView(applied[-1]).next_offset if applied else 0
 
     def read(self, group: int, offset: int, bytes_max: int) -> list[bytes]:
+        self.reads += 1
         if group in self.broken:
             raise Unreadable("The disk of this replica is broken.")
         if offset < self.first(group):

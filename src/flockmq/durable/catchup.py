@@ -44,6 +44,8 @@ class Catchup:
         """By partition with an unknown position: up to where it was delivered live."""
         self._floors: dict[int, int] = {}
         self._starts: dict[Subscription, dict[int, int]] = {}
+        self.held: set[int] = set()
+        """Partitions whose next message would overtake others in the session's queue: not read before that is empty."""
         self.is_leaving = False
         """The session is on its way to another node: nothing is delivered to it here."""
 
@@ -108,6 +110,7 @@ class Catchup:
     def drop(self, group: int) -> None:
         """The partition is level, or nobody wants it any more."""
         self.positions.pop(group, None)
+        self.held.discard(group)
         self._paused.pop(group, None)
         self._floors.pop(group, None)
         for subscription in list(self._starts):

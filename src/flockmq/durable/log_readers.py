@@ -145,6 +145,9 @@ class LogReaders:
                     connection.hungry = True  # what is in its buffer is written in this turn
                     connection.mark()
                 return False
+            if group in catchup.held and session.outbound is not None and session.outbound.queued:
+                continue
+            catchup.held.discard(group)
             has_read = self._read_some(catchup, group, now) or has_read
         return has_read and len(catchup.positions) > 0
 
@@ -221,6 +224,8 @@ class LogReaders:
                     continue
                 given = give(session, connection, target, piece, stats, now)
                 if given < piece.run.count:
+                    if has_room(session, connection):
+                        catchup.held.add(group)  # there is room: it would overtake
                     return piece.offset + given
             low = high
         return end

@@ -354,6 +354,19 @@ def test_qos_0_does_not_overtake_what_waits_for_acknowledgements() -> None:
     assert world[1].broker.stats.dropped_slow == 0
 
 
+def test_who_has_to_wait_does_not_read_the_log_in_every_turn() -> None:
+    world = plant()
+    stuck = world[1].client("stuck", properties=make_properties(receive_maximum=1))
+    ask(stuck, b"plant/#", qos=1)
+    for qos in (1, 1, 0):  # one in flight, one that waits, one that would overtake it
+        world.commit(5, (A, b"%d" % qos), qos=qos)
+    before = world[1].logs.reads
+    for _ in range(20):
+        world[1].flush()
+    assert world[1].logs.reads <= before + 1
+    assert got(stuck.consume()) == [b"1", b"1", b"0"]
+
+
 def test_a_client_that_is_slow_in_one_partition_follows_others_live() -> None:
     world = World(settings=small_queue(10))
     world.create("plant", 5)
