@@ -323,10 +323,11 @@ class Meta:
         """A turn of the engine, or of the links, ends: tell watchers what changed, then those who waited."""
         self._now = now
         index = self.ledger.index
-        if index != self._told_index or self.has_replica != self._told_replica:
+        has_replica = self.has_replica
+        if index != self._told_index or has_replica != self._told_replica:
             self._told_index = index
-            self._told_replica = self.has_replica
-            self.facts.tell(index, self.has_replica)
+            self._told_replica = has_replica
+            self.facts.tell(index, has_replica)
             for watcher in self._watchers:
                 watcher(self.state)
             self._waiting.reached(index)

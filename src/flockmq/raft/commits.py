@@ -41,7 +41,8 @@ def commit_to(state: RaftState, index: int) -> None:
             "This replica lost entries without noticing; it must be refilled."
         )
     state.commit = index
-    state.dirty = True
+    if state.role == LEADER or state.log.durable > state.applied:
+        state.dirty = True  # else nothing can be applied before it is written, which calls for a turn itself
     membership.note_commit(state)
     recover(state)
     if state.role == LEADER:

@@ -28,6 +28,7 @@ def hear_leader(state: RaftState, leader: int, last_index: int, lease_round: int
     if state.role != FOLLOWER or state.leader == 0:
         # A candidate that hears of a leader of its term has lost (paper, 5.2).
         become_follower(state, state.term, leader)
+        state.dirty = True
     state.quiet = False
     state.loyal_until = state.clock.elapsed + state.settings.election_ms
     state.campaign_at = state.clock.elapsed + state.campaign_wait

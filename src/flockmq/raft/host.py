@@ -488,6 +488,8 @@ class RaftHost:
         if ready.committed:
             for message in desk.applied(ready.committed):
                 self._send(message)
+                if message.receiver != self.node:
+                    self._peer(message.receiver).is_waiting = True
         self._follow_role(group)
         if node.has_ready():
             self._dirty[group] = None
@@ -505,10 +507,12 @@ class RaftHost:
         return size
 
     def _take_frames(self, turn: Turn) -> None:
+        """Who waits for an answer comes first: to send a frame takes time, and more if its receiver starts at once."""
         for peer in self.peers.values():
             if peer.has_something():
+                place = 0 if peer.is_waiting else len(turn.frames)
                 messages, number = peer.take()
-                turn.frames.append((peer.node, self._encode(peer, number, messages)))
+                turn.frames.insert(place, (peer.node, self._encode(peer, number, messages)))
             if peer.is_full:
                 peer.is_full = False
                 self.resume(peer.node)

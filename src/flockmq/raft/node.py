@@ -133,7 +133,7 @@ class RaftNode:
     def step(self, message: Message) -> None:
         """A message of this group has arrived."""
         state = self.state
-        if not isinstance(message, AppendReply):  # most of those change nothing that has to be said or done
+        if message.term != state.term or not _is_mostly_idle(message):
             state.dirty = True
         if message.sender in state.progress:
             quiet.wake(state)
@@ -282,3 +282,8 @@ def _configurations(log: RaftLog, checkpoint: Checkpoint) -> list[tuple[int, Con
                 found.append((entry.index, decode_configuration(BatchView(entry.data).body())))
             index += 1
     return found
+
+
+def _is_mostly_idle(message: Message) -> bool:
+    """Whether a message of this kind seldom changes anything that has to be said or done; if it does, that is noted."""
+    return isinstance(message, AppendReply) or (isinstance(message, Heartbeat) and message.is_news)

@@ -27,6 +27,8 @@ class Peer:
         """This turn's frame is large enough."""
         self.beat_is_due = False
         """Time to say something, if only that we live."""
+        self.is_waiting = False
+        """What is in this turn's frame answers it."""
 
     def is_current(self, boot: int) -> bool:
         """Whether a frame is from the node as it runs now, as far as we know."""
@@ -60,4 +62,5 @@ class Peer:
         self.out_bytes = 0
         self.frame_sent += 1
         self.beat_is_due = False
+        self.is_waiting = False
         return messages, self.frame_sent

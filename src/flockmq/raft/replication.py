@@ -24,8 +24,19 @@ def replicate(state: RaftState) -> None:
             snapshots.send_chunk(state, node, progress)
         else:
             _send_appends(state, node, progress)
-            if state.settings.commit_news_at_once and progress.lacks_commit(state.commit):
+            if _wants_news(state, progress):
                 _tell_commit(state, node, progress)
+
+
+def _wants_news(state: RaftState, progress: Progress) -> bool:
+    """Whether a follower has to be told at once what is committed.
+
+    Where more is to be committed, an append that is under way will be followed by another one, which tells. Where all
+    is, nothing may follow: who is told while it still writes need not be told when it has written.
+    """
+    if not state.settings.commit_news_at_once:
+        return False
+    return progress.lacks_commit(state.commit) or progress.told_commit < state.commit == state.log.last_index
 
 
 def _tell_commit(state: RaftState, node: int, progress: Progress) -> None:
@@ -134,7 +145,7 @@ def on_durable(state: RaftState, progress: Progress, index: int) -> None:
         transfer.hand_over(state)
     if progress.next <= state.log.last_index:
         state.dirty = True  # there may be room to send more
-    elif state.settings.commit_news_at_once and progress.lacks_commit(state.commit):
+    elif _wants_news(state, progress):
         state.dirty = True
 
 

@@ -153,7 +153,7 @@ class Process:
         rules = Rules(lists_peers=False, contact_points=1)
         self.node = ClusterNode(self.harness.broker, me, self.cluster.gossip, rules, Ballot(), True, rng, now)
         self.store = open_store(machine.disk, STORE, rng)
-        settings = RaftSettings(tick_ms=TICK_MS)
+        settings = RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True)  # as a server has it
         host = RaftHost(number, boot, settings, rng, now)
         self.durable = DurableNode(self.node, host, self.store, self._stopped, self._keep, now, self._wall_ms())
         self.engine = self.durable.engine

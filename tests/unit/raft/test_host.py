@@ -15,13 +15,14 @@ from flockmq.raft.forwarder import Forwarder
 from flockmq.raft.messages import Append, Heartbeat, Message
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
 from flockmq.raft.senders import COMMITTED
+from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import DAMAGED, FORGOTTEN, LEADER, SOUND, HardState
 from raft_cluster import SETTINGS, batch
 from raft_hosts import Hosts
 
 
-def cluster(groups: int = 1, size: int = 3) -> Hosts:
-    hosts = Hosts(size)
+def cluster(groups: int = 1, size: int = 3, settings: RaftSettings = SETTINGS) -> Hosts:
+    hosts = Hosts(size, settings=settings)
     for group in range(1, groups + 1):
         hosts.bootstrap(group, tuple(range(1, size + 1)))
     for group in range(1, groups + 1):
@@ -106,6 +107,45 @@ def test_no_turn_is_for_nothing() -> None:
     assert [outcome.kind for outcome in leader.outcomes] == [COMMITTED]
     assert turns[leader.id] == 2, "it sends and writes; a majority has it: it answers"
     assert max(turns.values()) <= 3, "they write, answer, and hear that it is committed"
+
+
+def test_who_is_still_writing_hears_meanwhile_that_it_is_committed() -> None:
+    hosts = cluster(settings=replace(SETTINGS, commit_news_at_once=True))
+    leader = hosts.leader(1)
+    quick, slow = (node for node in hosts.nodes.values() if node is not leader)
+    slow.slow_disk = True
+    hosts.propose(1, b"x")
+    hosts.settle()
+    assert [b"x" in node.payloads(1) for node in (leader, quick, slow)] == [True, True, False]
+    assert slow.group(1).state.commit == leader.group(1).state.commit
+    assert not slow.host.has_work(), "it has nothing to say, and nothing to do before it has written"
+    slow.sync()
+    assert slow.take()
+    assert slow.payloads(1)[-1] == b"x"
+    for _, receiver, data in hosts.flying:
+        hosts[receiver].host.receive(data)
+    assert not leader.host.has_work(), "nobody lacks anything"
+
+
+def test_who_waits_for_an_answer_gets_its_frame_first() -> None:
+    hosts = cluster(settings=replace(SETTINGS, commit_news_at_once=True))
+    leader = hosts.leader(1)
+    for asking in (node for node in hosts.nodes.values() if node is not leader):
+        submit(hosts.forwarder(asking.id, 1), 7, b"x")
+        asking.host.submitted(1)
+        answer: list[int] = []
+        while not asking.outcomes:
+            for node in hosts.nodes.values():
+                before = len(hosts.flying)
+                node.take()
+                if node is leader:
+                    answer = [receiver for _, receiver, _ in hosts.flying[before:]] or answer
+            flying, hosts.flying = hosts.flying, []
+            for _, receiver, data in flying:
+                hosts[receiver].host.receive(data)
+        assert len(answer) == 2
+        assert answer[0] == asking.id
+        hosts.settle()
 
 
 def test_one_write_for_all_groups() -> None:
