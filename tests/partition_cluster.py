@@ -77,13 +77,13 @@ class Node:
         self.calls = Calls(self)
         wall = WALL_MS - cluster.start
         self.layout = Layout(lambda: cluster.state)
-        self.control = Control(self.engine, self.machines, wall)
+        self.fences = Fences(self.engine, self.machines)
+        host.rules.admits = self.fences.admits
+        self.control = Control(self.engine, self.machines, self.fences, wall)
         self.asking = PartitionCalls(self.id, self.engine, self.calls, self.layout)
         self.reader = Reader(self.engine, self.machines, self.layout)
         self.cursors = Cursors(self.asking, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
-        self.fences = Fences(self.engine, self.machines)
-        host.rules.admits = self.fences.admits
         self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
         self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
         self.fetching = Fetching(self.asking, self.reader)

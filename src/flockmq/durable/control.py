@@ -26,6 +26,7 @@ from flockmq.log.batch import CURSOR, MARKER
 from flockmq.raft.ready import Proposal
 
 if TYPE_CHECKING:
+    from flockmq.durable.fences import Fences
     from flockmq.durable.machines import Machines
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.entry import Entry
@@ -62,10 +63,16 @@ class Control:
     """See the module. ``wake``: let ``flush`` be called soon."""
 
     def __init__(
-        self, engine: RaftEngine, machines: Machines, wall_offset_ms: int, wake: Callable[[], None] | None = None
+        self,
+        engine: RaftEngine,
+        machines: Machines,
+        fences: Fences,
+        wall_offset_ms: int,
+        wake: Callable[[], None] | None = None,
     ) -> None:
         self._engine = engine
         self._machines = machines
+        self._fences = fences
         self.wall_offset_ms = wall_offset_ms
         """From the clock of ticks to that of the calendar; whoever knows better may set it."""
         self._wake = wake
@@ -93,6 +100,10 @@ class Control:
         if opened is None:
             told(False)
             return
+        for statement in statements:
+            # From now on, not from when it is applied: what comes behind it in the log must be of no older epoch.
+            if statement.epoch > self._fences.epoch_of(group, statement.client):
+                self._fences.note(statement.client, statement.epoch, now)
         opened.statements += statements
         opened.statements_told.append(told)
         self._waiting += 1

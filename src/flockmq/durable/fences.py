@@ -2,6 +2,7 @@
 
 ```
  another owner asks for a client's packet ids --> note(client, epoch), on every node that is alive
+ a leader puts a statement of a newer epoch into its log --> note(client, epoch)
  a run arrives at the leader --> admits(group, batch): ADMITTED
                                   |-- REFUSED_RUN   it holds a QoS 2 record of an older epoch: certainly not appended
                                   `-- ASK_LATER     this leader does not know yet what its log says

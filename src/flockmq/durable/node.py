@@ -91,16 +91,15 @@ class DurableNode:
         self.calls = PartitionCalls(cluster.node_id, self.engine, cluster.calls, self.layout)
         # The state behind partitions, and what people and programs ask of it.
         self.machines = Machines()
-        self.control = Control(self.engine, self.machines, self._wall_offset_ms, self._wake)
+        self.fences = Fences(self.engine, self.machines)  # QoS 2, exactly once into the log
+        host.rules.admits = self.fences.admits
+        self.control = Control(self.engine, self.machines, self.fences, self._wall_offset_ms, self._wake)
         self.reader = Reader(self.engine, self.machines, self.layout)
         self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
         self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
         self.fetching = Fetching(self.calls, self.reader)
         self.sinks = Sinks(self.calls, self.control, self.machines)
-        # QoS 2, exactly once into the log.
-        self.fences = Fences(self.engine, self.machines)
-        host.rules.admits = self.fences.admits
         self.collecting = Collecting(self.calls, self.control, self.machines, self.fences, broker.events, self._alive)
         self.releases = Releases(self.calls, self.control, self.machines, self.collecting, self._alive)
         self.releases.sessions = cluster.broker.sessions
