@@ -47,6 +47,7 @@ class Cluster:
             tail_bytes_max=8_192,
             snapshot_chunk_bytes=700 if plan.tiny else 8_192,
             lease=plan.lease,
+            commit_news_at_once=seed % 2 == 1,  # both ways are in use: servers, and consensus alone
         )
         self.queue = EventQueue()
         self.trace = Trace(self.queue, trace)
