@@ -5,7 +5,8 @@
  datagrams ----------------+--> ClusterNode --turn()---+--> datagrams, sealed
  the broker's tick --------'                           '--> links to have, links to end; events for the log
 ```
-A turn ends with the broker's flush, so everything that a loop turn brought goes into one frame per peer.
+A turn ends with the broker's flush, so everything that a loop turn brought goes into one frame per peer. Consensus has
+its frames sent in the middle of a turn: then there may be a second one, with what the rest of the turn brought.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class ClusterRunner:
         """Begin."""
         self._links = links
         self._datagrams = datagrams
+        self.node.ship = self._ship
         self.runner.attach(self.turn, self.tick)
 
     def stop(self) -> None:
@@ -65,6 +67,7 @@ class ClusterRunner:
         self.turn()
         self._tell_events()
         self.runner.attach(None, None)
+        self.node.ship = None
         self._links = None
         self._datagrams = None
 
@@ -138,6 +141,14 @@ class ClusterRunner:
             self.runner.flush_soon()
             return False
         return True
+
+    def _ship(self, peer: int, pieces: list[bytes]) -> None:
+        """A frame that need not wait for the end of the turn. Whoever sent it has no part in what goes wrong here."""
+        if self._links is not None:
+            try:
+                _send(self._links, peer, pieces)
+            except Exception as error:
+                self.runner.fault("cluster turn", error)
 
     def _tell_events(self) -> None:
         """What happened, for the log, which is written with each tick."""

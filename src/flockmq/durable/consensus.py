@@ -2,8 +2,9 @@
 
 ```
  ClusterNode: frame --> parts --> receive(peer, body) --> RaftEngine
-              turn() --> flush() --> engine.turn() --> Outbox: a part of this turn's frame for each peer
+              turn() --> flush() --> engine.turn() --> send_now(): a part of this turn's frame for each peer
 ```
+Frames leave before this node writes and applies what the turn brought: others wait for them, and write meanwhile.
 Whether a peer is there consensus finds out by itself, with heartbeats; links only tell it whether they have room.
 """
 
@@ -17,7 +18,6 @@ from flockmq.errors import FlockError
 from flockmq.peering.channels import RAFT
 
 if TYPE_CHECKING:
-    from flockmq.peering.ports import Outbox
     from flockmq.raft.engine import RaftEngine
 
 
@@ -25,11 +25,15 @@ class Consensus:
     """The component of channel RAFT."""
 
     def __init__(
-        self, engine: RaftEngine, outbox: Outbox, before: Callable[[int], None], after: Callable[[int], None]
+        self,
+        engine: RaftEngine,
+        send_now: Callable[[int, int, bytes], None],
+        before: Callable[[int], None],
+        after: Callable[[int], None],
     ) -> None:
         """``before`` and ``after`` a turn: what is to go into it, and what came of it."""
         self._engine = engine
-        self._outbox = outbox
+        self._send_now = send_now
         self._before = before
         self._after = after
 
@@ -65,7 +69,7 @@ class Consensus:
             self._fail(error)
 
     def _send(self, peer: int, frame: bytes) -> None:
-        self._outbox.send(peer, RAFT, frame)
+        self._send_now(peer, RAFT, frame)
 
     def _fail(self, error: Exception) -> None:
         self._engine.fail(error, "".join(traceback.format_exception(error)[-8:]))

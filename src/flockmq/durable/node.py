@@ -116,7 +116,7 @@ class DurableNode:
         self.meta.watch(self._state_changed)
         self.partitions.opened.append(self._opened)
         self.partitions.closed.append(self._closed)
-        cluster.components[RAFT] = Consensus(self.engine, cluster, self._before_turn, self._after_turn)
+        cluster.components[RAFT] = Consensus(self.engine, cluster.send_now, self._before_turn, self._after_turn)
         cluster.waking.add(RAFT)
         cluster.components[FEEDS] = self.delivery
         cluster.on_writable = self.engine.writable

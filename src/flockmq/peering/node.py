@@ -6,6 +6,7 @@
  clients ----> Broker --> what concerns other nodes ---'
                                    |
                               turn(): flush all --> frames, one per peer; datagrams; whom to be linked with
+                                      consensus --> ship(): its frames leave as soon as it has spoken
 ```
 A peer is *up* for the components when there is a link to it, it belongs to this node's cluster, and nobody holds it
 dead. Whoever is linked but not up gets as far as formation, membership and questions; the rest waits.
@@ -85,6 +86,8 @@ class ClusterNode:
         """Who else wants to know whether a link has room."""
         self.waking: set[int] = set()
         """Channels whose components ask for a turn themselves, when what they heard calls for one."""
+        self.ship: Callable[[int, list[bytes]], None] | None = None
+        """Sends a frame before the turn has ended, where there is somebody who can."""
         self.frames_dropped = 0
         """Parts for peers without a link."""
         self._out: dict[int, list[bytes]] = {}
@@ -133,6 +136,14 @@ class ClusterNode:
             self._out[peer] = parts
         parts.append(part_head(channel, len(body)))
         parts.append(body)
+
+    def send_now(self, peer: int, channel: int, body: bytes) -> None:
+        """The same for what others wait for: it leaves before the turn ends, and so does what was said before it."""
+        self.send(peer, channel, body)
+        if self.ship is not None:
+            pieces = self._out.pop(peer, None)
+            if pieces is not None:
+                self.ship(peer, pieces)
 
     # --- the network ---
 

@@ -152,6 +152,7 @@ class Process:
         me = Member(number, boot, f"n{number}@sim", machine.host, PORT, cluster_id=CLUSTER_ID)
         rules = Rules(lists_peers=False, contact_points=1)
         self.node = ClusterNode(self.harness.broker, me, self.cluster.gossip, rules, Ballot(), True, rng, now)
+        self.node.ship = self._ship
         self.store = open_store(machine.disk, STORE, rng)
         settings = RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True)  # as a server has it
         host = RaftHost(number, boot, settings, rng, now)
@@ -225,6 +226,9 @@ class Process:
             self._turn_is_due = True
             self.cluster.queue.after(TURN_US, self._turn)
 
+    def _ship(self, peer: int, pieces: list[bytes]) -> None:
+        self.cluster.network.send_frame(self.machine.number, peer, b"".join(pieces))
+
     def _turn(self) -> None:
         if self.machine.process is not self:
             return
@@ -237,7 +241,7 @@ class Process:
         self.harness.flush()
         network = self.cluster.network
         for peer, pieces in self.node.turn(now):
-            network.send_frame(self.machine.number, peer, b"".join(pieces))
+            self._ship(peer, pieces)
         for (host, _), body in self.node.swim.take_datagrams():
             network.send_datagram(self.machine.number, int(host.rpartition(".")[2]), body)
         for wish in self.node.take_wishes():

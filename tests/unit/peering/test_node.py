@@ -1,0 +1,57 @@
+"""The frames of a clustered node."""
+
+from __future__ import annotations
+
+import random
+
+from flockmq.gossip.member import Member
+from flockmq.gossip.settings import GossipSettings
+from flockmq.node.settings import BrokerSettings
+from flockmq.peering.channels import FEEDS, RAFT, WILLS, split_parts
+from flockmq.peering.formation import Ballot, Rules
+from flockmq.peering.node import ClusterNode
+from flockmq.testing.harness import BrokerHarness
+
+NOW = 1_000
+PEER = 2
+CLUSTER_ID = 9
+
+
+def linked_node() -> ClusterNode:
+    me = Member(1, 1, "n1@test", "127.0.0.1", 16_000, cluster_id=CLUSTER_ID)
+    rules = Rules(lists_peers=False, contact_points=1)
+    broker = BrokerHarness(1, BrokerSettings()).broker
+    node = ClusterNode(broker, me, GossipSettings(), rules, Ballot(), True, random.Random(1), NOW)
+    node.link_up(PEER, CLUSTER_ID, NOW)
+    node.turn(NOW)
+    return node
+
+
+def parts(pieces: list[bytes]) -> list[tuple[int, bytes]]:
+    return list(split_parts(b"".join(pieces)))
+
+
+def test_what_is_said_now_leaves_at_once_and_nothing_overtakes_it() -> None:
+    node = linked_node()
+    shipped: list[tuple[int, list[bytes]]] = []
+    node.ship = lambda peer, pieces: shipped.append((peer, pieces))
+    node.send(PEER, WILLS, b"first")
+    node.send_now(PEER, RAFT, b"second")
+    node.send(PEER, FEEDS, b"third")
+    assert [(peer, parts(pieces)) for peer, pieces in shipped] == [(PEER, [(WILLS, b"first"), (RAFT, b"second")])]
+    assert [(peer, parts(pieces)) for peer, pieces in node.turn(NOW)] == [(PEER, [(FEEDS, b"third")])]
+
+
+def test_where_nobody_ships_everything_is_in_the_frame_of_the_turn() -> None:
+    node = linked_node()
+    node.send_now(PEER, RAFT, b"first")
+    node.send(PEER, FEEDS, b"second")
+    assert [parts(pieces) for _, pieces in node.turn(NOW)] == [[(RAFT, b"first"), (FEEDS, b"second")]]
+
+
+def test_what_is_said_to_nobody_is_dropped() -> None:
+    node = linked_node()
+    node.ship = lambda peer, pieces: None
+    node.send_now(7, RAFT, b"x")
+    assert node.frames_dropped == 1
+    assert node.turn(NOW) == []
