@@ -112,10 +112,12 @@ class RetainedStorage:
     # --- the task that saves ---
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while not self._stopping:
             delay_s = RETRY_MS[min(self._failures, len(RETRY_MS)) - 1] / 1000 if self._failures else self._save_s
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), delay_s)
+            due = loop.call_later(delay_s, self._wake.set)
+            await self._wake.wait()
+            due.cancel()
             self._wake.clear()
             waiters, self._waiters = self._waiters, []
             await self._save_some()

@@ -137,15 +137,15 @@ class DurableNode:
         """This node minted the cluster."""
         self.meta.begin(cluster_id)
 
-    def tick(self, now: int, wall_ms: int) -> None:
-        """Time passes."""
+    def tick(self, now: int, wall_ms: int) -> bool:
+        """Time passes. True: everybody had a look at it, so a turn is due; consensus asks for one itself if need be."""
         self._now = now
         self._wall_offset_ms = wall_ms - now
         self.control.wall_offset_ms = wall_ms - now
         self.keeper.wall_offset_ms = wall_ms - now
         self.engine.tick(now)
         if now < self._slow_at:
-            return
+            return False
         self._slow_at = now + SLOW_TICK_MS
         self.meta.tick(now)
         self.members.tick(now)
@@ -160,6 +160,7 @@ class DurableNode:
         self.releases.tick(now)
         self.usage.tick(now)
         self.appending.tick(now)
+        return True
 
     def tell_about_me(self, api: str, zone: str) -> None:
         """Let the others know where this node's admin API is, and in which zone it stands."""

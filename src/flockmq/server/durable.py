@@ -85,8 +85,9 @@ class DurableService:
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
         node = self.node
+        is_turn_due = True
         try:
-            node.tick(now_ms(), wall_ms())
+            is_turn_due = node.tick(now_ms(), wall_ms())
         except Exception as error:
             self._fail(error)
         if self._set_reading is not None:
@@ -96,7 +97,8 @@ class DurableService:
             forget_founded(self._folder)
         for kind, fields in node.take_events():
             self._runner.events.note(kind, fields)
-        self._runner.flush_soon()
+        if is_turn_due:
+            self._runner.flush_soon()
 
     def _committed(self, commit: Commit) -> None:
         try:
