@@ -55,3 +55,15 @@ def test_what_is_said_to_nobody_is_dropped() -> None:
     node.send_now(7, RAFT, b"x")
     assert node.frames_dropped == 1
     assert node.turn(NOW) == []
+
+
+def test_a_link_may_break_while_something_is_shipped() -> None:
+    node = linked_node()
+    node.ship = lambda peer, pieces: node.link_down(peer, NOW)
+    node.send_now(PEER, RAFT, b"first")
+    node.send(PEER, FEEDS, b"second")
+    assert node.frames_dropped == 1
+    assert node.turn(NOW) == []
+    node.link_up(PEER, CLUSTER_ID, NOW)
+    node.send(PEER, FEEDS, b"third")
+    assert (FEEDS, b"third") in parts(node.turn(NOW)[0][1])
