@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from flockmq.log.errors import DamageError
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND
@@ -30,6 +31,7 @@ HEAL_MS_MAX: Final = 60_000
 LOOK_MS: Final = 250
 LOOKS_BEHIND: Final = 4
 ACKNOWLEDGED_AFTER_HEAL: Final = 5
+CHECKS_MAX: Final = 10
 
 
 class Cluster:
@@ -145,14 +147,39 @@ class Cluster:
             self.ask_for_members(group, voters, (*configuration.learners, number))
 
     def check_logs(self) -> None:
-        """All replicas hold the same bytes, and they are those that were applied and acknowledged."""
+        """All replicas hold the same bytes, and they are those that were applied and acknowledged.
+
+        What lies in old segments is verified when somebody reads it. If this is the first to meet damage there, its
+        node does what it always does then: it writes that down, starts anew, and is refilled.
+        """
+        for _ in range(CHECKS_MAX):
+            damaged = self._compare_logs()
+            if not damaged:
+                return
+            self.count("damage met last", len(damaged))
+            self.queue.run_until(self.queue.now + LOOK_MS * 1_000)
+            for number, reason in damaged.items():
+                self.nodes[number].give_up(reason, restart=True)
+            self.settle()
+        raise Violation("replicas are identical", f"damage is back after {CHECKS_MAX} repairs: {damaged}")
+
+    def _compare_logs(self) -> dict[int, str]:
+        """Nodes that hold damage, and what they say about it."""
+        damaged: dict[int, str] = {}
         for history in self.histories:
             leader = self.member(self.leader_of(history.group), history.group)
             members = leader.raft.state.configuration.members() if leader is not None else []
             for number in members:
                 member = self.member(number, history.group)
-                if member is not None:
+                if member is None:
+                    continue
+                try:
                     self._check_log(history, number, member)
+                except DamageError as error:
+                    if number not in self.plan.victims:
+                        raise
+                    damaged[number] = str(error)
+        return damaged
 
     def _check_log(self, history: GroupHistory, number: int, member: Member) -> None:
         log = member.replica.log
