@@ -20,13 +20,8 @@ OPTIONS = (f"--set=store.segment_bytes={SEGMENT_BYTES}", "--set=store.cache_byte
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with NodeCluster(tmp_path_factory.mktemp("nodes"), 3, OPTIONS) as nodes:
-        nodes.wait(lambda: _cores(nodes) == 3, "all nodes to be in cluster state")
+        nodes.wait_settled()
         yield nodes
-
-
-def _cores(nodes: NodeCluster) -> int:
-    dumped = nodes.nodes[0].admin().dump()
-    return sum(1 for node in dumped["nodes"] if node["state"] == "ALIVE" and node["api"])
 
 
 @pytest.fixture

@@ -22,12 +22,8 @@ COUNT = 100
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with NodeCluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
-        nodes.wait(lambda: _cores(nodes) == 3, "all nodes to be in cluster state")
+        nodes.wait_settled()
         yield nodes
-
-
-def _cores(nodes: NodeCluster) -> int:
-    return sum(1 for node in nodes.nodes[0].admin().dump()["nodes"] if node["state"] == "ALIVE" and node["api"])
 
 
 def create(cluster: NodeCluster, name: str, **fields: object) -> None:

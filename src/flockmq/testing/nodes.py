@@ -218,6 +218,20 @@ class NodeCluster:
             for view in views.values()
         )
 
+    def wait_settled(self) -> None:
+        """Wait until cluster state has every running node alive, and every copy and leader is where it belongs.
+
+        A node that answers again is not yet one that gets partitions: the cores say so a moment later, and what was
+        made meanwhile has fewer copies and moves then.
+        """
+        admin = self.running()[0].admin()
+        self.wait(lambda: self._alive_in_state() == len(self.running()), "all nodes to be in cluster state")
+        self.wait(lambda: admin.rebalance_progress().settled, "copies and leaders to be where they belong")
+
+    def _alive_in_state(self) -> int:
+        dumped = self.running()[0].admin().dump()
+        return sum(1 for node in dumped["nodes"] if node["state"] == "ALIVE" and node["api"])
+
     def wait(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_S_MAX) -> float:
         """Wait until something holds; how long it took. FlockError, with the nodes' logs, when it does not."""
         began = time.monotonic()
