@@ -12,6 +12,7 @@ import pytest
 
 from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
+from flockmq.drivers.direct import DirectFile
 from flockmq.drivers.disk import FileDisk
 from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
 from flockmq.drivers.raft_driver import RaftDriver
@@ -39,6 +40,9 @@ class FailingDisk(FileDisk):
     """Fails on demand."""
 
     fails = False
+
+    def following(self, path: str, position: int) -> DirectFile | None:
+        return None if self.fails else super().following(path, position)
 
     def write_through(self, path: str, position: int, data: bytes) -> None:
         if self.fails:

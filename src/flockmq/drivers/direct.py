@@ -11,6 +11,7 @@ again with the same bytes in front: whichever sectors a power loss lets through,
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -29,42 +30,63 @@ class DirectFile:
 
     def __init__(self, path: Path) -> None:
         """OSError: no such file, or nothing can be written like this here."""
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_DSYNC | os.O_DIRECT)
-        self._buffer = mmap.mmap(-1, BUFFER_BYTES)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_DSYNC | os.O_DIRECT)
+        self.address = 0
+        """Of the memory that the disk reads; it may be another one after ``prepare``."""
+        self._set_buffer(BUFFER_BYTES)
         self._end = -1
         """Where the last write ended: the bytes of its block before that are at the front of ``_block``."""
         self._block = b""
 
     def write(self, position: int, data: bytes) -> None:
         """When this returns the bytes are on the disk. In order: what follows them in their last block is zeros."""
+        start, length = self.prepare(position, data)
+        with memoryview(self._buffer) as view:
+            written = 0
+            while written < length:
+                written += _write_blocks(self.descriptor, view[written:length], start + written)
+
+    def follows(self, position: int) -> bool:
+        """Whether a write there goes on where the last one ended, so that nothing has to be read before."""
+        return position == self._end
+
+    def forget(self) -> None:
+        """What was prepared last is not in the file: read what is before the next write."""
+        self._end = -1
+
+    def prepare(self, position: int, data: bytes) -> tuple[int, int]:
+        """Put the blocks to be written into memory, at ``address``. Where they belong in the file, how many bytes."""
         start = position - position % BLOCK
         end = position + len(data)
         back = b""
         if position != self._end:
             self._block = self._read(start)[: position - start]
             back = self._read(end - end % BLOCK)[end % BLOCK :]
-        whole = self._block + data
-        self._put(start, whole + back)
+        front = len(self._block)
+        length = front + len(data) + len(back)
+        padding = -length % BLOCK
+        if length + padding > len(self._buffer):
+            self._set_buffer(length + padding)
+        buffer = self._buffer
+        buffer[:front] = self._block
+        buffer[front : front + len(data)] = data
+        buffer[front + len(data) : length + padding] = back + bytes(padding)
         self._end = end
-        self._block = whole[len(whole) - end % BLOCK :]
+        inside = end % BLOCK
+        self._block = data[len(data) - inside :] if inside <= len(data) else self._block + data
+        return start, length + padding
+
+    def _set_buffer(self, length: int) -> None:
+        self._buffer = mmap.mmap(-1, length)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
 
     def _read(self, start: int) -> bytes:
         with memoryview(self._buffer) as view, view[:BLOCK] as block:
-            return bytes(block[: os.preadv(self._descriptor, [block], start)])
-
-    def _put(self, start: int, whole: bytes) -> None:
-        length = len(whole) + -len(whole) % BLOCK
-        if length > len(self._buffer):
-            self._buffer = mmap.mmap(-1, length)
-        self._buffer[:length] = whole.ljust(length, b"\0")
-        with memoryview(self._buffer) as view:
-            written = 0
-            while written < length:
-                written += _write_blocks(self._descriptor, view[written:length], start + written)
+            return bytes(block[: os.preadv(self.descriptor, [block], start)])
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def fill(path: Path, length: int) -> bool:

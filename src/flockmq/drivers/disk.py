@@ -98,6 +98,11 @@ class FileDisk:
         if not hasattr(os, "O_DSYNC") or not hasattr(os, "fdatasync"):
             _sync(descriptor)
 
+    def following(self, path: str, position: int) -> DirectFile | None:
+        """The journal, if it can be written past the page cache and this is where its last write ended."""
+        direct = self._direct
+        return direct if direct is not None and self._journal[0] == path and direct.follows(position) else None
+
     def _close_journal(self) -> None:
         if self._direct is not None:
             self._direct.close()

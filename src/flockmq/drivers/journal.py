@@ -1,16 +1,17 @@
-"""Runs a store's commits and chores on threads of their own, so that no disk ever stops the event loop.
+"""Runs a store's commits and chores beside the event loop, so that no disk ever stops it.
 
 ```
- event loop: logs stage ... kick() --> take_commit() ---> journal thread: one durable write --+
-                 ^                                                                            |
-                 +--- on_committed(commit); whatever was staged meanwhile is the next commit <+
+ event loop: logs stage ... kick() --> take_commit() ---> kernel, or journal thread: one durable write --+
+                 ^                                                                                       |
+                 +--- on_committed(commit); whatever was staged meanwhile is the next commit <-----------+
                       kick() --> take_chore() ----> chore thread: checkpoints, fresh journal files, snapshots
 ```
 That is group commit: while one write runs everything else gathers, and goes with the next one. The first failure is the
 last: the store is down, both threads stop, ``on_failed`` is told why.
 
-A thread that has written has to wait until the event loop's thread lets go of the interpreter, which by default it need
-not for 5 ms: as long as several writes take. So it is asked much sooner.
+Where the kernel can write by itself (``kernel_writes.py``) it does; the thread writes what begins a file, and elsewhere
+everything. A thread that has written has to wait until the event loop's thread lets go of the interpreter, which by
+default it need not for 5 ms: as long as several writes take. So it is asked much sooner.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from flockmq.drivers.disk import FileDisk
+from flockmq.drivers.kernel_writes import kernel_writes
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.work import Checkpoint, Chore, Commit
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from flockmq.log.store import Store
 
 SYNC_THREADS: Final = 16
-"""Segments synced at once by a checkpoint: the file system then writes its own journal once for all of them."""
+"""Segments synced at once by a checkpoint: the file system then writes its own journal once for all of them. Those that
+have much to be written go one after the other: commits have to share the disk with them."""
 SWITCH_S: Final = 0.0005
 """How long a thread works while another one waits for the interpreter. Less costs switches, more delays commits."""
 
@@ -58,6 +61,8 @@ class JournalDriver:
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
+        self._kernel = kernel_writes(self._loop, self._kernel_wrote)
+        self._in_kernel: Commit | None = None
         self._commits: SimpleQueue[Commit | None] = SimpleQueue()
         self._chores: SimpleQueue[Chore | None] = SimpleQueue()
         self._busy = 0
@@ -78,7 +83,7 @@ class JournalDriver:
         commit = self.store.take_commit()
         if commit is not None:
             self._started()
-            self._commits.put(commit)
+            self._begin(commit)
         chore = self.store.take_chore()
         if chore is not None:
             self._started()
@@ -95,6 +100,8 @@ class JournalDriver:
         self._chores.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+        if self._kernel is not None:
+            self._kernel.close()
         self._disk.close()
 
     def _started(self) -> None:
@@ -105,6 +112,21 @@ class JournalDriver:
         self._busy = max(self._busy - 1, 0)
         if not self._busy:
             self._idle.set()
+
+    def _begin(self, commit: Commit) -> None:
+        file = self._disk.following(commit.path, commit.position)
+        if file is not None and self._kernel is not None and self._kernel.begin(file, commit.position, commit.record):
+            self._in_kernel = commit
+        else:
+            self._commits.put(commit)
+
+    def _kernel_wrote(self, error: OSError | None) -> None:
+        commit, self._in_kernel = self._in_kernel, None
+        assert commit is not None
+        if error is not None:
+            self._failed(error)
+        else:
+            self._committed(commit)
 
     def _write_commits(self) -> None:
         while True:
@@ -126,7 +148,11 @@ class JournalDriver:
                     return
                 try:
                     if isinstance(chore, Checkpoint):
-                        list(pool.map(lambda flush: flush.perform(self._disk), chore.flushes))
+                        small = [flush for flush in chore.flushes if not flush.is_large]
+                        list(pool.map(lambda flush: flush.perform(self._disk), small))
+                        for flush in chore.flushes:
+                            if flush.is_large:
+                                flush.perform(self._disk)
                         chore.publish(self._disk)
                     else:
                         chore.perform(self._disk)

@@ -20,6 +20,9 @@ from flockmq.log.state import LogState, Snapshot
 MANIFESTS: Final = ("manifest-a", "manifest-b")
 """The same text twice: one flipped bit must not make a whole store unreadable."""
 
+PIECE_BYTES: Final = 512 * 1024
+"""A checkpoint writes and syncs about so much at a time."""
+
 
 class Commit:
     """One record of the journal: all that all groups asked for since the commit before."""
@@ -87,6 +90,8 @@ class Flush:
         self._length = segment.length
         self._next_index = segment.next_index
         self._cut = segment.was_cut
+        self.is_large = segment.length - segment.flushed > PIECE_BYTES
+        """Better not written beside other large ones."""
         segment.low = segment.length
         segment.low_index = segment.next_index
         segment.was_cut = False
@@ -94,7 +99,13 @@ class Flush:
 
     def perform(self, disk: Disk) -> None:
         """Write both and make the batches durable. Rows need not be: what a crash takes of them is built again."""
-        disk.write(self._path, self._position, b"".join(self.batches))
+        position = self._position
+        for batches in _pieces(self.batches):
+            if position > self._position:
+                disk.sync(self._path)  # so that a commit never finds much before it in the disk's queue
+            piece = b"".join(batches)
+            disk.write(self._path, position, piece)
+            position += len(piece)
         rows_end = self._row_position + len(self._rows)
         if self._rows:
             disk.write(self._index_path, self._row_position, self._rows)
@@ -110,6 +121,19 @@ class Flush:
         """It was performed. What the segment was cut to in the meantime does not count as written."""
         self._segment.flushed = min(self._length, self._segment.low)
         self._segment.flushed_index = min(self._next_index, self._segment.low_index)
+
+
+def _pieces(batches: list[bytes]) -> list[list[bytes]]:
+    """Batches in order, in pieces of about ``PIECE_BYTES``; at least one piece."""
+    pieces: list[list[bytes]] = [[]]
+    size = 0
+    for batch in batches:
+        if size >= PIECE_BYTES:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(batch)
+        size += len(batch)
+    return pieces
 
 
 class Checkpoint(Chore):

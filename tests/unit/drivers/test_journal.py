@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from flockmq.drivers.direct import DirectFile
 from flockmq.drivers.disk import FileDisk
 from flockmq.drivers.journal import JournalDriver, open_disk
 from flockmq.log.errors import StoreDown
 from flockmq.log.recovery import open_store
+from flockmq.log.settings import StoreSettings
 from flockmq.log.work import Commit
 from log_cases import SMALL, append, batch_of, everything, fill
 
@@ -19,9 +21,9 @@ from log_cases import SMALL, append, batch_of, everything, fill
 class Driven:
     """A store with its driver; tells what became durable."""
 
-    def __init__(self, disk: FileDisk) -> None:
+    def __init__(self, disk: FileDisk, settings: StoreSettings = SMALL) -> None:
         self.disk = disk
-        self.store = open_store(disk, SMALL, random.Random(1))
+        self.store = open_store(disk, settings, random.Random(1))
         self.commits: list[Commit] = []
         self.failures: list[str] = []
         self.changed = asyncio.Event()
@@ -66,6 +68,32 @@ async def test_what_is_staged_becomes_durable_and_comes_back(tmp_path: Path) -> 
     disk.close()
 
 
+class CountingDisk(FileDisk):
+    """Counts what it is asked to write itself."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.written: list[str] = []
+
+    def write_through(self, path: str, position: int, data: bytes) -> None:
+        self.written.append(path)
+        super().write_through(path, position, data)
+
+
+async def test_a_thread_writes_only_what_begins_a_journal_file(tmp_path: Path) -> None:
+    disk = CountingDisk(tmp_path)
+    driven = Driven(disk)
+    log = driven.store.create(1)
+    for _ in range(40):
+        fill(log, 3)
+        driven.driver.kick()
+        await driven.durable(1, log.last_index())
+    if disk.following(disk.written[-1], driven.store.position) is None:
+        pytest.skip("this file system can't be written past the page cache")
+    await driven.driver.close()
+    assert len(disk.written) == len(set(disk.written)) < len(driven.commits)
+
+
 class StubbornDisk(FileDisk):
     """Lets durable writes wait until they may go on, or fail; has no room for others when full."""
 
@@ -75,6 +103,9 @@ class StubbornDisk(FileDisk):
         self.may_write = threading.Event()
         self.broken = False
         self.full = False
+
+    def following(self, path: str, position: int) -> DirectFile | None:
+        return None  # it is this disk that is stubborn, not the kernel
 
     def write_through(self, path: str, position: int, data: bytes) -> None:
         self.writing.set()
@@ -145,6 +176,18 @@ async def test_closing_brings_the_files_up_to_date(tmp_path: Path) -> None:
     await driven.driver.close()
     assert (tmp_path / log.path(log.segments[0].file_name())).stat().st_size == log.segments[0].length
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("flockmq-journal")]
+
+
+async def test_groups_with_much_and_with_little_to_be_written_share_a_checkpoint(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    driven = Driven(disk, StoreSettings())
+    stored = {
+        group: fill(driven.store.create(group), 3, size=size) for group, size in enumerate((9, 1 << 20, 99, 1 << 20))
+    }
+    await driven.driver.close()
+    store, disk = open_disk(tmp_path, StoreSettings())
+    assert {group: everything(store.groups[group]) for group in stored} == stored
+    disk.close()
 
 
 async def test_without_a_checkpoint_closing_still_commits(tmp_path: Path) -> None:

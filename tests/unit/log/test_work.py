@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from flockmq.log.work import Checkpoint
+from flockmq.log.settings import StoreSettings
+from flockmq.log.work import PIECE_BYTES, Checkpoint
 from flockmq.testing.simulation.disk import SimulatedDisk
 from log_cases import commit, fill, opened, settle
 
@@ -84,6 +85,20 @@ def test_a_checkpoint_writes_segments_then_the_manifest_and_only_then_removes() 
         f"remove {folder}/00000000000000000000-1.log",
         f"remove {folder}/00000000000000000000-1.index",
     ]
+
+
+def test_much_is_written_in_pieces_each_synced_before_the_next() -> None:
+    disk = TellingDisk()
+    store = opened(disk, StoreSettings())
+    log = store.create(1)
+    batch_bytes = PIECE_BYTES // 4
+    stored = fill(log, 10, size=batch_bytes)
+    settle(store, disk)
+    disk.told.clear()
+    settle(store, disk, checkpoint=True)
+    path = log.path(log.segments[0].file_name())
+    assert [one for one in disk.told if one.endswith(path)] == [f"write {path}", f"sync {path}"] * 3
+    assert disk.read(path, 0, 20 * batch_bytes) == b"".join(stored)
 
 
 def test_a_snapshot_is_durable_with_its_name() -> None:

@@ -1,0 +1,144 @@
+"""What the kernel writes by itself leaves the same bytes as other writes, and fails as loudly."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import platform
+import random
+import resource
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from flockmq.drivers import kernel_writes as module
+from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile, open_direct
+from flockmq.drivers.kernel_writes import KernelWrites, kernel_writes
+
+LENGTH = 4 * BUFFER_BYTES
+
+
+class Kernel:
+    """Kernel writes that can be awaited."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Queue[OSError | None] = asyncio.Queue()
+        made = kernel_writes(asyncio.get_running_loop(), self.done.put_nowait)
+        if made is None:
+            pytest.skip("the kernel of this machine writes nothing by itself")
+        self.writes: KernelWrites = made
+
+    async def write(self, file: DirectFile, position: int, data: bytes) -> OSError | None:
+        assert self.writes.begin(file, position, data)
+        return await self.done.get()
+
+
+@pytest.fixture
+async def kernel() -> AsyncIterator[Kernel]:
+    made = Kernel()
+    yield made
+    made.writes.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "journal"
+    made.write_bytes(bytes(LENGTH))
+    return made
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def opened(path: Path) -> DirectFile:
+    file = open_direct(path)
+    if file is None:
+        pytest.skip("this file system can't be written past the page cache")
+    return file
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_records_one_after_the_other(kernel: Kernel, path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    file = opened(path)
+    wanted = bytearray(LENGTH)
+    position = rng.choice((0, 100, BLOCK, BLOCK + 1))
+    while True:
+        record = rng.randbytes(rng.choice((1, 8, 500, BLOCK - 8, BLOCK, 3 * BLOCK, 100_000, BUFFER_BYTES + 5)))
+        if position + len(record) > LENGTH:
+            break
+        if rng.random() < 0.1:
+            file.write(position, record)  # anybody may write in between
+        else:
+            assert await kernel.write(file, position, record) is None
+        wanted[position : position + len(record)] = record
+        position += len(record)
+    file.close()
+    assert content(path) == wanted
+
+
+async def test_what_can_not_be_begun_is_left_as_it_was(kernel: Kernel, path: Path) -> None:
+    file = opened(path)
+    assert await kernel.write(file, 0, b"a" * 100) is None
+    descriptor = file.descriptor
+    file.descriptor = os.open(path, os.O_RDONLY)
+    assert not kernel.writes.begin(file, 100, b"b" * 100)
+    os.close(file.descriptor)
+    file.descriptor = descriptor
+    assert not file.follows(100), "it has to look what is there"
+    file.write(100, b"c" * 100)
+    file.close()
+    assert content(path).rstrip(b"\0") == b"a" * 100 + b"c" * 100
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """No file may be written beyond this many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (BUFFER_BYTES, hard))
+    yield BUFFER_BYTES
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_write_that_is_cut_short_goes_on_and_its_failure_is_told(
+    kernel: Kernel, path: Path, small_files: int
+) -> None:
+    file = opened(path)
+    position = small_files - 2 * BLOCK
+    error = await kernel.write(file, position, b"x" * (5 * BLOCK))
+    assert error is not None
+    assert error.errno == errno.EFBIG
+    file.close()
+    assert content(path)[position : position + 3 * BLOCK] == b"x" * (2 * BLOCK) + bytes(BLOCK)
+
+
+async def test_a_file_whose_writes_hold_up_their_caller_is_left_to_others(
+    kernel: Kernel, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = opened(path)
+    monkeypatch.setattr(module, "SLOW_S", -1.0)
+    for number in range(module.SLOW_MAX + 1):
+        assert await kernel.write(file, number, b"x") is None
+    assert not kernel.writes.begin(file, module.SLOW_MAX + 1, b"x")
+    assert file.follows(module.SLOW_MAX + 1)
+    file.close()
+    again = opened(path)
+    assert await kernel.write(again, 0, b"y") is None
+    again.close()
+
+
+async def test_closing_waits_for_what_is_under_way(path: Path) -> None:
+    kernel = Kernel()
+    file = opened(path)
+    assert kernel.writes.begin(file, 0, b"z" * BUFFER_BYTES)
+    kernel.writes.close()
+    file.close()
+    assert content(path)[:BUFFER_BYTES] == b"z" * BUFFER_BYTES
+
+
+async def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "pdp11")
+    assert kernel_writes(asyncio.get_running_loop(), lambda _: None) is None
