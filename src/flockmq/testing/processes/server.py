@@ -20,6 +20,7 @@ import signal
 import struct
 import sys
 import time
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -112,30 +113,31 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Requests, as many as fit into a read; messages of it for one group are one run."""
         now = int(time.time() * 1_000)
-        runs: dict[bytes, list[bytes]] = {}
+        runs: defaultdict[bytes, list[bytes]] = defaultdict(list)
         for body in self._reader.feed(data):
-            kind = body[0]
-            if kind == APPEND:
-                head = body[:APPEND_BYTES]
-                if head in runs:
-                    runs[head].append(body[APPEND_BYTES:])
-                else:
-                    runs[head] = [body[APPEND_BYTES:]]
-            elif kind == RECORD and not self._engine.stopped:
-                group, number, payload = read_record(body)
-                batch = self._appends.open_batch(group)
-                self._numbered.setdefault(batch, []).append((batch.builder.count, number))
-                batch.builder.add(TOPIC, self._name, now, 1, payload)
-                batch.waiting[self] = 0
-            elif kind == READ:
-                group, number, _ = read_record(body)
-                self._engine.read(group, partial(self._answer_read, group, number), now_ms())
-            elif kind == STATUS and self._transport is not None:
-                self._transport.write(status_frame(self._server.status()))
-            elif self._transport is not None:
-                self._transport.abort()
+            if body[0] == APPEND:
+                runs[body[:APPEND_BYTES]].append(body[APPEND_BYTES:])
+            else:
+                self._take(body, now)
         if runs and not self._engine.stopped:
             self._append(runs, now)
+
+    def _take(self, body: bytes, now: int) -> None:
+        """Anything but a message without a number, of which there are many."""
+        kind = body[0]
+        if kind == RECORD and not self._engine.stopped:
+            group, number, payload = read_record(body)
+            batch = self._appends.open_batch(group)
+            self._numbered.setdefault(batch, []).append((batch.builder.count, number))
+            batch.builder.add(TOPIC, self._name, now, 1, payload)
+            batch.waiting[self] = 0
+        elif kind == READ:
+            group, number, _ = read_record(body)
+            self._engine.read(group, partial(self._answer_read, group, number), now_ms())
+        elif kind == STATUS and self._transport is not None:
+            self._transport.write(status_frame(self._server.status()))
+        elif self._transport is not None:
+            self._transport.abort()
 
     def _append(self, runs: dict[bytes, list[bytes]], now: int) -> None:
         for head, payloads in runs.items():
