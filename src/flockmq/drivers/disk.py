@@ -1,7 +1,7 @@
 """The disk port on real files. Nothing stays open but the journal and a few segments that were used last.
 
-Blocking, and safe to be called from several threads: the event loop reads, one thread writes the journal, others write
-and sync segments. A file that somebody is using is never closed under them.
+Blocking, and safe to be called from several threads: the event loop reads, one thread at a time writes the journal,
+others write and sync segments. A file that somebody is using is never closed under them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FileDisk:
             _write_all(descriptor, position, data)
 
     def write_through(self, path: str, position: int, data: bytes) -> None:
-        """Onto the disk. Only the journal's thread calls this, so its file stays open without further ado."""
+        """Onto the disk. Only the journal is written so, so its file stays open without further ado."""
         name, descriptor = self._journal
         if name != path:
             self._close_journal()

@@ -4,7 +4,7 @@
  frames of peers, records to append, time: all that comes in one turn of the event loop
         |
         v
- engine.turn() --> frames: one per peer         --> kick(): journal thread --> engine.committed() --> the next turn
+ engine.turn() --> frames: one per peer         --> kick(): the journal  --> engine.committed() --> the next turn
 ```
 While there is much to do a turn waits until a few more looks at the sockets have found what else is there: fewer turns,
 larger entries, and less processor time for each message. Alone, a message waits for nothing.
@@ -141,7 +141,7 @@ class RaftDriver:
             self._fail(error)
 
     def _committed(self, commit: Commit) -> None:
-        """The journal thread has written a record."""
+        """The journal has a record more, on the disk."""
         try:
             self.engine.committed(commit)
         except Exception as error:

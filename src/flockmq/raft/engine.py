@@ -10,7 +10,7 @@
                            --> committed entries: on_applied, then outcomes to whoever waits
 ```
 ``kick`` and ``wake`` are the driver's: there may be something to write, there is something to do. The real driver has a
-journal thread and an event loop, the simulator a queue of events. When the disk fails, or something happens that can't,
+journal and an event loop, the simulator a queue of events. When the disk fails, or something happens that can't,
 the node takes part no more: it says nothing that it could not keep.
 """
 

@@ -2,7 +2,7 @@
 
 ```
  open    the store in DATA_DIR/store, recovered off the loop --> DurableNode around the ClusterNode
- start   a tick every 50 ms; the journal thread writes what turns stage, and its word starts the next turn
+ start   a tick every 50 ms; the journal driver writes what turns stage, and its word starts the next turn
  stop    no more turns --> what is staged is written, files are brought up to date for a quick start
 ```
 Turns themselves are the node's: consensus speaks at the end of each loop turn, with everything else that it has to say.
