@@ -113,6 +113,7 @@ def dnsmasq(folder: Path, hosts: Path, *arguments: str) -> Iterator[Server]:
             *(program, "--keep-in-foreground", "--log-facility=-", "--conf-file=/dev/null", "--no-resolv"),
             *("--no-hosts", "--local-service", "--listen-address=127.0.0.1", "--bind-interfaces"),
             *(f"--port={port}", f"--addn-hosts={hosts}", "--local=/test/", "--user=", "--group=", *arguments),
+            f"--pid-file={folder / 'pid'}",  # by default all that run on a machine share one
         ],
         port,
     )
