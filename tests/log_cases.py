@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import resource
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
@@ -11,6 +13,8 @@ from flockmq.log.settings import StoreSettings
 from flockmq.testing.simulation.disk import SimulatedDisk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flockmq.log.disk import Disk
     from flockmq.log.group import GroupLog
     from flockmq.log.store import Store
@@ -24,6 +28,17 @@ SMALL: Final = StoreSettings(
     cache_bytes=0,
     loaded_indexes=2,
 )
+
+
+@contextmanager
+def files_up_to(length: int) -> Iterator[None]:
+    """What this process writes behind that many bytes of a file fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (length, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def new_disk() -> SimulatedDisk:

@@ -34,12 +34,13 @@ class _OpenFile:
 class FileDisk:
     """Fulfils ``flockmq.log.disk.Disk`` below the folder ``root``, which is made if need be."""
 
-    def __init__(self, root: Path, open_files_max: int = OPEN_FILES_MAX) -> None:
+    def __init__(self, root: Path, open_files_max: int = OPEN_FILES_MAX, *, kernel_writes: bool = True) -> None:
         if not root.is_dir():
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync_folder(root.parent)
         self.root = root
         self._open_files_max = open_files_max
+        self._kernel_writes = kernel_writes
         self._lock = threading.Lock()
         self._files: OrderedDict[str, _OpenFile] = OrderedDict()
         self._journal = ("", -1)
@@ -99,9 +100,11 @@ class FileDisk:
             _sync(descriptor)
 
     def following(self, path: str, position: int) -> DirectFile | None:
-        """The journal, if it can be written past the page cache and this is where its last write ended."""
+        """The journal, if the kernel can write it by itself: past the page cache, on from where it ends."""
         direct = self._direct
-        return direct if direct is not None and self._journal[0] == path and direct.follows(position) else None
+        if direct is None or not self._kernel_writes or self._journal[0] != path or not direct.follows(position):
+            return None
+        return direct
 
     def _close_journal(self) -> None:
         if self._direct is not None:

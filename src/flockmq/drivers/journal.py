@@ -1,4 +1,4 @@
-"""Runs a store's commits and chores beside the event loop, so that no disk ever stops it.
+"""Runs a store's commits and chores beside the event loop, which goes on while the disk works.
 
 ```
  event loop: logs stage ... kick() --> take_commit() ---> kernel, or journal thread: one durable write --+
@@ -7,11 +7,12 @@
                       kick() --> take_chore() ----> chore thread: checkpoints, fresh journal files, snapshots
 ```
 That is group commit: while one write runs everything else gathers, and goes with the next one. The first failure is the
-last: the store is down, both threads stop, ``on_failed`` is told why.
+last: the store is down, nothing more is begun, ``on_failed`` is told why.
 
-Where the kernel can write by itself (``kernel_writes.py``) it does; the thread writes what begins a file, and elsewhere
-everything. A thread that has written has to wait until the event loop's thread lets go of the interpreter, which by
-default it need not for 5 ms: as long as several writes take. So it is asked much sooner.
+Where the kernel can write by itself (``kernel_writes.py``) it does; then only a file system that is frozen, as some
+backups do, holds up the event loop. The thread writes what begins a file, and elsewhere everything. When it has written
+it has to wait until the event loop's thread lets go of the interpreter, which by default it need not for 5 ms: as long
+as several writes take. So it is asked much sooner.
 """
 
 from __future__ import annotations
@@ -90,18 +91,21 @@ class JournalDriver:
             self._chores.put(chore)
 
     async def close(self, *, checkpoint: bool = True) -> None:
-        """Finish what is staged, bring the files up to date for a quick start, and stop."""
+        """Finish what is staged, bring the files up to date for a quick start, and stop. Once, however often called."""
+        if self._closing:
+            return
+        self._closing = True
         if checkpoint and not self.store.down:
             self.store.request_checkpoint()
         self.kick()
         await self._idle.wait()
-        self._closing = True
         self._commits.put(None)
         self._chores.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
-        if self._kernel is not None:
-            self._kernel.close()
+        kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            await kernel.close()
         self._disk.close()
 
     def _started(self) -> None:
@@ -189,7 +193,7 @@ class JournalDriver:
 
 def open_disk(root: Path, settings: StoreSettings) -> tuple[Store, FileDisk]:
     """The store in a folder, recovered. Blocks while it reads the journal."""
-    disk = FileDisk(root)
+    disk = FileDisk(root, kernel_writes=settings.kernel_writes)
     try:
         return open_store(disk, settings, random.SystemRandom()), disk
     except BaseException:

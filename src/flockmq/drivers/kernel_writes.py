@@ -11,6 +11,7 @@ with ``O_DSYNC``, so a write is done when it is on the disk. Containers that for
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import os
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Final
 from flockmq.drivers.direct import BLOCK
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from flockmq.drivers.direct import DirectFile
@@ -53,7 +53,12 @@ class KernelWrites:
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         context = ctypes.c_ulong(0)
-        self._must(self._call(setup, ctypes.c_long(1), ctypes.byref(context)))
+        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._must(self._call(setup, ctypes.c_long(1), ctypes.byref(context)))
+        except OSError:
+            os.close(self._eventfd)
+            raise
         self._iocb = ctypes.create_string_buffer(_IOCB.size)
         self._iocbs = ctypes.c_void_p(ctypes.addressof(self._iocb))
         self._event = ctypes.create_string_buffer(_EVENT.size)
@@ -62,7 +67,6 @@ class KernelWrites:
         self._submit = (submit, context, one, ctypes.byref(self._iocbs))
         self._getevents = (getevents, context, one, one, ctypes.byref(self._event), None)
         self._destroy = (destroy, context)
-        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._loop = loop
         self._on_done = on_done
         self._file: DirectFile | None = None
@@ -80,22 +84,22 @@ class KernelWrites:
             self._slow = 0
         if self._slow > SLOW_MAX:
             return False
-        self._start, self._length = file.prepare(position, data)
         self._written = 0
         began = time.monotonic()
         try:
+            self._start, self._length = file.prepare(position, data)
             self._submit_rest(file)
-        except OSError:  # EAGAIN: the kernel has no room. Whatever else it is, whoever writes instead will meet it.
+        except (OSError, MemoryError):  # EAGAIN: the kernel has no room; whatever else, whoever writes instead meets it
             file.forget()
             return False
         is_slow = time.monotonic() - began > SLOW_S
         self._slow = self._slow + 1 if is_slow else max(self._slow - 1, 0)
         return True
 
-    def close(self) -> None:
-        """Wait for a write that is under way, and give everything back."""
+    async def close(self) -> None:
+        """Wait for a write that is under way, which nobody is told of any more, and give everything back. Once."""
         self._loop.remove_reader(self._eventfd)
-        self._call(*self._destroy)
+        await asyncio.to_thread(self._call, *self._destroy)
         os.close(self._eventfd)
 
     def _submit_rest(self, file: DirectFile) -> None:

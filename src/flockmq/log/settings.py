@@ -41,6 +41,10 @@ class StoreSettings:
     loaded_indexes: int = 64
     """Sparse indexes of closed segments kept in memory."""
 
+    kernel_writes: bool = True
+    """Let Linux write the journal by itself, which is quicker, instead of a thread. Turn it off where backups freeze
+    the file system: then a frozen one holds up acknowledgements only, not the whole node."""
+
     def __post_init__(self) -> None:
         if self.journal_bytes % 4096 or self.journal_bytes < 4 * 4096:
             raise ConfigError("A journal file must be a multiple of 4,096 bytes, at least four times as much.")

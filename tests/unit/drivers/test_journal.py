@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.drivers.direct import DirectFile
+from flockmq.drivers.direct import BLOCK, open_direct
 from flockmq.drivers.disk import FileDisk
 from flockmq.drivers.journal import JournalDriver, open_disk
+from flockmq.drivers.kernel_writes import kernel_writes
 from flockmq.log.errors import StoreDown
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.work import Commit
-from log_cases import SMALL, append, batch_of, everything, fill
+from log_cases import SMALL, append, batch_of, everything, files_up_to, fill
 
 
 class Driven:
@@ -26,6 +27,8 @@ class Driven:
         self.store = open_store(disk, settings, random.Random(1))
         self.commits: list[Commit] = []
         self.failures: list[str] = []
+        self.told: list[str] = []
+        """Of both kinds, in order."""
         self.changed = asyncio.Event()
         self.thread = threading.current_thread()
         self.driver = JournalDriver(self.store, disk, self.on_committed, self.on_failed)
@@ -33,11 +36,13 @@ class Driven:
     def on_committed(self, commit: Commit) -> None:
         assert threading.current_thread() is self.thread, "completions belong to the event loop"
         self.commits.append(commit)
+        self.told.append("committed")
         self.changed.set()
 
     def on_failed(self, reason: str) -> None:
         assert threading.current_thread() is self.thread
         self.failures.append(reason)
+        self.told.append("failed")
         self.changed.set()
 
     async def durable(self, group: int, index: int) -> None:
@@ -71,8 +76,8 @@ async def test_what_is_staged_becomes_durable_and_comes_back(tmp_path: Path) -> 
 class CountingDisk(FileDisk):
     """Counts what it is asked to write itself."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, *, kernel_writes: bool = True) -> None:
+        super().__init__(root, kernel_writes=kernel_writes)
         self.written: list[str] = []
 
     def write_through(self, path: str, position: int, data: bytes) -> None:
@@ -80,7 +85,19 @@ class CountingDisk(FileDisk):
         super().write_through(path, position, data)
 
 
+async def need_kernel_writes(folder: Path) -> None:
+    """Skip where the kernel can't write by itself."""
+    (folder / "probe").write_bytes(bytes(BLOCK))
+    file = open_direct(folder / "probe")
+    kernel = kernel_writes(asyncio.get_running_loop(), lambda _: None)
+    if kernel is None or file is None:
+        pytest.skip("the kernel of this machine, or this file system, writes nothing by itself")
+    await kernel.close()
+    file.close()
+
+
 async def test_a_thread_writes_only_what_begins_a_journal_file(tmp_path: Path) -> None:
+    await need_kernel_writes(tmp_path)
     disk = CountingDisk(tmp_path)
     driven = Driven(disk)
     log = driven.store.create(1)
@@ -88,24 +105,69 @@ async def test_a_thread_writes_only_what_begins_a_journal_file(tmp_path: Path) -
         fill(log, 3)
         driven.driver.kick()
         await driven.durable(1, log.last_index())
-    if disk.following(disk.written[-1], driven.store.position) is None:
-        pytest.skip("this file system can't be written past the page cache")
     await driven.driver.close()
     assert len(disk.written) == len(set(disk.written)) < len(driven.commits)
+
+
+async def test_a_thread_writes_all_if_that_is_wanted(tmp_path: Path) -> None:
+    disk = CountingDisk(tmp_path, kernel_writes=False)
+    driven = Driven(disk)
+    log = driven.store.create(1)
+    for _ in range(10):
+        fill(log, 3)
+        driven.driver.kick()
+        await driven.durable(1, log.last_index())
+    await driven.driver.close()
+    await driven.driver.close()
+    assert len(disk.written) == len(driven.commits) == 10
+
+
+async def test_a_write_that_the_kernel_could_not_do_is_final_and_told_once(tmp_path: Path) -> None:
+    await need_kernel_writes(tmp_path)
+    driven = Driven(FileDisk(tmp_path))
+    log = driven.store.create(1)
+    driven.driver.kick()
+    await driven.durable(1, 0)
+    commits = len(driven.commits)
+    with files_up_to(BLOCK):
+        fill(log, 3, size=BLOCK // 2)
+        driven.driver.kick()
+        await driven.failed()
+    assert "File too large" in driven.failures[0]
+    assert len(driven.commits) == commits
+    with pytest.raises(StoreDown, match="disk failed"):
+        append(log, batch_of(b"x"))
+    await driven.driver.close()
+    assert len(driven.failures) == 1
+
+
+async def test_nothing_counts_that_the_kernel_wrote_after_a_chore_failed(tmp_path: Path) -> None:
+    await need_kernel_writes(tmp_path)
+    disk = StubbornDisk(tmp_path, kernel_writes=True)
+    driven = Driven(disk)
+    disk.may_write.set()
+    log = driven.store.create(1)
+    driven.driver.kick()
+    await driven.durable(1, 0)
+    disk.full = True
+    driven.store.request_checkpoint()
+    driven.driver.kick()  # the checkpoint begins, and fails in its thread
+    append(log, batch_of(b"x"))
+    driven.driver.kick()  # while the kernel writes this
+    await driven.failed()
+    await driven.driver.close()
+    assert driven.told.index("failed") == len(driven.told) - 1
 
 
 class StubbornDisk(FileDisk):
     """Lets durable writes wait until they may go on, or fail; has no room for others when full."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, *, kernel_writes: bool = False) -> None:
+        super().__init__(root, kernel_writes=kernel_writes)
         self.writing = threading.Event()
         self.may_write = threading.Event()
         self.broken = False
         self.full = False
-
-    def following(self, path: str, position: int) -> DirectFile | None:
-        return None  # it is this disk that is stubborn, not the kernel
 
     def write_through(self, path: str, position: int, data: bytes) -> None:
         self.writing.set()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import mmap
 import os
 import platform
 import random
-import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from flockmq.drivers import kernel_writes as module
 from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile, open_direct
 from flockmq.drivers.kernel_writes import KernelWrites, kernel_writes
+from log_cases import files_up_to
 
 LENGTH = 4 * BUFFER_BYTES
 
@@ -39,7 +40,7 @@ class Kernel:
 async def kernel() -> AsyncIterator[Kernel]:
     made = Kernel()
     yield made
-    made.writes.close()
+    await made.writes.close()
 
 
 @pytest.fixture
@@ -88,27 +89,18 @@ async def test_what_can_not_be_begun_is_left_as_it_was(kernel: Kernel, path: Pat
     assert not kernel.writes.begin(file, 100, b"b" * 100)
     os.close(file.descriptor)
     file.descriptor = descriptor
-    assert not file.follows(100), "it has to look what is there"
+    assert not file.follows(200), "it has to look what is there"
+    assert not file.follows(100)
     file.write(100, b"c" * 100)
     file.close()
     assert content(path).rstrip(b"\0") == b"a" * 100 + b"c" * 100
 
 
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """No file may be written beyond this many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (BUFFER_BYTES, hard))
-    yield BUFFER_BYTES
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-async def test_a_write_that_is_cut_short_goes_on_and_its_failure_is_told(
-    kernel: Kernel, path: Path, small_files: int
-) -> None:
+async def test_a_write_that_is_cut_short_goes_on_and_its_failure_is_told(kernel: Kernel, path: Path) -> None:
     file = opened(path)
-    position = small_files - 2 * BLOCK
-    error = await kernel.write(file, position, b"x" * (5 * BLOCK))
+    position = BUFFER_BYTES - 2 * BLOCK
+    with files_up_to(BUFFER_BYTES):
+        error = await kernel.write(file, position, b"x" * (5 * BLOCK))
     assert error is not None
     assert error.errno == errno.EFBIG
     file.close()
@@ -134,9 +126,24 @@ async def test_closing_waits_for_what_is_under_way(path: Path) -> None:
     kernel = Kernel()
     file = opened(path)
     assert kernel.writes.begin(file, 0, b"z" * BUFFER_BYTES)
-    kernel.writes.close()
+    await kernel.writes.close()
     file.close()
     assert content(path)[:BUFFER_BYTES] == b"z" * BUFFER_BYTES
+
+
+async def test_no_memory_is_no_reason_to_stop(kernel: Kernel, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = opened(path)
+    assert await kernel.write(file, 0, b"a") is None
+
+    def no_memory(*_: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mmap, "mmap", no_memory)
+        assert not kernel.writes.begin(file, 1, b"b" * (BUFFER_BYTES + 1))
+    file.write(1, b"c")
+    file.close()
+    assert content(path).rstrip(b"\0") == b"ac"
 
 
 async def test_elsewhere_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
