@@ -8,38 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile, fill, open_direct
-
-LENGTH = 4 * BUFFER_BYTES
+from direct_cases import LENGTH, file_of_zeros, opened_direct, records
+from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, fill, open_direct
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "journal"
-    made.write_bytes(bytes(LENGTH))
-    return made
-
-
-def opened(path: Path) -> DirectFile:
-    file = open_direct(path)
-    if file is None:
-        pytest.skip("this file system can't be written past the page cache")
-    return file
+    return file_of_zeros(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_records_one_after_the_other(path: Path, seed: int) -> None:
-    rng = random.Random(seed)
-    file = opened(path)
+    file = opened_direct(path)
     wanted = bytearray(LENGTH)
-    position = rng.choice((0, 100, BLOCK, BLOCK + 1))
-    while True:
-        record = rng.randbytes(rng.choice((1, 8, 500, BLOCK - 8, BLOCK, 3 * BLOCK, 100_000, BUFFER_BYTES + 5)))
-        if position + len(record) > LENGTH:
-            break
+    for position, record in records(random.Random(seed)):
         file.write(position, record)
         wanted[position : position + len(record)] = record
-        position += len(record)
     file.close()
     assert path.read_bytes() == wanted
     assert path.stat().st_size == LENGTH
@@ -50,7 +34,7 @@ def test_anywhere_in_a_file_that_has_something_already(path: Path) -> None:
     wanted = bytearray(rng.randbytes(LENGTH))
     path.write_bytes(wanted)
     for position, length in ((5, 10), (BLOCK - 1, 2), (3 * BLOCK, BLOCK), (LENGTH - 9, 9), (10 * BLOCK + 7, 5 * BLOCK)):
-        file = opened(path)  # afresh: nothing is known of the block that it begins in
+        file = opened_direct(path)  # afresh: nothing is known of the block that it begins in
         record = rng.randbytes(length)
         file.write(position, record)
         wanted[position : position + length] = record

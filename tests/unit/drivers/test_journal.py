@@ -13,6 +13,7 @@ from flockmq.drivers.disk import FileDisk
 from flockmq.drivers.journal import JournalDriver, open_disk
 from flockmq.drivers.kernel_writes import kernel_writes
 from flockmq.log.errors import StoreDown
+from flockmq.log.group import GroupLog
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.work import Commit
@@ -50,6 +51,13 @@ class Driven:
             self.changed.clear()
             await self.changed.wait()
 
+    async def fill(self, log: GroupLog, commits: int) -> None:
+        """Commit so often, three batches at a time."""
+        for _ in range(commits):
+            fill(log, 3)
+            self.driver.kick()
+            await self.durable(log.group, log.last_index())
+
     async def failed(self) -> None:
         while not self.failures:
             self.changed.clear()
@@ -59,10 +67,7 @@ class Driven:
 async def test_what_is_staged_becomes_durable_and_comes_back(tmp_path: Path) -> None:
     driven = Driven(FileDisk(tmp_path))
     log = driven.store.create(1)
-    for _ in range(40):
-        fill(log, 3)
-        driven.driver.kick()
-        await driven.durable(1, log.last_index())
+    await driven.fill(log, 40)
     stored = everything(log)
     assert driven.driver.commits == len(driven.commits)
     assert driven.store.journal > 1, "checkpoints ran beside"
@@ -101,10 +106,7 @@ async def test_a_thread_writes_only_what_begins_a_journal_file(tmp_path: Path) -
     disk = CountingDisk(tmp_path)
     driven = Driven(disk)
     log = driven.store.create(1)
-    for _ in range(40):
-        fill(log, 3)
-        driven.driver.kick()
-        await driven.durable(1, log.last_index())
+    await driven.fill(log, 40)
     await driven.driver.close()
     assert len(disk.written) == len(set(disk.written)) < len(driven.commits)
 
@@ -113,10 +115,7 @@ async def test_a_thread_writes_all_if_that_is_wanted(tmp_path: Path) -> None:
     disk = CountingDisk(tmp_path, kernel_writes=False)
     driven = Driven(disk)
     log = driven.store.create(1)
-    for _ in range(10):
-        fill(log, 3)
-        driven.driver.kick()
-        await driven.durable(1, log.last_index())
+    await driven.fill(log, 10)
     await driven.driver.close()
     await driven.driver.close()
     assert len(disk.written) == len(driven.commits) == 10

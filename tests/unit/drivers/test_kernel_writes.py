@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from direct_cases import LENGTH, file_of_zeros, opened_direct, records
 from flockmq.drivers import kernel_writes as module
-from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile, open_direct
+from flockmq.drivers.direct import BLOCK, BUFFER_BYTES, DirectFile
 from flockmq.drivers.kernel_writes import KernelWrites, kernel_writes
 from log_cases import files_up_to
-
-LENGTH = 4 * BUFFER_BYTES
 
 
 class Kernel:
@@ -45,44 +44,30 @@ async def kernel() -> AsyncIterator[Kernel]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "journal"
-    made.write_bytes(bytes(LENGTH))
-    return made
+    return file_of_zeros(tmp_path)
 
 
 def content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def opened(path: Path) -> DirectFile:
-    file = open_direct(path)
-    if file is None:
-        pytest.skip("this file system can't be written past the page cache")
-    return file
-
-
 @pytest.mark.parametrize("seed", range(5))
 async def test_records_one_after_the_other(kernel: Kernel, path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    file = opened(path)
+    file = opened_direct(path)
     wanted = bytearray(LENGTH)
-    position = rng.choice((0, 100, BLOCK, BLOCK + 1))
-    while True:
-        record = rng.randbytes(rng.choice((1, 8, 500, BLOCK - 8, BLOCK, 3 * BLOCK, 100_000, BUFFER_BYTES + 5)))
-        if position + len(record) > LENGTH:
-            break
+    for position, record in records(rng):
         if rng.random() < 0.1:
             file.write(position, record)  # anybody may write in between
         else:
             assert await kernel.write(file, position, record) is None
         wanted[position : position + len(record)] = record
-        position += len(record)
     file.close()
     assert content(path) == wanted
 
 
 async def test_what_can_not_be_begun_is_left_as_it_was(kernel: Kernel, path: Path) -> None:
-    file = opened(path)
+    file = opened_direct(path)
     assert await kernel.write(file, 0, b"a" * 100) is None
     descriptor = file.descriptor
     file.descriptor = os.open(path, os.O_RDONLY)
@@ -97,7 +82,7 @@ async def test_what_can_not_be_begun_is_left_as_it_was(kernel: Kernel, path: Pat
 
 
 async def test_a_write_that_is_cut_short_goes_on_and_its_failure_is_told(kernel: Kernel, path: Path) -> None:
-    file = opened(path)
+    file = opened_direct(path)
     position = BUFFER_BYTES - 2 * BLOCK
     with files_up_to(BUFFER_BYTES):
         error = await kernel.write(file, position, b"x" * (5 * BLOCK))
@@ -110,21 +95,21 @@ async def test_a_write_that_is_cut_short_goes_on_and_its_failure_is_told(kernel:
 async def test_a_file_whose_writes_hold_up_their_caller_is_left_to_others(
     kernel: Kernel, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = opened(path)
+    file = opened_direct(path)
     monkeypatch.setattr(module, "SLOW_S", -1.0)
     for number in range(module.SLOW_MAX + 1):
         assert await kernel.write(file, number, b"x") is None
     assert not kernel.writes.begin(file, module.SLOW_MAX + 1, b"x")
     assert file.follows(module.SLOW_MAX + 1)
     file.close()
-    again = opened(path)
+    again = opened_direct(path)
     assert await kernel.write(again, 0, b"y") is None
     again.close()
 
 
 async def test_closing_waits_for_what_is_under_way(path: Path) -> None:
     kernel = Kernel()
-    file = opened(path)
+    file = opened_direct(path)
     assert kernel.writes.begin(file, 0, b"z" * BUFFER_BYTES)
     await kernel.writes.close()
     file.close()
@@ -132,7 +117,7 @@ async def test_closing_waits_for_what_is_under_way(path: Path) -> None:
 
 
 async def test_no_memory_is_no_reason_to_stop(kernel: Kernel, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = opened(path)
+    file = opened_direct(path)
     assert await kernel.write(file, 0, b"a") is None
 
     def no_memory(*_: object) -> None:
