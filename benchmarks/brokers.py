@@ -28,6 +28,7 @@ from flockmq.client.load.local import LocalBroker
 from flockmq.client.load.plan import Target
 from flockmq.errors import FlockError
 from flockmq.testing.nodes import NodeCluster
+from flockmq.testing.ports import free_port
 
 START_S_MAX = 20.0
 ACL_RULES = 20
@@ -217,13 +218,6 @@ def _wait(alive: Callable[[], bool], port: int, log: Path) -> None:
 def _target(setup: Setup, port: int, place: Place) -> Target:
     authority = str(place.certificates.authority) if setup == "tls" else ""
     return Target(port=port, transport=TRANSPORTS[setup], ca_file=authority)
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _allow_many_sockets() -> None:

@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.brokers import NATS_ELECTION_S, free_port
+from benchmarks.brokers import NATS_ELECTION_S
 from benchmarks.machine import find
 from flockmq.client.load.usage import cpu_seconds
 from flockmq.errors import FlockError
+from flockmq.testing.ports import free_port
 
 NODES = 3
 SHARDS = 6

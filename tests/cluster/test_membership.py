@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cluster.clients import Clients, command, next_message
 from flockmq.mqtt.packets import SubscribeEntry
-from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess, free_ports
+from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
+from flockmq.testing.ports import free_ports
 
 
 def states(node: NodeProcess) -> dict[str, str]:

@@ -20,6 +20,7 @@ from flockmq.client.load.plan import Load, Target
 from flockmq.client.load.run import Setting, run
 from flockmq.errors import FlockError
 from flockmq.node.ports import AuthRequest, OpenGate, Refuse, Verdict
+from flockmq.testing.ports import free_port
 from integration.support.certificates import Authority
 from integration.support.node import Node, running, until
 
@@ -184,12 +185,3 @@ def test_the_command_prints_json_with_the_figures(site: Site) -> None:
     held = CliRunner().invoke(app, ["bench", "hold", "--port", port, "-n", "10", "-d", "0"])
     assert held.exit_code == 0
     assert "connect rate" in held.output
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

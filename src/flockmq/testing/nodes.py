@@ -15,7 +15,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 from flockmq.client.admin import AdminClient, UnreachableError
 from flockmq.errors import FlockError
 from flockmq.security import credentials
+from flockmq.testing.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -241,26 +241,3 @@ class NodeCluster:
                 raise FlockError(f"Waited {seconds:g} s for {what} in vain. Views: {self.views()}\n{logs}")
             time.sleep(0.05)
         return time.monotonic() - began
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now, TCP and UDP."""
-    sockets: list[socket.socket] = []
-    ports: list[int] = []
-    try:
-        while len(ports) < count:
-            tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            sockets.append(tcp)
-            tcp.bind((HOST, 0))
-            port = tcp.getsockname()[1]
-            udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sockets.append(udp)
-            try:
-                udp.bind((HOST, port))
-            except OSError:
-                continue
-            ports.append(port)
-    finally:
-        for one in sockets:
-            one.close()
-    return ports

@@ -15,8 +15,9 @@ from flockmq.discovery import registry
 from flockmq.discovery.ports import Discovery, DiscoveryError, Surroundings
 from flockmq.discovery.settings import DnsSettings
 from flockmq.peering.contact import Contact
+from flockmq.testing.ports import free_port
 from integration.support.node import Run
-from integration.support.programs import Server, dnsmasq, free_port
+from integration.support.programs import Server, dnsmasq
 
 MANY = 200
 """So many addresses don't fit into a datagram."""

@@ -17,9 +17,10 @@ from flockmq.discovery.ports import Claim, DiscoveryError, Surroundings, claim
 from flockmq.discovery.settings import EtcdSettings
 from flockmq.errors import ConfigError
 from flockmq.peering.contact import Contact
+from flockmq.testing.ports import free_port
 from integration.support.certificates import Authority
 from integration.support.node import Run
-from integration.support.programs import Server, etcd, free_port
+from integration.support.programs import Server, etcd
 
 A, B = Contact("a.example", 16_000), Contact("2001:db8::b", 17_000)
 

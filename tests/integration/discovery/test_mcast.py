@@ -26,8 +26,9 @@ from flockmq.discovery.ports import DiscoveryError, Surroundings
 from flockmq.discovery.settings import McastSettings
 from flockmq.errors import ConfigError
 from flockmq.peering.contact import Contact
+from flockmq.testing.ports import free_port
 from integration.support.node import Run, until
-from integration.support.programs import free_port, network, plug, python_in
+from integration.support.programs import network, plug, python_in
 
 COOKIE = b"a cookie of more than 128 bits"
 GROUPS = {"IPv4": "239.255.160.9", "IPv6": "ff12::f10c:9"}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flockmq.testing.nodes import HOST, NodeCluster
+from flockmq.testing.ports import free_port
 from integration.support.k8s import Api, endpoint_slice, pod
-from integration.support.programs import dnsmasq, etcd, free_port
+from integration.support.programs import dnsmasq, etcd
 
 COUNT = 3
 

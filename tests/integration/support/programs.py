@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from flockmq.testing.ports import free_port
+
 WAIT_S = 30
 _names = count(1)
 
@@ -27,14 +29,6 @@ def need(program: str) -> str:
             pytest.fail(f"{program} is missing; .ci/run installs it")
         pytest.skip(f"{program} is not installed")
     return found
-
-
-def free_port() -> int:
-    """A port that was free a moment ago, for programs that can't take 0."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server:
