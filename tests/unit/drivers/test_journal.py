@@ -17,6 +17,7 @@ from flockmq.log.group import GroupLog
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.work import Commit
+from integration.support.node import until
 from log_cases import SMALL, append, batch_of, everything, files_up_to, fill
 
 
@@ -57,6 +58,10 @@ class Driven:
             fill(log, 3)
             self.driver.kick()
             await self.durable(log.group, log.last_index())
+
+    async def has_spare(self) -> None:
+        """Wait for the next journal file: what it takes to make it is not what the test is about."""
+        await until(lambda: self.store.has_spare)
 
     async def failed(self) -> None:
         while not self.failures:
@@ -127,6 +132,7 @@ async def test_a_write_that_the_kernel_could_not_do_is_final_and_told_once(tmp_p
     log = driven.store.create(1)
     driven.driver.kick()
     await driven.durable(1, 0)
+    await driven.has_spare()
     commits = len(driven.commits)
     with files_up_to(BLOCK):
         fill(log, 3, size=BLOCK // 2)
@@ -148,6 +154,7 @@ async def test_nothing_counts_that_the_kernel_wrote_after_a_chore_failed(tmp_pat
     log = driven.store.create(1)
     driven.driver.kick()
     await driven.durable(1, 0)
+    await driven.has_spare()
     disk.full = True
     driven.store.request_checkpoint()
     driven.driver.kick()  # the checkpoint begins, and fails in its thread
