@@ -18,6 +18,7 @@ from flockmq.log.header import DATA, BatchError
 from flockmq.log.journal import APPEND, CUT, DAMAGE, REPAIRED, RESET, SNAPSHOT, START, STATE, Row
 from flockmq.log.reading import CHUNK_BYTES, position_of, read_entries, rows_of
 from flockmq.log.segment import BY_OFFSET, BY_TIME, Segment, find_row, row_index
+from flockmq.log.settings import SMALL_SEGMENTS_MAX, Retention
 from flockmq.log.staging import Staging
 from flockmq.log.state import Damage, LogState, Snapshot
 from flockmq.log.view import BatchView
@@ -31,6 +32,8 @@ class GroupLog(LogState):
         self._staging = staging
         self.manifest_row = ""
         """How the last manifest describes this log; empty when that has to be written anew."""
+        self._roll_bytes = staging.segment_bytes
+        self._roll_age_ms = staging.segment_age_ms
 
     # What consensus asks.
 
@@ -90,14 +93,22 @@ class GroupLog(LogState):
         staging = self._staging
         if self.segments:
             last = self.segments[-1]
+            is_small = len(self.segments) < SMALL_SEGMENTS_MAX
+            has_records = last.base_offset < self.end_offset  # without any there is nothing that has to go soon
+            bytes_max = self._roll_bytes if is_small else staging.segment_bytes
+            age_ms_max = self._roll_age_ms if is_small and has_records else staging.segment_age_ms
             age = view.base_timestamp - last.first_timestamp if last.first_timestamp else 0
-            young = age < staging.segment_age_ms
-            if last.length == 0 or (young and last.length + view.size <= staging.segment_bytes):
+            if last.length == 0 or (age < age_ms_max and last.length + view.size <= bytes_max):
                 return last
             staging.loaded(last)
         segment = Segment(staging.take_number(), view.base_offset, view.index)
         self.segments.append(segment)
         return segment
+
+    def roll_for(self, rule: Retention) -> None:
+        """Close segments so early that whole ones can go about when the rule wants it. Not kept over restarts."""
+        self._roll_bytes = rule.segment_bytes(self._staging.segment_bytes)
+        self._roll_age_ms = rule.segment_age_ms(self._staging.segment_age_ms)
 
     def truncate_from(self, index: int) -> None:
         """Forget entry ``index`` and all after it: another leader's log differs there."""

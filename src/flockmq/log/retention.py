@@ -4,14 +4,16 @@
  oldest segment --> already applied and in a snapshot? --no--> stays
         | yes
         v
- too old, or the log too large? --no--> stays (and all newer ones)
+ too old, or as much as the log has to keep left without it? --no--> stays (and all newer ones)
         | yes
         v
  does a cursor that holds retention still need it? --no--> goes
         | yes
         v
- is the log above its bound? --no--> stays     --yes--> goes, and the cursor is told: it lost records
+ as much as the bound left without it? --no--> stays     --yes--> goes, and the cursor is told: it lost records
 ```
+So size alone takes none of the newest ``bytes``. The segment that is written to goes only if all in it is too old: what
+comes next begins a new one.
 """
 
 from __future__ import annotations
@@ -42,9 +44,10 @@ def expired(log: LogState, rule: Retention, now_ms: int, held_offset: int | None
         if segment.next_index - 1 > applied:
             break
         end_offset = log.segments[order + 1].base_offset if order + 1 < len(log.segments) else log.end_offset
+        left -= segment.length
         too_old = rule.age_ms > 0 and segment.latest_timestamp < now_ms - rule.age_ms
-        too_large = rule.bytes > 0 and left > rule.bytes
-        beyond = rule.bytes_bound > 0 and left > rule.bytes_bound
+        too_large = 0 < rule.bytes <= left
+        beyond = 0 < rule.bytes_bound <= left
         held = held_offset is not None and held_offset < end_offset
         if not (too_old or too_large) or (held and not beyond):
             break
@@ -52,5 +55,4 @@ def expired(log: LogState, rule: Retention, now_ms: int, held_offset: int | None
             found.overrun = end_offset
         found.index = segment.next_index - 1
         found.bytes += segment.length
-        left -= segment.length
     return found

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from flockmq.errors import ConfigError
 
 KIB = 1024
 MIB = 1024 * KIB
+
+KEPT_PARTS: Final = 4
+"""What a log keeps is in about so many segments: whole ones go, so it has up to one such part more than it has to."""
+SMALL_SEGMENT_BYTES_MIN: Final = 64 * KIB
+SMALL_SEGMENT_AGE_MS_MIN: Final = 1_000
+SMALL_SEGMENTS_MAX: Final = 32
+"""With so many segments a log can't forget what it should, because a cursor holds it, say. Then it closes them at the
+size and age of its store: files must not become ever more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +30,12 @@ class StoreSettings:
     """How much may wait for the next group commit before ``Store.has_room`` says no."""
 
     segment_bytes: int = 64 * MIB
-    """A segment that reached this size is closed. Retention removes whole segments."""
+    """A segment that reached this size is closed, at a quarter of what its topic keeps if that is less. Retention
+    removes whole segments."""
 
     segment_age_ms: int = 24 * 3600 * 1000
-    """A segment whose first batch is this old is closed with the next append, however small."""
+    """A segment whose first batch is this old is closed with the next append, however small; at a quarter of the time
+    that its topic keeps records if that is less."""
 
     index_bytes: int = 32 * KIB
     """Gap between two entries of a segment's sparse index: what a seek reads and does not need."""
@@ -62,11 +73,19 @@ class Retention:
     """Segments whose newest record is older may go."""
 
     bytes: int = 0
-    """The oldest segments may go while the log is larger than this."""
+    """The oldest segments may go while those after them are at least so much."""
 
     bytes_bound: int = 0
-    """Above this the oldest segments go even though a cursor still needs them: the disk is finite."""
+    """Beyond this, in the same way, the oldest segments go even though a cursor needs them: the disk is finite."""
 
     def __post_init__(self) -> None:
         if self.bytes_bound and self.bytes_bound < self.bytes:
             raise ConfigError("retention: bytes_bound is the last resort and can't be smaller than bytes.")
+
+    def segment_bytes(self, most: int) -> int:
+        """Where a segment of such a log is closed, in a store whose segments have ``most`` bytes."""
+        return min(most, max(self.bytes // KEPT_PARTS, SMALL_SEGMENT_BYTES_MIN)) if self.bytes else most
+
+    def segment_age_ms(self, most: int) -> int:
+        """The same by age."""
+        return min(most, max(self.age_ms // KEPT_PARTS, SMALL_SEGMENT_AGE_MS_MIN)) if self.age_ms else most

@@ -221,12 +221,21 @@ class BatchView:
         """One record, all of it."""
         if position < 0 or position >= self.count:
             raise BatchError(f"This batch has {self.count} records, counted from 0; there is no record {position}.")
+        return self._record(position, self.topics(), self.clients())
+
+    def records(self) -> list[Record]:
+        """All records."""
+        topics = self.topics()
+        clients = self.clients()
+        return [self._record(position, topics, clients) for position in range(self.count)]
+
+    def _record(self, position: int, topics: list[bytes], clients: list[bytes]) -> Record:
         columns = self.columns()
         data = columns.data
         spans = columns.spans
         try:
-            topic = self.topics()[_int32(data, spans, "topic", position)]
-            client = self.clients()[_int32(data, spans, "client", position)]
+            topic = topics[_int32(data, spans, "topic", position)]
+            client = clients[_int32(data, spans, "client", position)]
         except IndexError:
             raise _no_such_name() from None
         timestamp = self.base_timestamp + _int32(data, spans, "timestamp", position)
@@ -249,10 +258,6 @@ class BatchView:
             for pair in range(low, high):
                 record.user.append((_item(data, spans, "user.key", pair), _item(data, spans, "user.value", pair)))
         return record
-
-    def records(self) -> list[Record]:
-        """All records."""
-        return [self.record(position) for position in range(self.count)]
 
 
 class _Walk:

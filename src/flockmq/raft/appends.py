@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchBuilder
-from flockmq.raft.forwarder import NEVER_SENT, Forwarder
-from flockmq.raft.senders import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN
+from flockmq.raft.forwarder import NEVER_TAKEN, Forwarder
+from flockmq.raft.forwarder import Outcome as RunOutcome
+from flockmq.raft.senders import COMMITTED, FENCED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN
 
 if TYPE_CHECKING:
     from flockmq.raft.host import RaftHost
@@ -79,6 +80,13 @@ class Follower(Protocol):
         """This is known of the batch now."""
         ...
 
+    def fenced(self, batch: OpenBatch, data: bytes, position: int) -> bytes:
+        """The record at ``position`` of the batch, which was built as ``data``, must not get into the log.
+
+        What takes its place, with the same note; nothing if no record is left, and then it is refused.
+        """
+        ...
+
 
 class OpenBatch:
     """Add a record to ``builder`` and count it in ``waiting``, in the same turn that you were given this in."""
@@ -88,6 +96,8 @@ class OpenBatch:
         self.builder = BatchBuilder()
         self.plan = 0
         """Cluster-state index of the oldest plan by which records came in here; 0: they go by none."""
+        self.is_promised = False
+        """Some of the records were acknowledged before, in another batch: they are never given up."""
         self.waiting: dict[Waiter, int] = {}
         self.follower: Follower | None = None
         self.settled = False
@@ -180,7 +190,8 @@ class Appends:
             if not batch.builder.count:
                 continue
             self._token += 1
-            forwarder.submit(batch.builder.build(note=forwarder.note(batch.plan)), self._token)
+            data = batch.builder.build(note=forwarder.note(batch.plan))
+            forwarder.submit(data, self._token, batch.is_promised)
             batch.builder = _NOTHING
             submitted[self._token] = batch
             self._host.submitted(group)
@@ -191,9 +202,12 @@ class Appends:
         done: list[int] = []
         for group, submitted in list(self._submitted.items()):
             for outcome in self._host.forwarders[group].take_outcomes():
+                if outcome.kind == FENCED:
+                    self._take_out(group, outcome)
+                    continue
                 batch = submitted.pop(outcome.token) if outcome.final else submitted[outcome.token]
                 self._tell(batch, Outcome(outcome.kind, outcome.offset, outcome.final, outcome.batch))
-                if outcome.kind == REFUSED and outcome.offset == NEVER_SENT:
+                if outcome.kind == REFUSED and outcome.offset == NEVER_TAKEN:
                     self._refuse_open(group)
             if not submitted:
                 done.append(group)
@@ -205,10 +219,27 @@ class Appends:
                 self._schedule()
                 return
 
+    def _take_out(self, group: int, outcome: RunOutcome) -> None:
+        """A record of a run must not get into the log: ask whoever put it there what is left."""
+        batch = self._submitted[group][outcome.token]
+        follower = batch.follower
+        data = b"" if follower is None else follower.fenced(batch, outcome.batch, outcome.offset)
+        self._host.forwarders[group].replace(outcome.token, data)
+        self._host.submitted(group)
+        self._schedule()
+        if not data:
+            del self._submitted[group][outcome.token]
+            self._tell(batch, Outcome(REFUSED))
+
     def _refuse_open(self, group: int) -> None:
         """What is behind refused runs would overtake them when they come again."""
-        for batch in self._open.pop(group, []):
-            self._tell(batch, Outcome(REFUSED))
+        batches = self._open.pop(group, [])
+        kept = [batch for batch in batches if batch.is_promised]
+        if kept:
+            self._open[group] = kept
+        for batch in batches:
+            if not batch.is_promised:
+                self._tell(batch, Outcome(REFUSED))
 
     def forget(self, group: int) -> None:
         """A group is no more: whatever becomes of its records, nobody will tell. Not within an outcome."""

@@ -270,7 +270,7 @@ class _Reader:
             lease_round, matched, durable, commit = self._fields(_HEARTBEAT_REPLY)
             return HeartbeatReply(group, self.sender, self.receiver, term, lease_round, matched, durable, commit)
         if kind == _T_FORWARD:
-            return self._forward(group)
+            return self._forward(group, term)
         if kind == _T_FORWARD_REPLY:
             boot, sequence, attempt, outcome, value = self._fields(_FORWARD_REPLY)
             return ForwardReply(group, self.sender, self.receiver, term, boot, sequence, attempt, outcome, value)
@@ -349,9 +349,9 @@ class _Reader:
             raise FrameError("A piece of a snapshot reaches beyond its end.")
         return SnapshotChunk(group, self.sender, self.receiver, term, meta, position, data, fields[8], fields[9])
 
-    def _forward(self, group: int) -> Forward:
+    def _forward(self, group: int, term: int) -> Forward:
         previous, attempt, length = self._fields(_FORWARD)
         view = self._batch()
         if view.size != length:
             raise FrameError("A forwarded run has another length than announced.")
-        return Forward(group, self.sender, self.receiver, previous, attempt, view.data)
+        return Forward(group, self.sender, self.receiver, term, previous, attempt, view.data)

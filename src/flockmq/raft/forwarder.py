@@ -9,15 +9,17 @@
                                      v
                take_outcomes(): COMMITTED offset | REFUSED, certainly not in the log | UNKNOWN, nobody can say
                                 | REPLAN, certainly not in the log: its records belong elsewhere
-                                | TAKEN, STORED: an outcome is still to come
+                                | TAKEN, STORED, FENCED: an outcome is still to come
 ```
-A run counts as refused for certain when a leader said so, no other attempt for it is unanswered (a frame's runs are
-taken in at most once, see ``host.py``), and that leader is of a later term than any that lost the run out of sight. A
-run whose outcome was reported as unknown is still seen through: later runs must not overtake it. What becomes of it is
-reported in the end, as well as it is known.
+A run is sent to the leader of a term, and only that one takes it. It counts as refused for certain when a leader said
+so whose term is not earlier than that of any attempt without an answer (it says the same to other attempts), and later
+than that of any leader that lost sight of the run. A run whose outcome was reported as unknown is still seen through:
+later runs must not overtake it. What becomes of it is reported in the end. While it is not known who leads in which
+term, the oldest run goes to somebody who may know.
 
 A run whose plan is out of date takes all later ones with it. None of them can be in a log without it, and none may get
-there before its records have found their new place.
+there before its records have found their new place. A run with a record that must not be in the log (FENCED) keeps its
+place, and waits there with all later ones until somebody has taken the record out: ``replace``.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from flockmq.raft.senders import (
     BEHIND,
     COMMITTED,
     ELSEWHERE,
+    FENCED,
     LATER,
     PLAN_AHEAD,
     REFUSED,
@@ -48,16 +51,19 @@ FORWARD_BYTES_MAX: Final = 16_777_216
 HOPS_MAX: Final = 3
 HOP_MS: Final = 100
 """Nodes that may send us on, in this time: while nobody leads, or they disagree, all runs would go round for ever."""
-NEVER_SENT: Final = 1
-"""In the place of the offset of a refused run: nobody was there to send it to, and so it is with all later ones."""
+NEVER_TAKEN: Final = 1
+"""In the place of the offset of a refused run: nobody was there to take it, and so it is with all later ones."""
+ITS_OWN: Final = (TAKEN, STORED, REFUSED, UNKNOWN, FENCED)
+"""Outcomes that mean nothing for a run which is about to have other records."""
 PLAN_RETRY_MS: Final = 100
 """When to ask a leader again that has not heard of a plan yet."""
 
 
 class Outcome:
-    """What became of a run. ``offset`` is that of its first record when it is committed, with REPLAN the index wanted.
+    """What became of a run. ``offset`` is that of its first record when it is committed, with REPLAN the index wanted,
+    with FENCED the position of the record.
 
-    Not ``final``: something more will be reported of the same run (TAKEN, STORED, and UNKNOWN the first time).
+    Not ``final``: something more will be reported of the same run (TAKEN, STORED, FENCED, and UNKNOWN the first time).
     """
 
     def __init__(self, token: int, kind: int, offset: int, final: bool, batch: bytes = b"") -> None:
@@ -66,7 +72,7 @@ class Outcome:
         self.offset = offset
         self.final = final
         self.batch = batch
-        """With REPLAN: the run itself."""
+        """With REPLAN and FENCED: the run itself."""
 
 
 class _Run:
@@ -75,17 +81,26 @@ class _Run:
         self.batch = batch
         self.token = token
         self.deadline = deadline
-        self.open: set[int] = set()
-        """Attempts without an answer."""
-        self.was_sent = False
+        self.open: dict[int, int] = {}
+        """Attempts without an answer, and their terms."""
         self.unknown_term = 0
         """Latest term of a leader that lost sight of it."""
         self.told = False
         """Its outcome was reported, as UNKNOWN at least."""
         self.early = False
         """That a leader has it was reported."""
+        self.is_promised = False
+        """Some of its records were acknowledged before, in another run: it is never given up."""
         self.done = False
         """It is in the log for good."""
+        self.is_fenced = False
+        """A record has to be taken out before it is sent again."""
+        self.made_at = 0
+        """The latest attempt with other records than it has now: answers to that mean nothing any more."""
+
+    def may_be_taken(self) -> bool:
+        """Whether some leader may have it: all that were asked and did not take it said so."""
+        return bool(self.open) or self.unknown_term > 0 or self.early or self.is_promised
 
 
 class Forwarder:
@@ -96,6 +111,8 @@ class Forwarder:
         self.node = node
         self.boot = boot
         self.leader = 0
+        self.term = 0
+        """In which it leads; 0: it may not even, but know who does."""
         self.runs: list[_Run] = []
         self.bytes = 0
         self._by_sequence: dict[int, _Run] = {}
@@ -128,19 +145,23 @@ class Forwarder:
         """What the next batch must carry as its note; ``plan`` as in ``run_note``."""
         return run_note(self.node, self.boot, self._next, plan)
 
-    def submit(self, batch: bytes, token: int) -> None:
+    def submit(self, batch: bytes, token: int, is_promised: bool = False) -> None:
         """Forward a batch that was built with ``note()``. Its outcome will carry ``token``."""
         assert self.has_room(), "ask has_room() first"
         run = _Run(self._next, batch, token, self._elapsed + self._give_up_ms)
+        run.is_promised = is_promised
         self.runs.append(run)
         self._by_sequence[run.sequence] = run
         self.bytes += len(batch)
         self._next += 1
 
-    def set_leader(self, leader: int) -> None:
-        """Somebody leads the group; 0 when nobody is known."""
-        if leader != self.leader:
+    def set_leader(self, leader: int, term: int) -> None:
+        """Somebody leads the group in a term; term 0: it may know who does; leader 0: nobody is known."""
+        if term and term < self.term:
+            return  # somebody else knew better
+        if leader != self.leader or term != self.term:
             self.leader = leader
+            self.term = term
             self._start_pass()
 
     def set_time(self, elapsed: int) -> None:
@@ -151,28 +172,27 @@ class Forwarder:
         """Time passes: try again what got no answer, give up what is too old."""
         self._elapsed = elapsed
         for run in list(self.runs):
-            if run.told or elapsed < run.deadline:
-                continue
-            if not run.was_sent:
-                self._refuse_unsent(run)
+            if run.told or run.is_fenced or elapsed < run.deadline:
+                continue  # of a fenced one somebody hears right now
+            if not run.may_be_taken():
+                self._refuse_untaken(run)
                 break
             run.told = True
             self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
         if self._sent and elapsed >= self._retry_at:
             self._start_pass()
 
-    def _refuse_unsent(self, first: _Run) -> None:
-        """Nobody leads. Later runs have not been sent either; should one of them be, it would overtake what is refused
-        here and comes again.
+    def _refuse_untaken(self, first: _Run) -> None:
+        """Nobody leads. Nobody has later runs without this one either; should one of them be taken, it would overtake
+        what is refused here and comes again.
         """
         self._is_refusing = True
         position = self.runs.index(first)
-        for run in self.runs[position:]:
-            self._report(run, REFUSED, NEVER_SENT)
-            del self._by_sequence[run.sequence]
-            self.bytes -= len(run.batch)
-        del self.runs[position:]
-        self._sent = min(self._sent, position)
+        for run in self._take_back(position):
+            if run.is_promised:
+                self._outcomes.append(Outcome(run.token, REPLAN, 0, True, run.batch))
+            else:
+                self._report(run, REFUSED, NEVER_TAKEN)
 
     def take_messages(self) -> list[Forward]:
         """Runs that the present leader has not been sent, in order."""
@@ -181,15 +201,17 @@ class Forwarder:
             return messages
         while self._sent < len(self.runs):
             run = self.runs[self._sent]
+            if run.is_fenced or (not self.term and self._attempt >= self._first_attempt):
+                break  # it will have other records; or one run is enough to ask who leads
             previous = self.runs[self._sent - 1].sequence if self._sent else self._base
             self._sent += 1
             if run.done:
                 continue
             self._attempt += 1
-            run.open.add(self._attempt)
-            run.was_sent = True
-            messages.append(Forward(self.group, self.node, self.leader, previous, self._attempt, run.batch))
+            messages.append(Forward(self.group, self.node, self.leader, self.term, previous, self._attempt, run.batch))
             self._retry_at = self._elapsed + self._retry_ms
+            if self.term:
+                run.open[self._attempt] = self.term
         return messages
 
     def take_outcomes(self) -> list[Outcome]:
@@ -205,13 +227,15 @@ class Forwarder:
             return
         is_current = reply.attempt >= self._first_attempt
         run = self._by_sequence.get(reply.sequence)
+        if run is not None and (reply.attempt <= run.made_at or (run.is_fenced and reply.outcome in ITS_OWN)):
+            return
         if reply.outcome in (TAKEN, STORED):  # the attempt itself is still to be answered
             if run is not None and not (run.told or run.done or run.early):
                 run.early = True
                 self._outcomes.append(Outcome(run.token, reply.outcome, 0, False))
             return
         if run is not None:
-            run.open.discard(reply.attempt)
+            run.open.pop(reply.attempt, None)
         if reply.outcome == COMMITTED:
             if run is not None and not run.done:
                 self._report(run, COMMITTED, reply.value)
@@ -221,25 +245,28 @@ class Forwarder:
                 self._forget_done()
         elif reply.outcome == REFUSED:
             if run is not None and not run.done:
-                self._on_refused(run, reply.term)
+                self._on_refused(run, reply)
         elif reply.outcome == UNKNOWN:
             if run is not None:
                 run.unknown_term = max(run.unknown_term, reply.term)
         elif reply.outcome == BEHIND and is_current:
             if self.runs and reply.value < self.runs[0].sequence:
-                # A run that was left out may be in the log after all.
+                # Those before it have their outcomes here; which of them are in the log, the log knows best.
                 self._base = max(reply.value, self._committed)
             self._start_pass()
         elif reply.outcome == ELSEWHERE and is_current and reply.sender == self.leader:
-            self.leader = reply.value if reply.value != reply.sender else 0
+            self.leader = reply.value
+            self.term = reply.term if reply.value else 0
             self._start_pass()
             self._count_hop()
         elif reply.outcome == REPLAN:
-            if run is not None and not run.done:
-                if self._is_certain(run, reply.term):
-                    self._replan(run, reply.value)
-                elif run.told:
-                    self._on_refused(run, reply.term)
+            if run is not None and not run.done and _is_certain(run, reply):
+                self._replan(run, reply.value)
+        elif reply.outcome == FENCED:
+            if run is not None and not (run.done or run.is_fenced) and _is_certain(run, reply):
+                run.is_fenced = True
+                self._sent = min(self._sent, self.runs.index(run))
+                self._outcomes.append(Outcome(run.token, FENCED, reply.value, False, run.batch))
         elif reply.outcome == LATER and reply.value == PLAN_AHEAD:
             self._retry_at = min(self._retry_at, self._elapsed + PLAN_RETRY_MS)
 
@@ -251,31 +278,48 @@ class Forwarder:
         if self._hops >= HOPS_MAX:
             self._wait_until = self._hops_since + HOP_MS
 
-    def _is_certain(self, run: _Run, term: int) -> bool:
-        """Whether a leader's word that it did not take a run means that the run is in no log."""
-        return not run.open and term > run.unknown_term
-
-    def _on_refused(self, run: _Run, term: int) -> None:
-        if self._is_certain(run, term):
+    def _on_refused(self, run: _Run, reply: ForwardReply) -> None:
+        if _is_certain(run, reply):
             self._report(run, REFUSED, 0)
             self._drop(run)
-        elif run.told:
-            self._report(run, UNKNOWN, 0)  # whoever waited has its answer, so it may be left out, or turn up late
+
+    def replace(self, token: int, batch: bytes) -> None:
+        """These records take the place of a FENCED run, under its note. If there are none it is left out."""
+        for run in self.runs:
+            if run.token == token:
+                break
+        else:
+            return
+        if not batch:
             self._drop(run)
+            return
+        self.bytes += len(batch) - len(run.batch)
+        run.batch = batch
+        run.is_fenced = False
+        run.made_at = self._attempt
+        run.open = {}
+        self._start_pass()
 
     def _replan(self, first: _Run, index: int) -> None:
         """Give back a run and all after it."""
-        position = self.runs.index(first)
-        taken_back = self.runs[position:]
-        del self.runs[position:]
-        for run in taken_back:
-            del self._by_sequence[run.sequence]
-            self.bytes -= len(run.batch)
-            if run.told:  # its publisher has gone to resend it
+        for run in self._take_back(self.runs.index(first)):
+            if run.told and not (run.early or run.is_promised):  # its publishers have gone to resend it
                 self._report(run, REFUSED, 0)
             else:
                 self._outcomes.append(Outcome(run.token, REPLAN, index, True, run.batch))
+
+    def _take_back(self, position: int) -> list[_Run]:
+        """A run and all after it are here no more."""
+        taken_back = self.runs[position:]
+        del self.runs[position:]
+        for run in taken_back:
+            if run.is_fenced:  # nobody has heard of that yet, and nobody has to
+                fenced = [one for one in self._outcomes if one.token == run.token and one.kind == FENCED]
+                self._outcomes.remove(fenced[0])
+            del self._by_sequence[run.sequence]
+            self.bytes -= len(run.batch)
         self._sent = min(self._sent, position)
+        return taken_back
 
     def _start_pass(self) -> None:
         """Send all runs again, from the oldest on."""
@@ -304,3 +348,8 @@ class Forwarder:
             self.bytes -= len(run.batch)
             if self._sent:
                 self._sent -= 1
+
+
+def _is_certain(run: _Run, reply: ForwardReply) -> bool:
+    """Whether a leader's word that it did not take a run means that the run is in no log, and never will be."""
+    return reply.term > run.unknown_term and max(run.open.values(), default=0) <= reply.term

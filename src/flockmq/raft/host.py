@@ -25,6 +25,7 @@ from flockmq.log.errors import DamageError
 from flockmq.raft.clock import TickClock
 from flockmq.raft.codec import decode_frame, encode_frame, message_bytes
 from flockmq.raft.errors import SafetyError
+from flockmq.raft.handing_over import can_go_to, successor
 from flockmq.raft.messages import Append, Forward, ForwardReply, Heartbeat, SnapshotChunk, TimeoutNow, VoteRequest
 from flockmq.raft.node import RaftNode
 from flockmq.raft.peers import Peer
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 TURN_WRITE_BYTES_MAX: Final = 4_194_304
 """About how much all groups together give out to be written in a turn."""
+TURN_OVERHEAD_BYTES: Final = 65_536
 TURN_SEND_BYTES_MAX: Final = 16_777_216
 """About how much goes into the frame for one peer."""
 UNKNOWN_MAX: Final = 1_024
@@ -51,6 +53,11 @@ STRANGER_MS: Final = 60_000
 BALANCE_MS: Final = 1_000
 BALANCE_GROUPS_MAX: Final = 8
 """Groups whose leadership may be handed over per look, so that balancing never stops everything at once."""
+
+
+def turn_bytes_max(settings: RaftSettings) -> int:
+    """The most bytes that a turn gives out to be written: the last group's share may begin right below the limit."""
+    return TURN_WRITE_BYTES_MAX + settings.write_bytes_max + settings.entry_bytes_max + TURN_OVERHEAD_BYTES
 
 
 class GroupReady:
@@ -372,14 +379,15 @@ class RaftHost:
                 self._node_is_lost(peer.node)
 
     def _node_is_lost(self, lost: int) -> None:
+        """Groups that it led elect another leader. Only now the replicas know who of them is left, and take turns
+        without it: by their own clocks they would wait for it as well.
+        """
         for group, node in self.groups.items():
             state = node.state
-            if not state.quiet:
-                continue
             if state.leader == lost:
                 node.leader_is_lost()
                 self._touch(group)
-            elif state.role == LEADER:
+            elif state.quiet and state.role == LEADER:
                 reachable = set(state.configuration.members()) - self.unreachable
                 if not state.configuration.has_quorum(reachable):
                     node.wake()  # it will notice that it has no quorum
@@ -413,16 +421,8 @@ class RaftHost:
         for group, node in self.groups.items():
             if begun >= BALANCE_GROUPS_MAX:
                 return
-            state = node.state
-            if state.role != LEADER:
-                continue
             wanted = self.preferred[group]
-            if wanted in (0, self.node) or wanted in self.unreachable:
-                continue
-            progress = state.progress.get(wanted)
-            if progress is None or state.transfer_to or progress.match != state.log.last_index:
-                continue
-            if state.commit < state.term_start or state.configuration.is_joint:
+            if wanted in (0, self.node) or wanted in self.unreachable or not can_go_to(node.state, wanted):
                 continue
             if node.transfer(wanted) is None:
                 self._touch(group)
@@ -529,11 +529,14 @@ class RaftHost:
             node = self.groups.get(group)
             if node is not None and group in self.broken:
                 if forwarder.leader in (0, self.node):
-                    forwarder.set_leader(self._another_member(node))
-            elif node is not None and node.state.leader:
-                forwarder.set_leader(node.state.leader)
-            elif node is None and (not forwarder.leader or forwarder.leader in self.unreachable):
-                forwarder.set_leader(self._somebody(group))
+                    forwarder.set_leader(self._another_member(node), 0)
+            elif node is not None:
+                if forwarder.leader in self.unreachable:
+                    forwarder.set_leader(0, 0)  # what nobody was sent can be refused for certain
+                if node.state.leader and node.state.leader not in self.unreachable:
+                    forwarder.set_leader(node.state.leader, node.state.term)
+            elif not forwarder.leader or forwarder.leader in self.unreachable:
+                forwarder.set_leader(self._somebody(group), 0)
             for forward in forwarder.take_messages():
                 self._send(forward)
             if forwarder.runs:
@@ -584,15 +587,10 @@ class RaftHost:
         node = self.groups.get(group)
         if node is None or node.state.role != LEADER:
             return
-        state = node.state
-        state.lease_is_safe = False
-        best = 0
-        for member, progress in state.progress.items():
-            is_there = member not in self.unreachable and state.configuration.is_voter(member)
-            if is_there and (not best or progress.match > state.progress[best].match):
-                best = member
+        node.state.lease_is_safe = False
+        best = successor(node.state, self.unreachable)
         if best:
-            self._send(TimeoutNow(group, self.node, best, state.term))
+            self._send(TimeoutNow(group, self.node, best, node.state.term))
 
     # Within.
 

@@ -236,14 +236,16 @@ class TimeoutNow(Message):
 
 
 class Forward(Message):
-    """A run of messages for whoever leads the group; ``senders.py`` has the rules. ``term`` is 0.
+    """A run of messages for the leader of a term and for nobody else; ``senders.py`` has the rules.
 
     The batch itself says who sent it, since which start, and as which run. ``previous`` is the run before it that is,
-    or may be, in the log.
+    or may be, in the log. ``term`` 0: its sender only asks who leads.
     """
 
-    def __init__(self, group: int, sender: int, receiver: int, previous: int, attempt: int, batch: bytes) -> None:
-        super().__init__(group, sender, receiver, 0)
+    def __init__(
+        self, group: int, sender: int, receiver: int, term: int, previous: int, attempt: int, batch: bytes
+    ) -> None:
+        super().__init__(group, sender, receiver, term)
         self.previous = previous
         self.attempt = attempt
         self.batch = batch

@@ -15,9 +15,11 @@ A run may carry the cluster-state index of the plan that put its records into th
 change of that plan does not take it (REPLAN), one that has not heard of the plan yet lets it wait.
 
 What can be certain: COMMITTED always. REFUSED means that this attempt appended nothing, and that no entry of an earlier
-term with this run can come up any more: a leader says so only when an entry of its own term is committed. UNKNOWN is
-said when leadership ends while the run is in the log and not committed. TAKEN and STORED are no outcomes, but said
-earlier where a group's publishers want to know no more than that. ``forwarder.py`` is the other side.
+term with this run can come up any more: a leader says so only when an entry of its own term is committed. A run is for
+the leader of one term; what was sent to earlier ones and was not heard of since can't get into the log any more either,
+however late it arrives. UNKNOWN is said when leadership ends while the run is in the log and not committed. TAKEN and
+STORED are no outcomes, but said earlier where a group's publishers want to know no more than that. ``forwarder.py`` is
+the other side.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ UNKNOWN: Final = 3
 BEHIND: Final = 4
 """Not taken: runs before it are missing; the value is the last one here."""
 ELSEWHERE: Final = 5
-"""Not taken: another node leads, the value says which, 0 when nobody knows."""
+"""Not taken: another node leads, or in another term; the value says which, 0 when nobody knows."""
 LATER: Final = 6
 """Not taken for now: too much is under way, or (value 1) its plan is not known here yet."""
 REPLAN: Final = 7
@@ -54,11 +56,13 @@ TAKEN: Final = 8
 """In the leader's log, in memory. The outcome is still to come."""
 STORED: Final = 9
 """In the leader's log, on its disk. The outcome is still to come."""
+FENCED: Final = 10
+"""Not taken, as certainly as REFUSED: the record at position ``value`` must not be in the log; take it out."""
 
-ADMITTED: Final = 0
-REFUSED_RUN: Final = 1
-ASK_LATER: Final = 2
-"""What ``DeskRules.admits`` says of a run."""
+ADMITTED: Final = -1
+"""What ``DeskRules.admits`` says of a run in which nothing is wrong,"""
+ASK_LATER: Final = -2
+"""and while it can't say."""
 
 PLAN_AHEAD: Final = 1
 """Value of LATER: the leader's cluster state is older than the plan."""
@@ -188,7 +192,9 @@ class DeskRules:
         self.early: dict[int, int] = {}
         """Group -> TAKEN or STORED, where its publishers wait for no more than that."""
         self.admits: Callable[[int, bytes], int] | None = None
-        """(group, batch) -> ADMITTED, REFUSED_RUN or ASK_LATER: what only those know who know the records."""
+        """(group, batch) -> ADMITTED, ASK_LATER, or the position of a record that must not be appended: what only
+        those know who know the records.
+        """
 
 
 class _Waiter:
@@ -269,6 +275,8 @@ class SenderDesk:
         attempt = forward.attempt
         if not self.term:
             return self._answer(run, node, attempt, ELSEWHERE, self.node.state.leader, self.node.state.term)
+        if forward.term != self.term:
+            return self._answer(run, node, attempt, ELSEWHERE, self.node.state.node, self.term)
         sender = self._ahead.get(run.sender)
         if sender is None:
             sender = self.table.senders.get(run.sender)
@@ -294,9 +302,10 @@ class SenderDesk:
                 return self._answer(run, node, attempt, LATER, PLAN_AHEAD, self.term)
         if self.rules.admits is not None:
             verdict = self.rules.admits(self.node.state.group, forward.batch)
+            if verdict >= 0 and may_be_certain:
+                return self._answer(run, node, attempt, FENCED, verdict, self.term)
             if verdict != ADMITTED:
-                is_certain = verdict == REFUSED_RUN and may_be_certain
-                return self._answer(run, node, attempt, REFUSED if is_certain else LATER, 0, self.term)
+                return self._answer(run, node, attempt, LATER, 0, self.term)
         proposal = self.node.propose(forward.batch)
         if not isinstance(proposal, Proposal):
             is_certain = proposal.code == NOT_ALLOWED and may_be_certain

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import random
+from typing import Final
+
 import pytest
 
-from flockmq.log.batch import NOOP, BatchError, BatchView, control_batch, stamp
+from flockmq.log.batch import CURSOR, NOOP, BatchError, BatchView, control_batch, stamp
 from flockmq.log.errors import DamageError, Gone, StoreBusy
 from flockmq.log.group import GroupLog
+from flockmq.log.settings import SMALL_SEGMENTS_MAX, Retention, StoreSettings
 from flockmq.log.store import Store
 from flockmq.testing.simulation.disk import SimulatedDisk
 from log_cases import append, batch_of, everything, fill, new_disk, opened, payloads, settle
+
+DAY_MS: Final = 24 * 3600 * 1000
+LARGE: Final = StoreSettings(journal_bytes=1 << 22, commit_bytes=1 << 21, segment_bytes=1 << 20)
 
 
 class Setup:
@@ -187,7 +194,7 @@ def test_reading_by_time_within_a_batch(setup: Setup) -> None:
 
 
 def test_segments_roll_by_size_and_age(setup: Setup) -> None:
-    day = 24 * 3600 * 1000
+    day = DAY_MS
     append(setup.log, batch_of(b"x", timestamp_ms=1000), batch_of(b"x", timestamp_ms=1000 + day - 1))
     assert len(setup.log.segments) == 1
     append(setup.log, batch_of(b"x", timestamp_ms=1000 + day))
@@ -195,6 +202,59 @@ def test_segments_roll_by_size_and_age(setup: Setup) -> None:
     append(setup.log, batch_of(b"x" * 1900, timestamp_ms=1000 + day))
     append(setup.log, batch_of(b"x" * 5000, timestamp_ms=1000 + day), batch_of(b"x", timestamp_ms=1000 + day))
     assert [segment.first_index for segment in setup.log.segments] == [1, 3, 4, 5, 6], "one batch may be larger"
+
+
+def test_a_log_that_keeps_little_has_small_segments() -> None:
+    log = opened(new_disk(), LARGE).create(1)
+    batch = batch_of(random.Random(3).randbytes(30_000))
+
+    def length(count: int) -> list[int]:
+        log.reset(log.last_index(), 1, log.next_offset())
+        append(log, *[batch] * count)
+        return [segment.length // len(batch) for segment in log.segments]
+
+    log.roll_for(Retention(bytes=400_000))
+    assert length(8) == [3, 3, 2], "a quarter of that"
+    log.roll_for(Retention(bytes=1_000))
+    assert length(5) == [2, 2, 1], "not less than 64 KiB"
+    log.roll_for(Retention(bytes=1 << 30))
+    assert length(36) == [34, 2], "not more than the store has"
+    log.roll_for(Retention())
+    assert length(36) == [34, 2]
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "rolls_after_ms"), [(20_000, 5_000), (1, 1_000), (7 * DAY_MS, DAY_MS), (0, DAY_MS), (3_600_000, 900_000)]
+)
+def test_a_log_that_keeps_records_for_a_short_time_closes_segments_sooner(
+    setup: Setup, age_ms: int, rolls_after_ms: int
+) -> None:
+    setup.log.roll_for(Retention(age_ms=age_ms))
+    append(setup.log, batch_of(b"x", timestamp_ms=1000), batch_of(b"x", timestamp_ms=999 + rolls_after_ms))
+    assert len(setup.log.segments) == 1
+    append(setup.log, batch_of(b"x", timestamp_ms=1000 + rolls_after_ms))
+    assert [segment.first_index for segment in setup.log.segments] == [1, 3]
+
+
+def test_a_log_that_can_not_forget_does_not_get_ever_more_files() -> None:
+    log = opened(new_disk(), LARGE).create(1)
+    log.roll_for(Retention(age_ms=4_000))
+    for second in range(1, 101):
+        append(log, batch_of(b"x", timestamp_ms=1000 * second))
+    assert len(log.segments) == SMALL_SEGMENTS_MAX
+    log.compact_to(20)
+    append(log, batch_of(b"x", timestamp_ms=101_000))
+    assert log.segments[-1].first_index == 101, "it goes on as before when it has forgotten"
+
+
+def test_a_segment_without_records_need_not_be_closed_soon(setup: Setup) -> None:
+    setup.log.roll_for(Retention(age_ms=4_000))
+    for second in range(1, 10):
+        append(setup.log, control_batch(CURSOR, b"", 1000 * second))
+    assert len(setup.log.segments) == 1
+    append(setup.log, batch_of(b"x", timestamp_ms=10_000), control_batch(CURSOR, b"", 10_000))
+    append(setup.log, control_batch(CURSOR, b"", 11_000), control_batch(CURSOR, b"", 12_000))
+    assert [segment.first_index for segment in setup.log.segments] == [1, 11], "the record can go at its time"
 
 
 def test_a_control_batch_without_a_time_does_not_age_a_segment(setup: Setup) -> None:

@@ -34,11 +34,17 @@ def test_by_age_whole_segments_go_once_their_newest_record_is_too_old(log: Group
     assert go(log, rule, now_ms=10**9) == (30, 0), "an idle log may become empty"
 
 
-def test_by_size_the_oldest_go_until_the_rest_fits(log: GroupLog) -> None:
+def test_by_size_the_oldest_go_while_the_rest_is_still_as_much_as_was_asked_for(log: GroupLog) -> None:
     sizes = [segment.length for segment in log.segments]
-    assert go(log, Retention(bytes=sum(sizes))) == (0, 0)
-    assert go(log, Retention(bytes=sum(sizes) - 1)) == (6, 0)
+    assert go(log, Retention(bytes=sum(sizes[1:]) + 1)) == (0, 0)
+    assert go(log, Retention(bytes=sum(sizes[1:]))) == (6, 0)
+    assert go(log, Retention(bytes=sizes[4] + 1)) == (18, 0)
     assert go(log, Retention(bytes=sizes[4])) == (24, 0)
+
+
+def test_by_size_the_segment_that_is_written_to_never_goes(log: GroupLog) -> None:
+    assert go(log, Retention(bytes=1)) == (24, 0)
+    assert go(log, Retention(bytes=1, bytes_bound=1), held=0) == (24, 48)
 
 
 def test_what_a_cursor_needs_stays(log: GroupLog) -> None:
@@ -52,9 +58,11 @@ def test_what_a_cursor_needs_stays(log: GroupLog) -> None:
 def test_within_a_bound_of_the_disk(log: GroupLog) -> None:
     sizes = [segment.length for segment in log.segments]
     rule = Retention(bytes=1, bytes_bound=sum(sizes[2:]))
+    assert go(log, Retention(bytes=1, bytes_bound=sum(sizes[1:]) + 1), held=0) == (0, 0), "less than that would be left"
     assert go(log, rule, held=0) == (12, 24), "the cursor lost everything before offset 24"
     assert go(log, rule, held=12) == (12, 24)
     assert go(log, rule, held=24) == (12, 0), "it needed none of what went"
+    assert go(log, rule, held=60) == (24, 0)
 
 
 def test_the_bound_is_for_what_is_held_alone(log: GroupLog) -> None:

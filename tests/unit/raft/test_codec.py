@@ -50,7 +50,7 @@ MESSAGES: list[Message] = [
     SnapshotReply(7, 1, 2, 5, 9, 7, False),
     SnapshotReply(7, 1, 2, 5, 9, 10, True),
     TimeoutNow(2**64 - 1, 1, 2, 2**64 - 1),
-    Forward(7, 1, 2, 3, 4, batch(b"x")),
+    Forward(7, 1, 2, 9, 3, 4, batch(b"x")),
     ForwardReply(7, 1, 2, 5, 6, 7, 8, 1, 2**63),
 ]
 

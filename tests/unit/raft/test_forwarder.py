@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.log.batch import BatchBuilder
-from flockmq.raft.forwarder import FORWARD_BYTES_MAX, HOP_MS, HOPS_MAX, NEVER_SENT, PLAN_RETRY_MS, Forwarder
+from flockmq.log.batch import BatchBuilder, note_of
+from flockmq.raft.forwarder import FORWARD_BYTES_MAX, HOP_MS, HOPS_MAX, NEVER_TAKEN, PLAN_RETRY_MS, Forwarder
 from flockmq.raft.messages import Forward, ForwardReply
 from flockmq.raft.senders import (
     BEHIND,
     COMMITTED,
     ELSEWHERE,
+    FENCED,
     LATER,
     PLAN_AHEAD,
     REFUSED,
@@ -30,7 +31,7 @@ class Sending:
 
     def __init__(self, count: int = 0) -> None:
         self.forwarder = Forwarder(GROUP, 1, 77, retry_ms=100, give_up_ms=1_000)
-        self.forwarder.set_leader(2)
+        self.forwarder.set_leader(2, 1)
         self.token = 0
         self.submit(count)
 
@@ -85,7 +86,7 @@ def test_each_run_gets_one_outcome() -> None:
 
 def test_without_a_leader_nothing_leaves() -> None:
     sending = Sending(1)
-    sending.forwarder.set_leader(0)
+    sending.forwarder.set_leader(0, 0)
     assert sending.sent() == []
 
 
@@ -93,7 +94,7 @@ def test_a_new_leader_gets_everything_again() -> None:
     sending = Sending(2)
     sending.sent()
     sending.reply(sending.last[0], COMMITTED, 0)
-    sending.forwarder.set_leader(3)
+    sending.forwarder.set_leader(3, 2)
     assert sending.sent() == [(2, 1)]
     assert sending.last[0].receiver == 3
 
@@ -150,16 +151,49 @@ def test_a_refusal_is_an_outcome_and_the_next_run_closes_the_gap() -> None:
     assert sending.sent() == [(3, 1)]
 
 
-def test_a_refusal_is_not_certain_while_another_attempt_is_out() -> None:
+@pytest.mark.parametrize(("term", "certain"), [(1, False), (2, False), (3, True), (4, True)])
+def test_a_refusal_is_not_certain_while_a_leader_of_a_later_term_may_have_it(term: int, certain: bool) -> None:
     sending = Sending(1)
+    sending.forwarder.set_leader(3, 3)
     sending.sent()
-    lost = sending.last[0]
-    sending.forwarder.set_leader(3)
+    other = sending.last[0]
+    sending.forwarder.tick(100)
     sending.sent()
-    sending.reply(sending.last[0], REFUSED)
-    assert sending.outcomes() == []
-    sending.reply(lost, COMMITTED, 4)
-    assert sending.outcomes() == [(1, COMMITTED, 4)]
+    sending.reply(sending.last[0] if term >= 3 else other, REFUSED, term=term)
+    assert sending.outcomes() == ([(1, REFUSED, 0)] if certain else [])
+
+
+def test_who_may_know_the_leader_is_asked_with_one_run_that_nobody_takes() -> None:
+    sending = Sending(3)
+    sending.forwarder.set_leader(4, 0)
+    assert sending.sent() == [(1, 0)]
+    [question] = sending.last
+    assert question.term == 0
+    assert sending.sent() == []
+    sending.reply(question, ELSEWHERE, 3, term=7)
+    assert sending.sent() == [(1, 0), (2, 1), (3, 2)]
+    assert {(message.receiver, message.term) for message in sending.last} == {(3, 7)}
+    sending.reply(sending.last[0], ELSEWHERE, 3, term=8)
+    assert len(sending.sent()) == 3, "the same node, in another term"
+    assert {(message.receiver, message.term) for message in sending.last} == {(3, 8)}
+
+
+def test_who_was_only_asked_has_nothing() -> None:
+    sending = Sending(2)
+    sending.forwarder.set_leader(4, 0)
+    sending.sent()
+    sending.forwarder.tick(1_000)
+    assert sending.outcomes() == [(1, REFUSED, NEVER_TAKEN), (2, REFUSED, NEVER_TAKEN)]
+
+
+def test_a_leader_of_an_earlier_term_is_no_news() -> None:
+    sending = Sending(1)
+    sending.forwarder.set_leader(3, 5)
+    sending.sent()
+    sending.forwarder.set_leader(2, 4)
+    assert (sending.forwarder.leader, sending.sent()) == (3, [])
+    sending.forwarder.set_leader(2, 6)
+    assert sending.sent() == [(1, 0)]
 
 
 @pytest.mark.parametrize(("term", "certain"), [(3, False), (4, False), (5, True)])
@@ -167,7 +201,7 @@ def test_a_refusal_is_certain_only_from_a_later_term_than_one_that_lost_sight(te
     sending = Sending(1)
     sending.sent()
     sending.reply(sending.last[0], UNKNOWN, term=4)
-    sending.forwarder.set_leader(3)
+    sending.forwarder.set_leader(3, 2)
     sending.sent()
     sending.reply(sending.last[0], REFUSED, term=term)
     assert sending.outcomes() == ([(1, REFUSED, 0)] if certain else [])
@@ -175,13 +209,13 @@ def test_a_refusal_is_certain_only_from_a_later_term_than_one_that_lost_sight(te
 
 def test_what_was_never_sent_is_refused_for_certain_with_all_behind_it() -> None:
     sending = Sending(1)
-    sending.forwarder.set_leader(0)
+    sending.forwarder.set_leader(0, 0)
     sending.forwarder.tick(900)
     sending.submit(2)
     sending.forwarder.tick(1_000)
-    assert sending.outcomes() == [(number, REFUSED, NEVER_SENT) for number in (1, 2, 3)], "2 must not overtake 1"
+    assert sending.outcomes() == [(number, REFUSED, NEVER_TAKEN) for number in (1, 2, 3)], "2 must not overtake 1"
     assert (sending.forwarder.runs, sending.forwarder.bytes) == ([], 0)
-    sending.forwarder.set_leader(2)
+    sending.forwarder.set_leader(2, 1)
     assert sending.sent() == []
     sending.submit()
     assert sending.sent() == [(4, 0)]
@@ -200,7 +234,7 @@ def test_what_was_sent_becomes_unknown_but_is_seen_through() -> None:
 
 
 def test_a_run_left_out_that_is_in_the_log_after_all_stops_nothing() -> None:
-    """Run 1 was lost out of sight and reported so; then it was refused, left out, and turned up in the log."""
+    """A leader that refused run 1, and one that has it, can't both be right; the sender goes by what the log has."""
     sending = Sending(2)
     sending.sent()
     sending.forwarder.tick(1_000)
@@ -221,11 +255,9 @@ def test_what_a_leader_says_early_is_reported_once_and_the_run_seen_through(earl
     sending.reply(first, early)
     outcomes = sending.forwarder.take_outcomes()
     assert [(outcome.kind, outcome.final) for outcome in outcomes] == [(early, False)]
-    sending.forwarder.set_leader(3)
+    sending.forwarder.set_leader(3, 2)
     sending.sent()
-    sending.reply(sending.last[0], REFUSED, term=2)
-    assert sending.outcomes() == [], "the attempt that was taken may still be committed"
-    sending.reply(first, COMMITTED, 4)
+    sending.reply(sending.last[0], COMMITTED, 4, term=2)
     assert sending.outcomes() == [(1, COMMITTED, 4)]
     sending.reply(first, early)
     assert sending.outcomes() == []
@@ -246,18 +278,63 @@ def test_a_run_with_an_old_plan_takes_all_later_ones_with_it() -> None:
     assert sending.sent() == [(5, 1)]
 
 
-def test_that_a_plan_is_old_is_no_outcome_while_another_attempt_is_out() -> None:
+def test_a_run_with_a_record_that_must_not_get_in_waits_in_its_place_for_other_records() -> None:
+    sending = Sending(3)
+    sending.sent()
+    first, second, third = sending.last
+    sending.reply(first, COMMITTED, 7)
+    sending.reply(third, BEHIND, 1)
+    sending.reply(second, FENCED, 5)
+    sending.reply(second, FENCED, 5)
+    assert sending.outcomes() == [(1, COMMITTED, 7), (2, FENCED, 5)]
+    sending.submit()
+    sending.forwarder.tick(100)
+    assert sending.sent() == [], "nothing overtakes it, and it does not go as it was"
+    builder = BatchBuilder()
+    builder.add(b"t", b"c", 0, 0, b"left")
+    less = builder.build(note=note_of(second.batch))
+    sending.forwarder.replace(2, less)
+    assert sending.sent() == [(2, 1), (3, 2), (4, 3)]
+    assert sending.last[0].batch == less
+    sending.reply(second, FENCED, 5)
+    sending.reply(second, REFUSED)
+    assert sending.outcomes() == [], "that was about other records"
+    sending.reply(sending.last[0], COMMITTED, 8)
+    assert sending.outcomes() == [(2, COMMITTED, 8)]
+    assert sending.forwarder.bytes == sum(len(run.batch) for run in sending.forwarder.runs)
+
+
+def test_a_run_of_which_nothing_is_left_is_left_out() -> None:
     sending = Sending(2)
     sending.sent()
-    lost = sending.last
-    sending.forwarder.set_leader(3)
+    sending.reply(sending.last[0], FENCED, 0)
+    sending.forwarder.replace(1, b"")
+    assert sending.sent() == [(2, 0)]
+    sending.forwarder.replace(1, b"")
+    assert [run.sequence for run in sending.forwarder.runs] == [2]
+
+
+def test_a_fenced_run_that_is_given_back_with_an_earlier_one_is_only_given_back() -> None:
+    sending = Sending(2)
     sending.sent()
-    sending.reply(sending.last[0], REPLAN, 30, term=2)
+    first, second = sending.last
+    sending.reply(second, FENCED, 0)
+    sending.reply(first, REPLAN, 30)
+    assert sending.outcomes() == [(1, REPLAN, 30), (2, REPLAN, 30)]
+
+
+def test_that_a_plan_is_old_is_no_outcome_from_a_leader_that_is_none_any_more() -> None:
+    sending = Sending(2)
+    sending.sent()
+    earlier = sending.last
+    sending.forwarder.set_leader(3, 2)
+    sending.sent()
+    sending.reply(earlier[0], REPLAN, 30, term=1)
     assert sending.outcomes() == []
-    sending.reply(lost[0], UNKNOWN, term=1)
-    sending.forwarder.tick(100)
+    sending.reply(sending.last[0], UNKNOWN, term=2)
+    sending.forwarder.set_leader(2, 3)
     sending.sent()
-    sending.reply(sending.last[0], REPLAN, 30, term=2)
+    sending.reply(sending.last[0], REPLAN, 30, term=3)
     assert sending.outcomes() == [(1, REPLAN, 30), (2, REPLAN, 30)]
 
 
@@ -273,7 +350,7 @@ def test_a_publisher_that_was_told_that_nobody_knows_does_not_come_back_with_ano
 def test_a_plan_that_the_leader_has_not_heard_of_is_tried_again_soon() -> None:
     sending = Sending()
     sending.forwarder = Forwarder(GROUP, 1, 77, retry_ms=10_000, give_up_ms=60_000)
-    sending.forwarder.set_leader(2)
+    sending.forwarder.set_leader(2, 1)
     sending.submit()
     sending.sent()
     sending.reply(sending.last[0], LATER, PLAN_AHEAD)

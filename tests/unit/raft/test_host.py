@@ -14,7 +14,7 @@ from flockmq.raft.errors import SafetyError
 from flockmq.raft.forwarder import Forwarder
 from flockmq.raft.messages import Append, Heartbeat, Message
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
-from flockmq.raft.senders import COMMITTED
+from flockmq.raft.senders import COMMITTED, REFUSED, UNKNOWN
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import DAMAGED, FORGOTTEN, LEADER, SOUND, HardState
 from raft_cluster import SETTINGS, batch
@@ -334,6 +334,26 @@ def test_leadership_moves_to_the_preferred_nodes() -> None:
     assert [hosts.leader(group).id for group in range(1, 13)] == [group % 3 + 1 for group in range(1, 13)]
 
 
+@pytest.mark.parametrize("dead", [1, 2, 3])
+def test_the_groups_of_a_node_that_dies_have_a_leader_soon(dead: int) -> None:
+    """Whoever is next does not wait for the preferred one, which is gone: an election timeout and a quarter of it."""
+    hosts = Hosts(3)
+    for group in range(1, 13):
+        hosts.bootstrap(group, preferred=group % 3 + 1)
+    hosts.run(6_000)
+    for group in range(1, 13):
+        hosts.propose(group, b"x")  # awake
+    hosts.run(200)
+    orphans = [group for group in range(1, 13) if hosts.leader(group).id == dead]
+    assert len(orphans) == 4
+    hosts.stop(dead)
+    hosts.run(SETTINGS.election_ms * 3 // 2)
+    left = [hosts[number] for number in (1, 2, 3) if number != dead]
+    leaders = [[node.id for node in left if node.group(group).state.role == LEADER] for group in orphans]
+    assert sorted(map(len, leaders)) == [1, 1, 1, 1]
+    assert {one for [one] in leaders} == {1, 2, 3} - {dead}, "spread over those that are left"
+
+
 def test_runs_reach_the_leader_wherever_it_is() -> None:
     hosts = cluster()
     forwarders = {node: hosts.forwarder(node, 1) for node in (1, 2, 3)}
@@ -363,6 +383,29 @@ def test_runs_survive_a_change_of_leader_once_each() -> None:
     hosts.run(6_000)
     assert [outcome.kind for outcome in sender.outcomes] == [COMMITTED] * 5
     assert sender.payloads(1) == [b"%d" % number for number in range(5)]
+
+
+@pytest.mark.parametrize("quiet_first", [False, True])
+def test_without_a_majority_what_comes_later_is_refused_for_certain(quiet_first: bool) -> None:
+    hosts = cluster()
+    leader = hosts.leader(1)
+    sender = next(node for node in hosts.nodes.values() if node is not leader)
+    forwarder = hosts.forwarder(sender.id, 1)
+    submit(forwarder, 1, b"before")
+    sender.host.submitted(1)
+    hosts.run(300)
+    if quiet_first:
+        quiet(hosts)
+    for node in list(hosts.nodes):
+        if node != sender.id:
+            hosts.stop(node)
+    submit(forwarder, 2, b"at once")
+    sender.host.submitted(1)
+    hosts.run(4_000)
+    submit(forwarder, 3, b"later")
+    sender.host.submitted(1)
+    hosts.run(11_000)
+    assert [(one.token, one.kind) for one in sender.outcomes] == [(1, COMMITTED), (2, UNKNOWN), (3, REFUSED)]
 
 
 def test_a_frame_that_arrives_twice_forwards_nothing_twice() -> None:

@@ -10,9 +10,12 @@ from flockmq.log.batch import NOOP, BatchBuilder, control_batch
 from flockmq.raft.messages import Forward, ForwardReply, Message
 from flockmq.raft.ready import Proposal
 from flockmq.raft.senders import (
+    ADMITTED,
+    ASK_LATER,
     BEHIND,
     COMMITTED,
     ELSEWHERE,
+    FENCED,
     LATER,
     PLAN_AHEAD,
     REFUSED,
@@ -53,7 +56,7 @@ class Desk:
         self, sequence: int, previous: int | None = None, boot: int = 1, attempt: int = 1, plan: int = 0
     ) -> None:
         before = sequence - 1 if previous is None else previous
-        answer = self.desk.accept(Forward(GROUP, 9, 1, before, attempt, run(sequence, boot, plan=plan)))
+        answer = self.desk.accept(Forward(GROUP, 9, 1, self.desk.term, before, attempt, run(sequence, boot, plan=plan)))
         if answer is not None:
             self.answers.append(answer)
 
@@ -193,9 +196,21 @@ def test_a_run_that_is_in_the_log_is_not_asked_for_its_plan_again() -> None:
 def test_a_follower_says_who_leads() -> None:
     desk = Desk()
     follower = SenderDesk(desk.cluster[2].node, SenderTable())
-    answer = follower.accept(Forward(GROUP, 9, 2, 0, 1, run(1)))
+    answer = follower.accept(Forward(GROUP, 9, 2, 1, 0, 1, run(1)))
     assert isinstance(answer, ForwardReply)
     assert (answer.outcome, answer.value) == (ELSEWHERE, 1)
+
+
+def test_a_leader_takes_only_what_is_meant_for_its_term() -> None:
+    desk = Desk()
+    term = desk.desk.term
+    for meant in (0, term - 1, term + 1):
+        answer = desk.desk.accept(Forward(GROUP, 9, 1, meant, 0, 1, run(1)))
+        assert isinstance(answer, ForwardReply)
+        assert (answer.outcome, answer.value, answer.term) == (ELSEWHERE, 1, term)
+    desk.forward(1)
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0)]
 
 
 def test_when_leadership_ends_the_outcome_is_unknown() -> None:
@@ -224,7 +239,7 @@ def test_the_next_leader_knows_what_its_own_log_holds() -> None:
     desk.cluster.lost = lambda message: type(message).__name__ == "AppendReply"
     desk.cluster.elect(2)
     other.follow_role()
-    assert other.accept(Forward(GROUP, 9, 2, 0, 7, run(1))) is None
+    assert other.accept(Forward(GROUP, 9, 2, other.term, 0, 7, run(1))) is None
     assert follower.state.log.last_index == 3, "the first entries of both terms, and the run, once"
     desk.cluster.heal()
     desk.cluster.run(300)
@@ -245,6 +260,23 @@ def test_a_refusal_is_certain_only_when_the_leader_has_committed_in_its_term() -
     assert desk.said() == [(1, REFUSED, 0)]
 
 
+def test_a_record_that_must_not_get_in_is_named_when_that_is_certain() -> None:
+    desk = Desk()
+    verdicts = [ASK_LATER, 3, 3, ADMITTED]
+    desk.desk.rules.admits = lambda _group, _batch: verdicts.pop(0)
+    desk.forward(1)
+    commit = desk.replica.state.commit
+    desk.replica.state.commit = desk.replica.state.term_start - 1
+    desk.forward(1)
+    assert desk.said() == [(1, LATER, 0), (1, LATER, 0)]
+    desk.replica.state.commit = commit
+    desk.forward(1)
+    assert desk.said() == [(1, FENCED, 3)]
+    desk.forward(1)
+    desk.settle()
+    assert desk.said() == [(1, COMMITTED, 0)]
+
+
 def test_a_leader_that_has_too_much_under_way_says_later() -> None:
     desk = Desk(replace(SETTINGS, uncommitted_bytes_max=1))
     desk.cluster.isolate(1)
@@ -256,7 +288,7 @@ def test_a_leader_that_has_too_much_under_way_says_later() -> None:
 def test_other_batches_are_no_runs() -> None:
     assert run_of(batch(b"x")) is None
     assert run_of(control_batch(NOOP, b"")) is None
-    assert Desk().desk.accept(Forward(GROUP, 9, 1, 0, 1, batch(b"x"))) is None
+    assert Desk().desk.accept(Forward(GROUP, 9, 1, 1, 0, 1, batch(b"x"))) is None
     found = run_of(run(5, boot=6, sender=7))
     assert found is not None
     assert (found.sender, found.boot, found.sequence) == (7, 6, 5)
