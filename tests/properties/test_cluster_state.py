@@ -96,7 +96,7 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.CreateTopic, names, namespaces, user_filters, st.integers(1, 3)),
     st.builds(c.AlterTopic, names, namespaces, st.none() | user_filters, st.none() | numbers, st.none() | numbers),
     st.builds(c.DeleteTopic, names, namespaces),
-    st.builds(c.CreateCursor, names, names, namespaces, st.booleans()),
+    st.builds(c.CreateCursor, names, names, namespaces, st.none() | st.booleans()),
     st.builds(c.DeleteCursor, names, namespaces),
     st.builds(c.SetTarget, groups, replica_sets, st.integers(0, 6)),
     st.builds(c.ReplicasAre, groups, replica_sets, numbers),

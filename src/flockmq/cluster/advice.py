@@ -23,6 +23,7 @@ from msgspec import Meta, Struct, field
 
 from flockmq.cluster.commands import INVALID, RefusedError, SetTarget
 from flockmq.cluster.model import ALIVE, CORE, DEFAULT_NAMESPACE
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from flockmq.cluster.model import NodeRecord, PartitionRecord
@@ -159,7 +160,7 @@ class _Planner:
     def _partition(self, entry: LeaderAdvice | ReplicaAdvice) -> PartitionRecord:
         topic = self.state.topic(entry.namespace, entry.topic)
         if entry.shard >= len(topic.partitions):
-            raise _no(f"{topic.name} has {len(topic.partitions)} shards, counted from 0.")
+            raise _no(f"{topic.name} has {counted(len(topic.partitions), 'shard')}, counted from 0.")
         partition = topic.partitions[entry.shard]
         if entry.group not in (0, partition.group):
             raise _no("The topic was made anew since this was measured.")

@@ -9,6 +9,9 @@ from msgspec.structs import asdict, replace
 from flockmq.cluster.checks import (
     CLIENTS_MAX,
     NAMESPACES_MAX,
+    RULE_ENTRIES_MAX,
+    RULES_BYTES_MAX,
+    RULES_ENTRIES_MAX,
     RULES_MAX,
     check_filter,
     check_filters,
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from flockmq.cluster.tables import Tables
 
 _ACTIONS = ("publish", "subscribe", "all")
-_LIST_MAX = 64
 
 
 def create_namespace(tables: Tables, command: CreateNamespace, wall_ms: int) -> Namespace:
@@ -123,8 +125,19 @@ def put_acl(tables: Tables, command: PutAcl) -> AclRecord:
     tables.namespace(command.namespace)
     if len(command.rules) > RULES_MAX:
         raise RefusedError(LIMIT, f"A namespace can have at most {RULES_MAX} rules, not {len(command.rules)}.")
-    for rule in command.rules:
-        _check_rule(rule)
+    size = entries = 0
+    for number, rule in enumerate(command.rules, 1):
+        try:
+            size += _check_rule(rule)
+        except RefusedError as error:
+            raise RefusedError(error.code, f"Rule {number}: {error}") from None
+        entries += len(rule.who) + len(rule.topics)
+        if size > RULES_BYTES_MAX or entries > RULES_ENTRIES_MAX:
+            raise RefusedError(
+                LIMIT,
+                f"All rules of a namespace together may name {RULES_ENTRIES_MAX:,} users and topics in "
+                f"{RULES_BYTES_MAX:,} bytes, and rule {number} goes beyond; use wildcards, %u or %c for many of them.",
+            )
     record = AclRecord(command.namespace, command.default_allow, command.rules, tables.index)
     tables.acls[command.namespace] = record
     tables.versions = replace(tables.versions, clients=tables.index)
@@ -163,16 +176,19 @@ def _check_room(tables: Tables, namespace: Namespace) -> None:
     if count >= most:
         raise RefusedError(
             LIMIT,
-            f"The namespace {namespace.name} may have {most} clients and has {count}; delete one or raise the limit.",
+            f"The namespace {namespace.name} has as many clients as it may, {count} of {most}; delete one or raise the "
+            "limit.",
         )
 
 
-def _check_rule(rule: AclRule) -> None:
+def _check_rule(rule: AclRule) -> int:
+    """Refuse what can't be a rule; how many bytes it names."""
     if rule.action not in _ACTIONS:
-        raise RefusedError(INVALID, "The action of a rule must be publish, subscribe or all.")
-    if not (1 <= len(rule.who) <= _LIST_MAX and 1 <= len(rule.topics) <= _LIST_MAX):
-        raise RefusedError(INVALID, f"A rule needs from 1 to {_LIST_MAX} entries in `who` and in `topics`.")
+        raise RefusedError(INVALID, f"its action must be one of {', '.join(_ACTIONS)}.")
+    if not (1 <= len(rule.who) <= RULE_ENTRIES_MAX and 1 <= len(rule.topics) <= RULE_ENTRIES_MAX):
+        raise RefusedError(INVALID, f"it needs from 1 to {RULE_ENTRIES_MAX:,} entries in `who` and in `topics`.")
     for who in rule.who:
         check_text("`who` of a rule", who)
     for topic_filter in rule.topics:
         check_filter(topic_filter)
+    return sum(len(text.encode()) for text in (*rule.who, *rule.topics))

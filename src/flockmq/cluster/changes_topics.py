@@ -63,7 +63,8 @@ def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRec
     most = namespace.limits.topics_max
     if most and sum(1 for topic in tables.topics.values() if topic.namespace == namespace.name) >= most:
         raise RefusedError(
-            LIMIT, f"The namespace {namespace.name} may have {most} topics; delete one or raise the limit."
+            LIMIT,
+            f"The namespace {namespace.name} has as many topics as it may, {most}; delete one or raise the limit.",
         )
     filters = command.filters or (f"{command.name}/#",)
     topic = TopicRecord(
@@ -152,7 +153,10 @@ def create_cursor(tables: Tables, command: CreateCursor, wall_ms: int) -> Cursor
     if known is None and len(tables.cursors) >= CURSORS_MAX:
         raise RefusedError(LIMIT, f"There are {CURSORS_MAX} cursors, which is the most; delete one first.")
     created_ms = wall_ms if known is None else known.created_ms
-    record = CursorRecord(command.namespace, command.name, command.topic, command.hold, created_ms)
+    hold = command.hold
+    if hold is None:
+        hold = known is not None and known.hold
+    record = CursorRecord(command.namespace, command.name, command.topic, hold, created_ms)
     if record != known:
         tables.cursors[key] = record
         tables.versions = replace(tables.versions, cursors=tables.index)

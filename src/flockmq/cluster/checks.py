@@ -23,6 +23,12 @@ FILTERS_MAX: Final = 64
 FILTER_BYTES_MAX: Final = 1_024
 FILTER_LEVELS_MAX: Final = 64
 RULES_MAX: Final = 1_000
+RULE_ENTRIES_MAX: Final = 1_000
+"""Names or topics of one rule."""
+RULES_ENTRIES_MAX: Final = 10_000
+"""Names and topics of all rules of a namespace: every node takes them apart at once when they change."""
+RULES_BYTES_MAX: Final = 262_144
+"""Of all these together."""
 SECRET_CHARACTERS_MAX: Final = 1_024
 TEXT_CHARACTERS_MAX: Final = 255
 SETTING_CHARACTERS_MAX: Final = 4_096

@@ -192,12 +192,13 @@ class DeleteTopic(Struct, frozen=True, array_like=True, tag=17):
 
 
 class CreateCursor(Struct, frozen=True, array_like=True, tag=18):
-    """A named reader. Creating one that exists, with the same topic, is fine; ``hold`` becomes what is said."""
+    """A named reader. Creating one that exists, with the same topic, is fine; ``hold`` becomes what is said, and stays
+    as it is when nothing is said: who only makes sure of a cursor must not take an operator's hold away."""
 
     name: str
     topic: str
     namespace: str = DEFAULT_NAMESPACE
-    hold: bool = False
+    hold: bool | None = None
 
 
 class DeleteCursor(Struct, frozen=True, array_like=True, tag=19):

@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 
 from flockmq.cluster.filters import user_filter
 from flockmq.cluster.model import ACK_NAMES, BY_PROPERTY, KEY_NAMES, ROLE_NAMES, STATE_NAMES
+from flockmq.cluster.quoting import quoted
 
 if TYPE_CHECKING:
     from flockmq.cluster.model import AclRecord, ClientRecord, NodeRecord, PartitionRecord, TopicRecord
@@ -212,6 +213,5 @@ def _scalar(name: str, value: Plain) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str) and name != "state":
-        escaped = value.replace("\\", "\\\\").replace(chr(34), "\\" + chr(34))
-        return f'"{escaped}"'
+        return quoted(value)
     return str(value)

@@ -144,12 +144,17 @@ def decide(
     gone = _gone(view)
     wanted = wanted_voters(view, gone)
     commands = [*_deaths(view), *_births(view), *_replacements(view.state), *_forgotten(view, gone)]
-    warning = ""
-    if len(wanted) == 2:
-        warning = (
-            "The cluster state is on two nodes and can't change while one of them is away; start a third core node."
-        )
-    return Decision(commands[:_COMMANDS_MAX], next_configuration(view, wanted), gone, warning)
+    return Decision(commands[:_COMMANDS_MAX], next_configuration(view, wanted), gone, voters_warning(len(wanted)))
+
+
+def voters_warning(voters: int) -> str:
+    """What an operator should know about so many voters, empty for nothing."""
+    if voters != 2:
+        return ""
+    return (
+        "Two nodes decide, and both must be there: while either is away the cluster state can't change and topics with "
+        "two copies take no records; start a third core node."
+    )
 
 
 def wanted_voters(view: View, gone: tuple[int, ...]) -> tuple[int, ...]:

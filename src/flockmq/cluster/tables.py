@@ -101,7 +101,8 @@ class Tables:
         if found is None:
             raise RefusedError(
                 NOT_FOUND,
-                f"There is no client {name[:128]!r} in the namespace {namespace[:128]!r}; see `flockmq client list`.",
+                f"There is no client {name[:128]!r} in the namespace {namespace[:128]!r}; see `flockmq client list "
+                "--registered`.",
             )
         return found
 

@@ -126,16 +126,22 @@ def test_rules_are_replaced_as_a_whole() -> None:
         AclRule(True, ("all",), "all", ()),
         AclRule(True, ("all",), "all", ("a/#/b",)),
         AclRule(True, ("x" * 300,), "all", ("a",)),
-        AclRule(True, ("all",) * 65, "all", ("a",)),
+        AclRule(True, ("all",) * 1_001, "all", ("a",)),
     ],
 )
 def test_rules_that_can_not_be(rule: AclRule) -> None:
-    Machine().refused(PutAcl("default", True, (rule,)), INVALID)
+    fine = AclRule(True, ("all",), "all", ("a",))
+    assert Machine().refused(PutAcl("default", True, (fine, rule)), INVALID).startswith("Rule 2: ")
 
 
 def test_there_is_an_end_to_rules() -> None:
     rule = AclRule(True, ("all",), "all", ("a",))
     Machine().refused(PutAcl("default", True, (rule,) * 1_001), LIMIT)
+    long = AclRule(True, ("all",), "all", ("t" * 1_000,) * 250)
+    Machine().done(PutAcl("default", True, (rule, long)))
+    assert "rule 3 goes" in Machine().refused(PutAcl("default", True, (rule, long, long)), LIMIT)
+    many = AclRule(True, ("all",), "all", ("t",) * 1_000)
+    assert "rule 10 goes" in Machine().refused(PutAcl("default", True, (many,) * 10), LIMIT)
     Machine().refused(PutAcl("nowhere", True), NOT_FOUND)
 
 

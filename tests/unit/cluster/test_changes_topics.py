@@ -168,6 +168,10 @@ def test_cursors() -> None:
     held = machine.done(CreateCursor("spark", "t", hold=True))
     assert isinstance(held, CursorRecord)
     assert held.hold
+    assert machine.done(CreateCursor("spark", "t")) == held, "who only makes sure of it takes no hold away"
+    freed = machine.done(CreateCursor("spark", "t", hold=False))
+    assert isinstance(freed, CursorRecord)
+    assert not freed.hold
     machine.refused(CreateCursor("spark", "u"), EXISTS)
     machine.refused(CreateCursor("other", "gone"), NOT_FOUND)
     machine.refused(CreateCursor("a/b", "t"), INVALID)

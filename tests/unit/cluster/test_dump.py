@@ -124,6 +124,14 @@ def test_all_is_there_in_the_form_people_know() -> None:
         assert f" {line}\n" in text, line
 
 
+def test_nobody_forges_a_line() -> None:
+    machine = full()
+    machine.done(CreateTopic("forged", "acme", ("x\nsuperuser: true\x1b[2J/+",)))
+    text = dump_text(dump_state(machine.state))
+    assert "superuser: true" not in [line.strip() for line in text.splitlines()]
+    assert r'filters: "x\U0000000Asuperuser: true\U0000001B[2J/+"' in text
+
+
 def test_a_copy_dumps_the_same() -> None:
     state = full().state
     assert dump_state(ClusterState.decode(state.encode())) == dump_state(state)
