@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flockmq.mqtt.topics import matches
-from flockmq.security.acl import Acl, Rule, Who, parse_pattern
+from flockmq.security.acl import Acl, Who, parse_pattern, parse_rules
 from flockmq.security.filters import covers, overlaps, parse_filter, parse_name
 
 WORDS = (b"a", b"b", b"", b"$s")
@@ -48,13 +48,8 @@ def test_a_name_is_covered_when_it_matches(rule: bytes, name: bytes) -> None:
 
 
 def acl_of(rules: list[tuple[bool, bytes]], default: bool) -> Acl:
-    return Acl(
-        [
-            Rule(number, allow, "all", None, ("publish", "subscribe"), (parse_pattern(topic.decode()),))
-            for number, (allow, topic) in enumerate(rules)
-        ],
-        default=default,
-    )
+    tables = [{"allow": allow, "who": "all", "action": "all", "topics": [topic.decode()]} for allow, topic in rules]
+    return Acl(parse_rules(tables), default=default)
 
 
 rule_lists = st.lists(st.tuples(st.booleans(), filters), max_size=5)

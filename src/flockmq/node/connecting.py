@@ -311,6 +311,9 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         return
     session, present = claim_session(node, connection, connect, client_id, now)
     session.epoch = admission.epoch
+    if present and node.owner is not None and session.received:
+        # Another owner may have had the session since, and died with it.
+        session.collected = session.received.difference(admission.unreleased or ())
     if admission.unreleased and not connect.clean_start:
         session.received = admission.unreleased.union(session.received or ())
         if not present:
@@ -326,13 +329,12 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     session.connection = connection
     session.version = connection.version
     session.username = identity.username
+    session.peer = connection.peer
     if will is not None:
         will.topic = will_topic
     session.will = will
-    if node.gate_is_open or not present:
-        session.rights_version = node.gate.version
-    elif session.rights_version != node.gate.version:
-        review_session(node, session, None)  # rules may have changed while it was away
+    if present:
+        review_session(node, session, None)  # rules may be others by now, its address or its token too
     node.online += 1
     node.stats.connects_accepted += 1
     settings = agree(node, connection, session, connect)

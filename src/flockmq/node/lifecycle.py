@@ -124,6 +124,7 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
     hand_over(node, session, now)
     session.outbound = None
     session.received = None
+    session.is_over = True
     if node.owner is not None:
         node.owner.ended(session)
 
@@ -142,6 +143,15 @@ def hand_over(node: NodeState, session: Session, now: int) -> None:
             for place in delivery.unsettled():
                 index = delivery.low + place
                 reroute(node, group, delivery.run.part(index, index + 1), now)
+
+
+def forget_will(node: NodeState, session: Session) -> None:
+    """Nobody will publish the will any more, on no node."""
+    session.will = None
+    node.timers.cancel(session.will_timer)
+    session.will_timer = None
+    if node.owner is not None:
+        node.owner.changed(session)
 
 
 def send_will(node: NodeState, session: Session, now: int) -> None:

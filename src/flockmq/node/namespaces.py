@@ -18,14 +18,13 @@ from typing import Final
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
-from flockmq.mqtt.encode import encode_ack
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, DOLLAR, INSIDE
-from flockmq.mqtt.packets import PUBACK, PUBREC, Subscribe, Unsubscribe, Will
+from flockmq.mqtt.packets import Subscribe, Unsubscribe, Will
 from flockmq.mqtt.properties import HAS_ALIAS, property_block, scan_publish_properties, split_publish_properties
 from flockmq.mqtt.run import Run, make_run, with_topic
 from flockmq.mqtt.topics import DELAYED_PREFIX, SHARE_PREFIX
 from flockmq.node.lifecycle import disconnect, end_session
-from flockmq.node.publishing import count_in, on_publish, on_run, packet_ids, refuse_run, resolve_alias
+from flockmq.node.publishing import count_in, on_publish, on_run, refuse_run, resolve_alias
 from flockmq.node.state import NodeState
 from flockmq.session.connection import CONNECTED, Connection
 from flockmq.session.space import Space
@@ -103,21 +102,9 @@ def refuse(node: NodeState, connection: Connection, run: Run, code: int, now: in
         node.stats.publishes_denied += run.count
         refuse_run(connection, run, code)
     elif run.qos:
-        refuse_for_rate(connection, run)
-
-
-def refuse_for_rate(connection: Connection, run: Run) -> None:
-    """Tell a publisher that its namespace publishes too much."""
-    if connection.version != 5:
-        raise RemoteProtocolError(reasons.QUOTA_EXCEEDED, BEYOND_RATE)  # 3.1.1 can't be told otherwise [MQTT-4.8.0-2]
-    kind = PUBACK if run.qos == 1 else PUBREC
-    limit = connection.client_packet_max
-    text = BEYOND_RATE if connection.wants_problem_information else ""
-    for pid in packet_ids(run):
-        answer = encode_ack(kind, pid, reasons.QUOTA_EXCEEDED, 5, text)
-        if limit and len(answer) > limit:  # [MQTT-3.4.2-2], [MQTT-3.5.2-2]
-            answer = encode_ack(kind, pid, reasons.QUOTA_EXCEEDED, 5)
-        connection.acknowledge(answer)
+        if connection.version != 5:
+            raise RemoteProtocolError(code, BEYOND_RATE)  # 3.1.1 can't be told otherwise [MQTT-4.8.0-2]
+        refuse_run(connection, run, code, BEYOND_RATE)
 
 
 def names_inside(topic: bytes) -> bool:
@@ -206,13 +193,20 @@ class NamespaceLimits:
     """A namespace that shall exist, and what it may use on all nodes together. 0 is no limit."""
 
     def __init__(
-        self, name: str, connections: int = 0, sessions: int = 0, retained: int = 0, messages_per_s: int = 0
+        self,
+        name: str,
+        connections: int = 0,
+        sessions: int = 0,
+        retained: int = 0,
+        messages_per_s: int = 0,
+        stored_bytes: int = 0,
     ) -> None:
         self.name = name
         self.connections = connections
         self.sessions = sessions
         self.retained = retained
         self.messages_per_s = messages_per_s
+        self.stored_bytes = stored_bytes
 
 
 def set_namespaces(node: NodeState, wanted: list[NamespaceLimits], now: int) -> None:
@@ -258,7 +252,7 @@ def set_limits(node: NodeState, space: Space, limits: NamespaceLimits | None) ->
     if limits is None:
         space.limit(0, 0, 0, 0)
     else:
-        space.limit(limits.connections, limits.sessions, limits.retained, limits.messages_per_s)
+        space.limit(limits.connections, limits.sessions, limits.retained, limits.messages_per_s, limits.stored_bytes)
     node.retained.limit_prefix(space.prefix, space.retained_max)
 
 

@@ -31,6 +31,8 @@ CLAIM_WAITS: Final = 0
 CLAIM_BUSY: Final = -1
 PENDING: Final = -2
 """Instead of a reason code: the answer comes later."""
+NAMESPACE_FULL: Final = -3
+"""Instead of a reason code: the durable topics of this namespace store as much as they may."""
 
 
 @dataclass(slots=True)
@@ -45,10 +47,13 @@ class Identity:
     superuser: bool = False
     claims: object = None
     namespace: str = DEFAULT_NAMESPACE
+    peer: str = ""
+    """Its address, for rules that come later than the connection; empty where there is none."""
 
 
-Identify = Callable[[str, str | None, str], Identity | None]
-"""Tells who a session without a connection belongs to, by client id, user name and namespace; None: can't be told."""
+Identify = Callable[[str, str | None, str, str], Identity | None]
+"""Tells who a session without a connection belongs to, by client id, user name, namespace, and the address that its
+client came from last; None: can't be told."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,11 +158,18 @@ class DurablePort(Protocol):
     """Where messages of durable topics go: into a log, and from there to all that want them."""
 
     def append(
-        self, topic: DurableTopic, run: Run, connection: Connection | None, now: int, client_id: str = ""
+        self,
+        topic: DurableTopic,
+        run: Run,
+        connection: Connection | None,
+        now: int,
+        client_id: str = "",
+        is_repeat: bool = False,
     ) -> int:
-        """Take a run: ``PENDING``, it will be acknowledged; or the reason code why not.
+        """Take a run: ``PENDING``, it will be acknowledged; or why not: a reason code, or ``NAMESPACE_FULL``.
 
         Without a connection nobody waits for an acknowledgement, and ``client_id`` says whose messages they are.
+        ``is_repeat``: their client says that it sent them before, and so they may be in the log already.
         """
 
     def repeat(self, connection: Connection, packet_id: int) -> bool:
@@ -168,6 +180,9 @@ class DurablePort(Protocol):
 
         ``PENDING``: PUBCOMP follows when the logs have forgotten these ids, and so has the session by then.
         """
+
+    def ids_in_logs(self, session: Session) -> set[int]:
+        """QoS 2 ids of a session that are for logs to know, in them or on the way: its next owner asks those."""
 
 
 class LogPort(Protocol):
@@ -231,7 +246,7 @@ class OpenGate:
         """Accept, unless the client asks for an enhanced authentication that nobody here speaks."""
         if request.method is not None:
             return Refuse(0x8C, f"Authentication method {request.method[:64]!r} is not supported")
-        return Accept(Identity(request.client_id, request.username, namespace=request.namespace))
+        return Accept(Identity(request.client_id, request.username, namespace=request.namespace, peer=request.peer))
 
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:  # noqa: ARG002
         """No exchange was ever started here."""

@@ -33,7 +33,7 @@ from flockmq.mqtt.run import Run, make_run
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.node.delaying import delay_run
 from flockmq.node.delivering import route
-from flockmq.node.ports import PENDING
+from flockmq.node.ports import NAMESPACE_FULL, PENDING
 from flockmq.node.state import NodeState
 from flockmq.routing.plan import RoutePlan
 from flockmq.session.connection import Connection
@@ -50,6 +50,11 @@ WHY_REFUSED: Final = {
     reasons.PAYLOAD_FORMAT_INVALID: "The payload is said to be UTF-8 and is not",
     reasons.TOPIC_NAME_INVALID: "Delayed messages go to $delayed/SECONDS/TOPIC, within the longest delay allowed",
 }
+
+WHY_NAMESPACE_FULL: Final = (
+    "The durable topics of this namespace store as many bytes as they may, so this was not stored: raise its limit "
+    "stored_bytes, shorten retention, or delete topics"
+)
 
 
 def on_run(node: NodeState, connection: Connection, run: Run, now: int, is_repeat: bool = False) -> None:
@@ -73,9 +78,9 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int, is_repea
         for index in range(run.count):  # repeats among them, or too many: one by one, in their order
             one = run.part(index, index + 1)
             if take_one(node, connection, one):
-                accept(node, connection, one, plan, now)
+                accept(node, connection, one, plan, now, is_repeat)
         return
-    accept(node, connection, run, plan, now)
+    accept(node, connection, run, plan, now, is_repeat)
 
 
 def count_in(node: NodeState, connection: Connection, run: Run, now: int) -> None:
@@ -94,10 +99,13 @@ def count_in(node: NodeState, connection: Connection, run: Run, now: int) -> Non
         spend_tokens(connection, per_second, count, now)
 
 
-def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | None, now: int) -> None:
+def accept(
+    node: NodeState, connection: Connection, run: Run, plan: RoutePlan | None, now: int, is_repeat: bool = False
+) -> None:
     """Retain, deliver and acknowledge a run that is allowed and new."""
     topic = run.topic
     code = -1
+    text = ""
     if topic[0] == 0x24:
         try:
             code = special_topic(node, connection, run, now)
@@ -108,11 +116,15 @@ def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | 
         if plan is None:
             plan = node.table.plan(topic)
         if plan.durable is not None and node.durable is not None:
-            code = node.durable.append(plan.durable, run, connection, now)
+            code = node.durable.append(plan.durable, run, connection, now, "", is_repeat)
             if code == PENDING:
                 return
+            if code == NAMESPACE_FULL:
+                code = reasons.QUOTA_EXCEEDED
+                text = WHY_NAMESPACE_FULL
         elif run.retain and not keep(node, run, now):
             code = reasons.QUOTA_EXCEEDED
+            text = why_not_kept(node, connection, topic, now)
         else:
             code = reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
     if not run.qos:
@@ -123,8 +135,8 @@ def accept(node: NodeState, connection: Connection, run: Run, plan: RoutePlan | 
     forget_ids(connection, run)
     if connection.version != 5 and code != reasons.NOT_AUTHORIZED:
         # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
-        raise RemoteProtocolError(code, WHY_REFUSED.get(code, reasons.name(code)))
-    refuse_run(connection, run, code)
+        raise RemoteProtocolError(code, text or WHY_REFUSED.get(code, reasons.name(code)))
+    refuse_run(connection, run, code, text)
 
 
 # --- checks ---
@@ -265,6 +277,20 @@ def keep(node: NodeState, run: Run, now: int) -> bool:
     return run.qos == 0
 
 
+def why_not_kept(node: NodeState, connection: Connection, topic: bytes, now: int) -> str:
+    """Why a message was not retained, where that is because of its namespace; else empty."""
+    space = connection.space
+    if space is None or not space.retained_max or node.retained.get(topic, now) is not None:
+        return ""
+    count = node.retained.count_of(space.prefix)
+    if count < space.retained_max:
+        return ""
+    return (
+        f"The namespace {space.name} holds {count} retained messages, as many as it may: clear some, or raise its "
+        "limit retained"
+    )
+
+
 # --- answers ---
 
 
@@ -288,12 +314,15 @@ def acknowledge(connection: Connection, run: Run, code: int) -> None:
     connection.acknowledge(b"".join(parts))
 
 
-def refuse_run(connection: Connection, run: Run, code: int) -> None:
-    """Tell an MQTT 5 publisher that its messages are not wanted; a 3.1.1 one can only be answered as if they were."""
+def refuse_run(connection: Connection, run: Run, code: int, text: str = "") -> None:
+    """Tell an MQTT 5 publisher that its messages are not wanted; a 3.1.1 one can only be answered as if they were.
+
+    ``text``: why, where the code has several reasons.
+    """
     if not run.qos:
         return
-    text = WHY_REFUSED.get(code)
-    if connection.version != 5 or text is None or not connection.wants_problem_information:
+    text = text or WHY_REFUSED.get(code, "")
+    if connection.version != 5 or not text or not connection.wants_problem_information:
         acknowledge(connection, run, code)
         return
     kind = PUBACK if run.qos == 1 else PUBREC

@@ -5,10 +5,11 @@
                                                other credentials: DISCONNECT 0x87, its session stays
                                                other rights: subscriptions are judged again, at once
                                                other rules for a whole namespace: the same, a few thousand a tick
- a session is resumed ----------------------> judged again, if rules have changed since
+ a session is resumed ----------------------> judged again, by who comes and from where
 ```
-Publishing needs none of this: verdicts are kept for one version of the gate only. A dropped subscription is an event;
-the client is not told, MQTT has no word for it. What waited for it already is still delivered.
+Publishing needs none of this: verdicts are kept for one version of the gate only. A will is given long before it is
+published, so it is judged with the subscriptions. A dropped subscription or will is an event; the client is not told,
+MQTT has no word for it. What waited for it already is still delivered.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Final
 
 from flockmq.mqtt import reasons
 from flockmq.mqtt.namespaces import split_client_id
-from flockmq.node.lifecycle import disconnect, end_session
-from flockmq.node.ports import Identify
+from flockmq.node.lifecycle import disconnect, end_session, forget_will
+from flockmq.node.ports import Identify, Identity
 from flockmq.node.state import NodeState
 from flockmq.node.subscribing import leave
 from flockmq.session.session import Session
@@ -156,16 +157,16 @@ def go_on_reviewing(node: NodeState, now: int) -> None:
 
 
 def review_session(node: NodeState, session: Session, identify: Identify | None) -> int:
-    """Drop the subscriptions of a session that are not allowed any more; how many were looked at."""
+    """Drop what a session may not have any more, subscriptions and its will; how many were looked at."""
     connection = session.connection
     identity = connection.identity if connection is not None else None
     if identity is None and identify is not None:
         namespace, client_id = split_client_id(session.client_id)
-        identity = identify(client_id, session.username, namespace)
+        identity = identify(client_id, session.username, namespace, session.peer)
     if identity is None or node.gate_is_open:
         return 0
     gate = node.gate
-    session.rights_version = gate.version
+    review_will(node, session, identity)
     checks = 0
     for full_filter, subscription in list(session.subscriptions.items()):
         checks += 1
@@ -182,3 +183,20 @@ def review_session(node: NodeState, session: Session, identify: Identify | None)
             },
         )
     return checks
+
+
+def review_will(node: NodeState, session: Session, identity: Identity) -> None:
+    """Forget a will that its client may not publish any more."""
+    will = session.will
+    if will is None or node.gate.may_publish(identity, will.topic):
+        return
+    forget_will(node, session)
+    node.events.note(
+        "will_revoked",
+        {
+            "client_id": session.client_id,
+            "username": session.username,
+            "topic": will.topic,
+            "reason": "This client may not publish to it any more",
+        },
+    )

@@ -147,6 +147,8 @@ class Giver:
         departure = Departure(
             self.scene.number(), message.node, message.nonce, message.epoch, session, expiry_of(session), will_at, now
         )
+        if node.durable is not None:
+            departure.logged = node.durable.ids_in_logs(session)
         self.departures[departure.number] = departure
         self.leaving[session.client_id] = departure
         self.start_departures(now)

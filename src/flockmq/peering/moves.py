@@ -57,6 +57,8 @@ class Departure:
         """When it would have expired; 0: never."""
         self.will_at = will_at
         """When its will is due; 0: it has none that waits."""
+        self.logged: set[int] = set()
+        """QoS 2 ids that stay behind: the new owner asks the logs."""
         self.outbound: Outbound | None = None
         """What was encoded of it, should it have to stay."""
         self.chunks: list[bytes] = []
@@ -82,7 +84,7 @@ class Departure:
         self.outbound = session.outbound
         expires_in = max(self.expires_at - now, 0) if self.expires_at else -1
         will_in = max(self.will_at - now, 0) if self.will_at else -1
-        self.cut(encode_session(session, expires_in, will_in, now))
+        self.cut(encode_session(session, expires_in, will_in, now, self.logged))
         session.outbound = None
 
     def begin_rest(self, now: int) -> None:
@@ -175,6 +177,8 @@ def put_in(node: NodeState, moved: MovedSession, now: int) -> None:
     """Make a session that came this node's: among its sessions, in the table, with its timers."""
     session = moved.session
     session.detached_at = now
+    if session.received:
+        session.collected = set(session.received)  # somebody else may have had it since, with a client that went on
     if session.client_id not in node.sessions:
         node.spaces.session_began(session.client_id)
     node.sessions[session.client_id] = session
@@ -196,8 +200,11 @@ def take_out(node: NodeState, session: Session) -> None:
 
 
 def put_back(node: NodeState, departure: Departure) -> None:
-    """A session that was to leave stays."""
+    """A session that was to leave stays. Its client may have gone on with the new owner all the same."""
     session = departure.session
+    if session.received:
+        session.received -= departure.logged.difference(session.unsettled or ())
+        session.collected = set(session.received)
     departure.gather()
     if not departure.subscribed:
         for subscription in session.subscriptions.values():

@@ -50,6 +50,7 @@ HAS_USERNAME: Final = 1
 HAS_WILL: Final = 2
 HAS_OUTBOUND: Final = 4
 HAS_PLACES: Final = 8
+HAS_PEER: Final = 16
 PLACE: Final = struct.Struct("<BQQ")
 """What it is, partition, offset; then the filter of a subscription."""
 PLACES_MAX: Final = 1_000_000
@@ -85,14 +86,25 @@ class MovedSession:
 
 
 def encode_session(
-    session: Session, expires_in: int, will_in: int, now: int, bytes_max: int = SESSION_BYTES_MAX
+    session: Session,
+    expires_in: int,
+    will_in: int,
+    now: int,
+    logged: set[int] | None = None,
+    bytes_max: int = SESSION_BYTES_MAX,
 ) -> bytes:
-    """Encode a whole session. ``expires_in`` and ``will_in`` are ms, -1 where nothing runs."""
+    """Encode a whole session. ``expires_in`` and ``will_in`` are ms, -1 where nothing runs.
+
+    ``logged``: QoS 2 ids that are for logs to know. They stay behind; what a session says of them may be old.
+    """
     flags = 0
     parts: list[bytes] = []
     if session.username is not None:
         flags |= HAS_USERNAME
         parts.append(sized(session.username.encode()))
+    if session.peer:
+        flags |= HAS_PEER
+        parts.append(sized(session.peer.encode()))
     if session.will is not None:
         flags |= HAS_WILL
         parts.append(encode_will(session.will, will_in))
@@ -105,7 +117,7 @@ def encode_session(
             | subscription.retain_handling << 4
         )
         parts.append(sized(full_filter) + bytes((options,)) + U32.pack(subscription.identifier))
-    parts.append(encode_ids(taken_ids(session)))
+    parts.append(encode_ids(sorted((session.received or set()) - (logged or set()))))
     dropped = 0
     outbound = session.outbound
     if outbound is not None:
@@ -211,14 +223,6 @@ def encode_rest(outbound: Outbound | None, now: int, bytes_max: int = SESSION_BY
 # --- in ---
 
 
-def taken_ids(session: Session) -> list[int]:
-    """QoS 2 ids that count as received: not those of messages on their way into a log, of which only the log knows."""
-    if session.received is None:
-        return []
-    unsettled = session.unsettled or {}
-    return sorted([packet_id for packet_id in session.received if packet_id not in unsettled])
-
-
 def decode_session(client_id: str, data: bytes, now: int, messages_max: int, bytes_max: int) -> MovedSession:
     """Build a session from what another node sent; its subscriptions are not in any table yet."""
     if len(data) > SESSION_BYTES_MAX + SESSION_BYTES_MAX // 4:
@@ -241,6 +245,8 @@ def decode_session(client_id: str, data: bytes, now: int, messages_max: int, byt
     will_in = -1
     if flags & HAS_USERNAME:
         session.username = reader.text()
+    if flags & HAS_PEER:
+        session.peer = reader.text()
     if flags & HAS_WILL:
         session.will, will_in = decode_will(reader)
     for _ in range(reader.count(SUBSCRIPTIONS_MAX, 7)):

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from flockmq.log.checksum import crc32c
 from flockmq.mqtt.topics import has_wildcard
 from flockmq.routing.entry import FilterEntry
+from flockmq.routing.spreading import spread
 from flockmq.routing.trie import FilterTrie
 
 QUORUM: Final = 0
@@ -32,7 +32,9 @@ MANY_GROUPS: Final = -1
 
 def shard_of(key: bytes, shards: int) -> int:
     """The shard of a key; the same everywhere and for ever."""
-    return crc32c(key) % shards if shards > 1 else 0
+    if shards <= 1:
+        return 0
+    return spread(key) % shards
 
 
 class DurableTopic:

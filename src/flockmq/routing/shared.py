@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from flockmq.errors import ConfigError
+from flockmq.routing.spreading import spread
 
 if TYPE_CHECKING:
     from flockmq.routing.peer import Peer
@@ -126,7 +127,7 @@ class ShareGroup:
                 if kept is None or chosen.session.connection is not None:
                     self._kept = kept = chosen
             return kept
-        number = crc32(topic) if strategy == HASH_TOPIC else crc32(publisher_id.encode())
+        number = spread(topic) if strategy == HASH_TOPIC else spread(publisher_id.encode())
         return self._hashed(members, count, number)
 
     def _next(self, members: list[Subscription], count: int) -> Subscription:
@@ -164,7 +165,7 @@ class ShareGroup:
         if first.session.connection is not None:
             return first
         for _ in range(TRIES_MAX):
-            number = crc32(number.to_bytes(4, "big"))
+            number = spread(number.to_bytes(4, "big"))
             member = members[number % count]
             if member.session.connection is not None:
                 return member
@@ -230,7 +231,7 @@ class ShareGroup:
             return [Choice(row[index].peer, drawn[index]) for index in range(len(row)) if drawn[index]]
         if strategy == STICKY:
             return [Choice(row[self._highest].peer, count)]
-        number = crc32(topic) if strategy == HASH_TOPIC else crc32(publisher_id.encode())
+        number = spread(topic) if strategy == HASH_TOPIC else spread(publisher_id.encode())
         return [Choice(row[bisect_right(sums, number % total)].peer, count)]
 
     def _line_up(self, here: bool, own_id: int) -> None:

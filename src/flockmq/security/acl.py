@@ -1,9 +1,9 @@
-"""Rules about who may publish and subscribe to what, from a TOML file; the first rule that decides wins.
+"""Rules about who may publish and subscribe to what; the first rule that decides wins.
 
 ```
- acl.toml --load_acl--> Acl --select(who)--> Selection --decide(action, filter)--> True | False
-             strict       all rules            the rules that fit one connection,
-                                               %c and %u filled in, made once
+ ACL file, cluster state --parse_rules--> Acl --select(who)--> Selection --decide(action, filter)--> True | False
+                             strict         all rules            the rules that fit one connection,
+                                                                 %c and %u filled in, made once
 ```
 An allowing rule decides when one of its topics *covers* what is asked for, a denying rule when one *overlaps* it.
 ``%c`` and ``%u`` are filled in level by level as literals. A client chooses its own id, so a value that holds ``+``,
@@ -15,19 +15,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import tomllib
 from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING, Final, Literal
 
-from flockmq.errors import ConfigError, FlockError
+from flockmq.errors import FlockError
 from flockmq.mqtt.topics import check_topic_filter
-from flockmq.security.files import read_text
 from flockmq.security.filters import Filter, covers, make_filter, overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 Action = Literal["publish", "subscribe"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -35,10 +32,11 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _SYS: Final = b"$SYS"
 _RULE_KEYS: Final = ("allow", "who", "action", "topics")
 _ACTIONS: Final = ("publish", "subscribe", "all")
-_RULE_LINE: Final = re.compile(r"^\s*\[\[\s*rule\s*\]\]")
 _PLACEHOLDER: Final = re.compile(r"(%.?)", re.DOTALL)
 _NAMES: Final = frozenset({"%c", "%u"})
 _UNUSABLE: Final = frozenset("+#/")
+ALIKE_MAX: Final = 256
+"""How many sets of rules connections share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +56,11 @@ class Pattern:
 
     levels: tuple[tuple[str, ...] | None, ...]
     rest: bool
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is the same for everybody."""
+        return all(pieces is None or _NAMES.isdisjoint(pieces) for pieces in self.levels)
 
     def bind(self, who: Who, *, allow: bool) -> Filter | None:
         """The filter that this is for somebody; None when it can't be anything for them."""
@@ -82,6 +85,20 @@ class Rule:
     network: Network | None
     actions: tuple[Action, ...]
     topics: tuple[Pattern, ...]
+    fixed: tuple[tuple[bool, Filter] | None, ...]
+    """What the topics are for everybody, made once for all connections; None where a name has to be filled in."""
+
+    def bind(self, who: Who) -> list[tuple[bool, Filter]]:
+        """The filters of the rule for somebody."""
+        found: list[tuple[bool, Filter]] = []
+        for pattern, pair in zip(self.topics, self.fixed, strict=True):
+            if pair is not None:
+                found.append(pair)
+                continue
+            bound = pattern.bind(who, allow=self.allow)
+            if bound is not None:
+                found.append((self.allow, bound))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +124,36 @@ class Acl:
         self.default = default
         self._named: dict[str, list[Rule]] = {}  # by "user:..." and "client:..."
         self._other: list[Rule] = []  # for all, and by network
+        self._alike: dict[tuple[int, ...], Selection] = {}  # by the rules for networks that fit
         for rule in rules:
             if rule.who == "all" or rule.network is not None:
                 self._other.append(rule)
             else:
                 self._named.setdefault(rule.who, []).append(rule)
+        self._other_is_fixed = all(None not in rule.fixed for rule in self._other)
 
     def select(self, who: Who) -> Selection:
         """The rules that fit, with their placeholders filled in."""
-        named = [self._named.get(f"client:{who.client_id}", [])]
-        if who.username is not None:
-            named.append(self._named.get(f"user:{who.username}", []))
+        others = self._fitting_others(who.peer)
+        named = self._named.get(f"client:{who.client_id}", [])
+        users = self._named.get(f"user:{who.username}", []) if who.username is not None else []
+        if named or users or not self._other_is_fixed:
+            return self._bind(merge(others, named, users, key=_number), who)
+        # Of many connections that are all the same to the rules each would have a copy of them.
+        networks = tuple(rule.number for rule in others if rule.network is not None)
+        found = self._alike.get(networks)
+        if found is None:
+            if len(self._alike) >= ALIKE_MAX:
+                self._alike.clear()
+            found = self._alike[networks] = self._bind(others, who)
+        return found
+
+    def _bind(self, rules: Iterable[Rule], who: Who) -> Selection:
         chosen: dict[Action, list[tuple[bool, Filter]]] = {"publish": [], "subscribe": []}
-        for rule in merge(self._fitting_others(who.peer), *named, key=_number):
-            for pattern in rule.topics:
-                bound = pattern.bind(who, allow=rule.allow)
-                if bound is not None:
-                    for action in rule.actions:
-                        chosen[action].append((rule.allow, bound))
+        for rule in rules:
+            bound = rule.bind(who)
+            for action in rule.actions:
+                chosen[action] += bound
         return Selection(tuple(chosen["publish"]), tuple(chosen["subscribe"]), self.default)
 
     def _fitting_others(self, peer: str) -> list[Rule]:
@@ -148,41 +177,22 @@ def grant(publish: Iterable[Pattern], subscribe: Iterable[Pattern], who: Who) ->
     return Selection(first, second, default=False)
 
 
-def load_acl(path: Path) -> Acl:
-    """Read an ACL file; ConfigError tells the place of the first mistake."""
-    text = read_text(path, "ACL file")
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The ACL file {path} is not valid TOML: {error}.") from None
-    if not tree:
-        raise ConfigError(f'The ACL file {path} is empty; write default = "deny" and at least one [[rule]].')
-    unknown = sorted(tree.keys() - {"default", "rule"})
-    if unknown:
-        raise ConfigError(f"The ACL file {path} has the unknown key {unknown[0]!r}; known are default and rule.")
-    if tree.get("default") not in ("allow", "deny"):
-        raise ConfigError(
-            f'The ACL file {path} must say what holds when no rule decides; write default = "deny" at the top.'
-        )
-    tables = tree.get("rule")
-    if not isinstance(tables, list) or not tables:
-        raise ConfigError(f"The ACL file {path} has no rules; add at least one [[rule]].")
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if _RULE_LINE.match(line)]
-    rules: list[Rule] = []
-    for index, table in enumerate(tables):
-        line = f" (line {lines[index]})" if len(lines) == len(tables) else ""
-        try:
-            rules += _rules(len(rules), table)
-        except FlockError as error:
-            raise ConfigError(f"The ACL file {path}, rule {index + 1}{line}: {error}") from None
-    return Acl(rules, default=tree["default"] == "allow")
+class RuleError(FlockError):
+    """One of several rules can't be used; ``index`` counts from 0."""
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 def parse_rules(tables: Iterable[object]) -> list[Rule]:
-    """Rules in their order; FlockError says what is wrong with one."""
+    """Rules in their order; RuleError says what is wrong with which."""
     rules: list[Rule] = []
-    for table in tables:
-        rules += _rules(len(rules), table)
+    for index, table in enumerate(tables):
+        try:
+            rules += _rules(len(rules), table)
+        except FlockError as error:
+            raise RuleError(index, str(error)) from None
     return rules
 
 
@@ -250,10 +260,16 @@ def _rules(number: int, table: object) -> list[Rule]:
     actions: tuple[Action, ...] = ("publish", "subscribe") if table["action"] == "all" else (table["action"],)
     topics = tuple(_topic(text) for text in _texts(table["topics"], "topics"))
     people = _texts([table["who"]] if isinstance(table["who"], str) else table["who"], "who")
+    fixed = tuple(_fixed(topic, allow) for topic in topics)
     return [
-        Rule(number + index, allow, who, _network(who), actions, topics)
+        Rule(number + index, allow, who, _network(who), actions, topics, fixed)
         for index, who in enumerate(dict.fromkeys(people))
     ]
+
+
+def _fixed(topic: Pattern, allow: bool) -> tuple[bool, Filter] | None:
+    bound = topic.bind(Who(""), allow=allow) if topic.is_fixed else None
+    return None if bound is None else (allow, bound)
 
 
 def _texts(value: object, key: str) -> list[str]:

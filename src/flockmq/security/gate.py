@@ -36,13 +36,14 @@ from flockmq.mqtt.reasons import (
 )
 from flockmq.mqtt.topics import DELAYED_PREFIX
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
-from flockmq.security.acl import Acl, Selection, Who, grant, load_acl
+from flockmq.security.acl import Acl, Selection, Who, grant
+from flockmq.security.acl_file import load_acl
 from flockmq.security.clients import Client, ClientChanges, Clients
 from flockmq.security.filters import Filter, parse_filter, parse_name
 from flockmq.security.hashing import HashingPool
 from flockmq.security.login_cache import LoginCache
 from flockmq.security.passwords import PASSWORD_BYTES_MAX, User, Users, load_users
-from flockmq.security.rights import Grant, Rules, own_name, rules_of
+from flockmq.security.rights import NO_RULES, Grant, Rules, own_name, rules_of
 from flockmq.security.scram import (
     ITERATIONS_DEFAULT,
     METHOD,
@@ -140,11 +141,11 @@ class BrokerGate:
         """Namespaces in which clients of the cluster have passwords."""
         return self._clients.namespaces
 
-    def identify(self, client_id: str, username: str | None, namespace: str) -> Identity | None:
+    def identify(self, client_id: str, username: str | None, namespace: str, peer: str) -> Identity | None:
         """Who a session without a connection belongs to; None where only a token could tell what it may do."""
         if self._sources.tokens is not None:
             return None
-        return Identity(client_id, username, self._is_superuser(username), None, namespace)
+        return Identity(client_id, username, self._is_superuser(username), None, namespace, peer)
 
     def close(self) -> None:
         """Stop the threads; no verdict is delivered any more."""
@@ -356,12 +357,10 @@ class BrokerGate:
         expires_at_ms: int = 0,
         data: bytes | None = None,
     ) -> Accept:
-        # Most brokers have no rules by client: their connections then cost no object more.
-        has_rules = self._sources.acl is not None or self._clients.acl(namespace) is not None
-        is_ruled = own is not None or has_rules or self._client(username) is not None
-        claims = Grant(request.peer, own) if is_ruled else None
+        claims = Grant(own) if own is not None else None
         superuser = self._is_superuser(username)
-        return Accept(Identity(request.client_id, username, superuser, claims, namespace), expires_at_ms, data)
+        identity = Identity(request.client_id, username, superuser, claims, namespace, request.peer)
+        return Accept(identity, expires_at_ms, data)
 
     def _is_superuser(self, username: str | None) -> bool:
         return username is not None and username in self.settings.superusers
@@ -386,19 +385,23 @@ class BrokerGate:
     def _may(self, identity: Identity, action: Action, wanted: Filter) -> bool:
         if identity.superuser:
             return True
-        claims = identity.claims if isinstance(identity.claims, Grant) else None
-        if claims is not None and claims.own is not None:
+        claims = identity.claims
+        if not isinstance(claims, Grant):
+            # Most brokers have no rules: their connections then cost no object more. Rules may come at any time.
+            rules = self._rules(identity)
+            if rules is NO_RULES:
+                return rules.decide(action, wanted)
+            claims = identity.claims = Grant(None)
+            claims.rules, claims.version = rules, self.version
+        if claims.own is not None:
             return claims.own.decide(action, wanted)
-        if claims is None:
-            return self._rules(identity, "").decide(action, wanted)
         if claims.rules is None or claims.version != self.version:
-            claims.rules = self._rules(identity, claims.peer)
-            claims.version = self.version
+            claims.rules, claims.version = self._rules(identity), self.version
         return claims.rules.decide(action, wanted)
 
-    def _rules(self, identity: Identity, peer: str) -> Rules:
+    def _rules(self, identity: Identity) -> Rules:
         rules = self._clients.acl(identity.namespace)
-        return rules_of(identity, peer, self._client(identity.username), rules, self._sources.acl)
+        return rules_of(identity, self._client(identity.username), rules, self._sources.acl)
 
 
 def _scram_name(request: AuthRequest, name: str) -> tuple[str, str]:

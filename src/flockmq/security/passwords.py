@@ -38,6 +38,8 @@ from flockmq.security.scram import (
 PASSWORD_BYTES_MAX: Final = 4_096
 MEMORY_KIB_MAX: Final = 1_048_576
 """Most memory that one hash in the file may ask for: 1 GiB."""
+WORK_KIB_MAX: Final = 16 * MEMORY_KIB_MAX
+"""And most of it times iterations: a login takes seconds then."""
 _ARGON2: Final = re.compile(
     r"\$argon2id\$v=19\$m=(\d{1,10}),t=(\d{1,10}),p=(\d{1,4})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})"
 )
@@ -96,6 +98,12 @@ def load_users(path: Path) -> Users:
     if not users:
         raise ConfigError(f"The password file {path} has no users; add one with: flockmq passwd {path} NAME")
     return Users(users)
+
+
+def read_secrets(path: Path) -> dict[str, str]:
+    """What a password file has behind each name, checked as ``load_users`` does, to be kept elsewhere."""
+    users = [user for _, user in _parse(path, read_text(path, "password file"))]
+    return {user.name: _format(user).removeprefix(f"{user.name}:") for user in users}
 
 
 def set_password(
@@ -199,7 +207,8 @@ def _check_hash(place: str, name: str, password_hash: str) -> None:
             f"{place}: the hash of {name!r} is not an argon2id hash; set the password anew with flockmq passwd."
         )
     iterations, memory_kib, lanes = int(match[2]), int(match[1]), int(match[3])
-    if not (iterations >= 1 and 1 <= lanes <= 255 and 8 * lanes <= memory_kib <= MEMORY_KIB_MAX):
+    is_cost = iterations >= 1 and 1 <= lanes <= 255 and 8 * lanes <= memory_kib
+    if not is_cost or memory_kib > MEMORY_KIB_MAX or iterations * memory_kib > WORK_KIB_MAX:
         raise ConfigError(
             f"{place}: the hash of {name!r} has a cost that argon2id can't have or that is out of reason."
         )

@@ -14,7 +14,7 @@ Names are judged as the clients of a namespace know them. The ACL file knows use
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, INSIDE, topic_prefix, unqualified
 from flockmq.security.acl import Acl, Selection, Who, is_sys
@@ -42,22 +42,26 @@ class Rules:
         return all(selection.decide(action, wanted) for selection in self.selections)
 
 
+NO_RULES: Final = Rules()
+
+
 class Grant:
-    """What a connection brought besides its names, and its rules once they were looked up."""
+    """The rights that a connection brought with it, and its rules once they were looked up."""
 
-    __slots__ = ("own", "peer", "rules", "version")
+    __slots__ = ("own", "rules", "version")
 
-    def __init__(self, peer: str, own: Selection | None) -> None:
-        self.peer = peer
+    def __init__(self, own: Selection | None) -> None:
         self.own = own
         """Rights out of a token, in place of all others."""
         self.rules: Rules | None = None
         self.version = -1
 
 
-def rules_of(identity: Identity, peer: str, client: Client | None, rules: Acl | None, acl: Acl | None) -> Rules:
+def rules_of(identity: Identity, client: Client | None, rules: Acl | None, acl: Acl | None) -> Rules:
     """What an identity may do: by its record, by the rules of its namespace, by the ACL file."""
-    namespace = identity.namespace
+    if client is None and rules is None and acl is None:
+        return NO_RULES
+    namespace, peer = identity.namespace, identity.peer
     name = identity.username
     own_name = name and unqualified(namespace, name)
     who = Who(identity.client_id, own_name, peer)
@@ -66,7 +70,7 @@ def rules_of(identity: Identity, peer: str, client: Client | None, rules: Acl | 
         return Rules((own, rules.select(who)) if rules is not None else (own,), client.record.superuser)
     if rules is not None and (acl is None or namespace != DEFAULT_NAMESPACE):
         return Rules((rules.select(who),))
-    return Rules((acl.select(Who(identity.client_id, name, peer, own_name)),)) if acl is not None else Rules()
+    return Rules((acl.select(Who(identity.client_id, name, peer, own_name)),)) if acl is not None else NO_RULES
 
 
 def own_name(identity: Identity, topic: bytes) -> bytes | None:

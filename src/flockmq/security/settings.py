@@ -31,8 +31,8 @@ class SecuritySettings:
     superusers: tuple[str, ...] = ()
     """Users whom no rule binds, ``$SYS/#`` included. Only a proved name counts."""
     acl_file: str = ""
-    """Rules about who may publish and subscribe to what. Without it everybody who is let in may do everything except
-    read or write ``$SYS/#``."""
+    """Rules about who may publish and subscribe to what. Without it the rules of the cluster hold (``flockmq acl``);
+    without those, too, everybody who is let in may do everything except read or write ``$SYS/#``."""
 
     jwt_secret_file: str = ""
     """Shared secret of HS256, HS384 and HS512 tokens: all bytes of the file except a line end at its end, at least 32.

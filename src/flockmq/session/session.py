@@ -34,11 +34,17 @@ class Session:
         self.client_id = client_id
         self.version = version
         self.username: str | None = None
+        self.peer = ""
+        """The address that its client came from last."""
         self.connection: Connection | None = None
+        self.is_over = False
+        """It ended, and nobody will go on with it anywhere."""
         self.created_at = now
         self.detached_at = 0
         self.epoch = 0
         """Which of all owners of its client id in the cluster, one after the other, this node is with this session."""
+        self.home_epoch = 0
+        """Since when it has been here without a break: another owner may have stored what it sent in epochs before."""
         self.expiry_s = 0
         """Seconds the session outlives its connection; 0xFFFFFFFF: for ever."""
         self.timer: Timer | None = None
@@ -61,8 +67,6 @@ class Session:
         self.queue_messages_max = 0
         self.queue_bytes_max = 0
         self.dropped = 0
-        self.rights_version = 0
-        """The gate's version by which its subscriptions were last judged."""
 
     def deliver(self, run: Run, qos: int, retain: bool, properties: bytes, group: object, now: int) -> int:
         """Give this client a run at (at most) ``qos``; how many messages were dropped."""

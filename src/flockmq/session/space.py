@@ -25,12 +25,16 @@ class Space:
         self.sessions_max = 0
         self.retained_max = 0
         self.messages_per_s_max = 0
+        self.stored_bytes_max = 0
         self.connections = 0
         self.sessions = 0
+        self.stored_bytes = 0
+        """Of durable topics, in partitions that this node leads; counted only where they are limited."""
         self.refused = 0
         """Messages beyond its rate."""
         self.connections_elsewhere = 0
         self.sessions_elsewhere = 0
+        self.stored_bytes_elsewhere = 0
         self.nodes = 1
         """Nodes that have clients of it: each takes its share of the message rate."""
         self.tokens = 0
@@ -38,23 +42,31 @@ class Space:
         self.is_full_rate = True
         """Whether the bucket has not been used since the rate was set."""
 
-    def limit(self, connections: int, sessions: int, retained: int, messages_per_s: int) -> None:
+    def limit(self, connections: int, sessions: int, retained: int, messages_per_s: int, stored_bytes: int = 0) -> None:
         """Set what it may use, all nodes together."""
         self.connections_max = connections
         self.sessions_max = sessions
         self.retained_max = retained
+        self.stored_bytes_max = stored_bytes
         if messages_per_s != self.messages_per_s_max:
             self.messages_per_s_max = messages_per_s
             self.is_full_rate = True
 
     def is_limited(self) -> bool:
         """Whether anything is limited."""
-        return (self.connections_max or self.sessions_max or self.retained_max or self.messages_per_s_max) != 0
+        return (
+            self.connections_max
+            or self.sessions_max
+            or self.retained_max
+            or self.messages_per_s_max
+            or self.stored_bytes_max
+        ) != 0
 
-    def tell_elsewhere(self, connections: int, sessions: int, nodes: int) -> None:
+    def tell_elsewhere(self, connections: int, sessions: int, nodes: int, stored_bytes: int = 0) -> None:
         """What other nodes have of it; ``nodes`` have clients of it, this one not counted."""
         self.connections_elsewhere = connections
         self.sessions_elsewhere = sessions
+        self.stored_bytes_elsewhere = stored_bytes
         self.nodes = nodes + 1
 
     def may_connect(self) -> bool:
@@ -64,6 +76,10 @@ class Space:
     def may_begin_session(self) -> bool:
         """Whether there is room for one session more."""
         return not self.sessions_max or self.sessions + self.sessions_elsewhere < self.sessions_max
+
+    def is_full(self) -> bool:
+        """Whether its durable topics store as much as they may."""
+        return 0 < self.stored_bytes_max <= self.stored_bytes + self.stored_bytes_elsewhere
 
     def spend(self, count: int, now: int) -> int:
         """Take up to ``count`` messages out of a bucket of one second's worth: how many there were."""
@@ -88,6 +104,8 @@ class Spaces:
         """False for the moment in which a node that was started again does not know yet what the cluster agreed on."""
         self.by_name: dict[str, Space] = {}
         self.default: Space | None = None
+        self.full: set[bytes] = set()
+        """Namespaces whose durable topics take nothing now, as of the last second: usually none."""
         self.listeners: dict[str, str] = {}
         """Namespace of those who come through a listener and name none, where that is not the default one."""
 

@@ -10,32 +10,34 @@ from flockmq.node.namespaces import NamespaceLimits
 from flockmq.node.ports import Accept, AuthRequest, Identity, OpenGate, Refuse, Verdict
 from flockmq.node.reviewing import CHECKS_PER_TICK, SESSIONS_AT_ONCE, Review
 from flockmq.session.session import Session
-from flockmq.testing.harness import BrokerHarness, HarnessClient
+from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
 
 class RuledGate:
-    """Lets everybody in under the name they give; ``closed`` topics are for nobody."""
+    """Lets everybody in under the name they give; ``closed`` topics are for nobody, and from ``peers`` nothing is."""
 
     def __init__(self) -> None:
         self.version = 1
         self.closed: set[bytes] = set()
+        self.peers: set[str] = set()
         self.checks = 0
 
     def authenticate(self, request: AuthRequest) -> Verdict | None:
-        return Accept(Identity(request.client_id, request.username, namespace=request.namespace))
+        namespace, peer = request.namespace, request.peer
+        return Accept(Identity(request.client_id, request.username, namespace=namespace, peer=peer))
 
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:
         return Refuse(0x8C, "no")
 
     def may_publish(self, identity: Identity, topic: bytes) -> bool:
-        return topic not in self.closed
+        return topic not in self.closed and identity.peer not in self.peers
 
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         self.checks += 1
-        return topic_filter not in self.closed
+        return topic_filter not in self.closed and identity.peer not in self.peers
 
-    def identify(self, client_id: str, username: str | None, namespace: str) -> Identity | None:
-        return Identity(client_id, username, namespace=namespace)
+    def identify(self, client_id: str, username: str | None, namespace: str, peer: str) -> Identity | None:
+        return Identity(client_id, username, namespace=namespace, peer=peer)
 
     def close(self, *topics: bytes) -> None:
         self.closed.update(topics)
@@ -178,10 +180,48 @@ def test_a_session_that_comes_back_is_judged_by_the_rules_of_now(harness: Broker
     back = harness.client("1", clean_start=False, session_expiry_s=600)
     assert back.connack.session_present
     assert filters(harness, "1") == [b"b"]
-    checks = gate.checks
-    back.drop()
-    harness.client("1", clean_start=False, session_expiry_s=600)
-    assert gate.checks == checks, "nothing has changed since"
+
+
+def test_a_session_that_comes_back_is_judged_by_where_it_comes_from(harness: BrokerHarness, gate: RuledGate) -> None:
+    gate.peers.add("192.0.2.9")
+    client = harness.client("1", session_expiry_s=600, peer="192.0.2.1")
+    client.subscribe(b"a")
+    client.drop()
+    back = harness.client("1", clean_start=False, session_expiry_s=600, peer="192.0.2.9")
+    assert back.connack.session_present
+    assert filters(harness, "1") == []
+    assert revoked(harness) == [b"a"]
+
+
+def test_a_session_that_is_away_is_judged_by_where_it_came_from(harness: BrokerHarness, gate: RuledGate) -> None:
+    for number in (1, 2):
+        client = harness.client(str(number), session_expiry_s=600, peer=f"192.0.2.{number}")
+        client.subscribe(b"a")
+        client.drop()
+    gate.peers.update(("", "192.0.2.1"))
+    review(harness, gate, namespaces=None)
+    harness.advance(100)
+    assert filters(harness, "1") == []
+    assert filters(harness, "2") == [b"a"]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_will_that_is_not_allowed_any_more_is_not_published(
+    harness: BrokerHarness, gate: RuledGate, is_away: bool
+) -> None:
+    watcher = harness.client("w")
+    watcher.subscribe(b"#")
+    properties = make_properties(will_delay_s=60)
+    client = harness.client("1", will=Will(b"alarm", b"!", 0, False, properties), session_expiry_s=600)
+    if is_away:
+        client.drop()
+    gate.close(b"alarm")
+    review(harness, gate, namespaces=None)
+    harness.advance(100)
+    assert "will_revoked" in [one.kind for one in harness.broker.take_events()]
+    client.drop()
+    harness.advance(601_000)
+    assert watcher.received() == []
 
 
 def test_from_an_open_gate_to_another(gate: RuledGate) -> None:

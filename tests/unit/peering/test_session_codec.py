@@ -19,7 +19,6 @@ from flockmq.peering.session_codec import (
     encode_rest,
     encode_session,
     read_run,
-    taken_ids,
 )
 from flockmq.routing.shared import ROUND_ROBIN, ShareGroup
 from flockmq.routing.subscription import Subscription
@@ -53,6 +52,7 @@ def runs(draw: st.DrawFn) -> Run:
 @st.composite
 def sessions(draw: st.DrawFn) -> Session:
     session = Session("client", draw(st.sampled_from([4, 5])), NOW - draw(st.integers(0, 10_000)))
+    session.peer = draw(st.sampled_from(("", "192.0.2.1", "2001:db8::1")))
     session.username = draw(st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10))
     session.epoch = draw(st.integers(0, 1 << 61))
     session.expiry_s = draw(st.integers(0, 0xFFFF_FFFF))
@@ -138,6 +138,7 @@ def test_a_session_arrives_as_it_left(session: Session, expires_in: int, will_in
     assert found.client_id == session.client_id
     assert found.version == session.version
     assert found.username == session.username
+    assert found.peer == session.peer
     assert found.epoch == session.epoch
     assert found.expiry_s == session.expiry_s
     assert ELSEWHERE - found.created_at == NOW - session.created_at
@@ -245,14 +246,14 @@ def test_what_expired_stays_behind() -> None:
     assert dropped == 1
 
 
-def test_ids_of_messages_on_their_way_into_a_log_do_not_move() -> None:
-    """Whether they are there only the log knows; whoever goes on with the session asks it."""
+def test_ids_that_are_for_logs_to_know_do_not_move() -> None:
+    """Whoever goes on with the session asks them; what this one says may be old."""
     session = Session("client", 5, NOW)
     session.received = {1, 2, 3}
-    session.unsettled = {2: object()}
-    assert taken_ids(session) == [1, 3]
+    found = decode_session("client", encode_session(session, -1, -1, NOW, {2, 4}), NOW, 10, 10).session
+    assert found.received == {1, 3}
     session.received = None
-    assert taken_ids(session) == []
+    assert decode_session("client", encode_session(session, -1, -1, NOW, {2}), NOW, 10, 10).session.received is None
 
 
 def test_places_in_logs_travel_with_the_session() -> None:

@@ -56,10 +56,53 @@ def test_topics_come_change_and_go(changes: list[tuple[int, list[bytes]]], name:
 
 
 @pytest.mark.parametrize(
-    ("key", "shards", "shard"), [(b"", 3, 0), (b"a/b", 1, 0), (b"123456789", 1000, 0xE3069283 % 1000)]
+    ("key", "shards", "shard"),
+    [(b"", 3, 0), (b"a/b", 1, 0), (b"123456789", 1000, 643), ("größe/7".encode(), 65_536, 15_879)],
 )
 def test_shards_are_the_same_for_ever(key: bytes, shards: int, shard: int) -> None:
     assert shard_of(key, shards) == shard
+
+
+PREFIXES = (
+    b"plant/",
+    b"gap/",
+    b"device-",
+    b"a",
+    b"sensors/temperature/",
+    b"plant/line-1/",
+    b"robot/",
+    b"t/",
+    b"$ns/acme/plant/",
+)
+
+
+def counts_of(prefix: bytes, names: int, shards: int) -> list[int]:
+    """How many of so many numbered names fall on each shard."""
+    found = [shard_of(prefix + b"%d" % number, shards) for number in range(names)]
+    return [found.count(shard) for shard in range(shards)]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("shards", [2, 3, 4, 6, 8, 12])
+def test_a_thousand_numbered_names_are_spread_evenly(prefix: bytes, shards: int) -> None:
+    mean = 1_000 / shards
+    assert all(0.75 * mean <= count <= 1.25 * mean for count in counts_of(prefix, 1_000, shards))
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_dozen_numbered_names_leave_no_shard_empty(prefix: bytes) -> None:
+    assert all(counts_of(prefix, 12, 4))
+
+
+@pytest.mark.parametrize(("names", "shards"), [(12, 4), (10, 4), (12, 12), (64, 16), (1_000, 3), (1_000, 64)])
+def test_numbered_names_are_spread_as_if_by_chance(names: int, shards: int) -> None:
+    """The mean of chi-square over its degrees of freedom is 1 then; by the bare checksum it is 3 for few names."""
+    prefixes = [b"%s%d/" % (word, number) for word in (b"plant", b"gap", b"$ns/acme/x") for number in range(40)]
+    mean = names / shards
+    total = 0.0
+    for prefix in prefixes:
+        total += sum((count - mean) ** 2 / mean for count in counts_of(prefix, names, shards)) / (shards - 1)
+    assert 0.8 < total / len(prefixes) < 1.2
 
 
 def test_a_plan_knows_the_partition_where_the_name_alone_decides() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import count as count_from
-from zlib import crc32
 
 import pytest
 
 from flockmq.routing.peer import Peer
 from flockmq.routing.shared import STRATEGIES, ShareGroup, strategy_number
+from flockmq.routing.spreading import spread
 from routing_cases import disconnect, peer_of, session_of, subscription_of
 
 OWN = 5
@@ -82,9 +82,9 @@ def test_hashes_are_places_in_the_row_of_all_members() -> None:
     by_client = group_of("hash_client", 2, {peer_of(9): 4, peer_of(1): 3})
     for number in range(50):
         topic = b"a/%d" % number
-        assert chosen(by_topic, 3, "x", topic) == [(row[crc32(topic) % 9], 3)]
+        assert chosen(by_topic, 3, "x", topic) == [(row[spread(topic) % 9], 3)]
         client = f"client {number}"
-        assert chosen(by_client, 1, client) == [(row[crc32(client.encode()) % 9], 1)]
+        assert chosen(by_client, 1, client) == [(row[spread(client.encode()) % 9], 1)]
 
 
 def test_sticky_chooses_the_same_node_from_everywhere() -> None:

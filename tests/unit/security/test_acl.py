@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from flockmq.errors import ConfigError, FlockError
-from flockmq.security.acl import Acl, Action, Who, grant, load_acl, parse_pattern
+from flockmq.errors import FlockError
+from flockmq.security.acl import Acl, Action, Who, grant, parse_pattern
+from flockmq.security.acl_file import load_acl
 from flockmq.security.filters import parse_filter, parse_name
 
 ALICE = Who("c1", "alice", "10.1.2.3")
@@ -161,57 +161,31 @@ def test_rights_of_a_list_deny_all_else() -> None:
     assert not rights.decide("subscribe", parse_filter(b"in/#"))
 
 
-GOOD = rule("all", "all", "a")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty"),
-        ("# nothing\n", "is empty"),
-        ('default = "deny"\n', "no rules"),
-        ('default = "deny"\nrule = []\n', "no rules"),
-        (GOOD, "what holds when no rule decides"),
-        ('default = "maybe"\n' + GOOD, "what holds when no rule decides"),
-        ("default = deny\n" + GOOD, "not valid TOML.*line 1"),
-        ('default = "deny"\nrules = 1\n' + GOOD, "unknown key 'rules'"),
-        ('default = "deny"\n' + GOOD + GOOD.replace("who", "whom"), r"rule 2 \(line 7\): unknown key 'whom'"),
-        ('default = "deny"\n' + GOOD.replace('who = "all"\n', ""), r"rule 1 \(line 2\): who is missing"),
-        ('default = "deny"\n' + GOOD.replace("true", '"yes"'), "allow must be true or false"),
-        ('default = "deny"\n' + GOOD.replace('action = "all"', 'action = "read"'), "action is 'read'"),
-        ('default = "deny"\n' + GOOD.replace('action = "all"', "action = []"), "action is"),
-        ('default = "deny"\n' + GOOD.replace('"all"\na', '"everybody"\na'), "who is 'everybody'"),
-        ('default = "deny"\n' + GOOD.replace('"all"\na', '"user:"\na'), "who is 'user:'"),
-        ('default = "deny"\n' + GOOD.replace('"all"\na', '"ip:10.0.0.1/8"\na'), "no address or network"),
-        ('default = "deny"\n' + GOOD.replace('"all"\na', "[]\na"), "who must be a list"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', "[]"), "topics must be a list"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '"a"'), "topics must be a list"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '[""]'), "topics must be a list"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '["a/#/b"]'), "topic 'a/#/b'.*last level"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '["a+"]'), "alone in its level"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '["a/%d"]'), "holds '%d'"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '["a/100%"]'), "holds '%'"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '["$share/g/a"]'), "shared"),
-        ('default = "deny"\n' + GOOD.replace('["a"]', '["$delayed/5/a"]'), "delayed"),
-        ('default = "deny"\nrule = [1]\n', r"rule 1: write it as a \[\[rule\]\] table"),
-    ],
-)
-def test_files_that_are_refused_with_the_place(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "acl.toml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=message) as caught:
-        load_acl(path)
-    assert str(path) in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="can't be read"):
-        load_acl(tmp_path / "acl.toml")
-
-
 def test_a_bad_pattern_of_a_token_is_refused() -> None:
     with pytest.raises(FlockError):
         parse_pattern("a/#/b")
+
+
+def test_who_is_the_same_to_the_rules_shares_them(acl_of: Make) -> None:
+    acl = acl_of(
+        rule("ip:10.0.0.0/8", "all", "secret/#", allow=False),
+        rule("user:alice", "all", "own/%u", "secret/1"),
+        rule("all", "all", "public/#", "secret/#"),
+    )
+    inside = acl.select(Who("1", peer="10.0.0.1"))
+    assert acl.select(Who("2", "bob", "10.0.0.2")) is inside
+    outside = acl.select(Who("3", peer="192.0.2.1"))
+    assert not inside.decide("publish", parse_name(b"secret/1"))
+    assert outside.decide("publish", parse_name(b"secret/1"))
+    alice = acl.select(Who("4", "alice", "192.0.2.1"))
+    assert alice.decide("publish", parse_name(b"own/alice"))
+    assert alice.publish[-1] is outside.publish[-1], "one filter for all"
+
+
+def test_rules_with_names_in_them_are_each_clients_own(acl_of: Make) -> None:
+    acl = acl_of(rule("all", "all", "dev/%c"))
+    assert may(acl, Who("1"), "publish", "dev/1")
+    assert not may(acl, Who("2"), "publish", "dev/1")
 
 
 def test_rules_of_many_users_are_not_walked_through(acl_of: Make) -> None:
@@ -223,13 +197,3 @@ def test_rules_of_many_users_are_not_walked_through(acl_of: Make) -> None:
     assert selection.decide("publish", parse_name(b"t/7"))
     assert not selection.decide("publish", parse_name(b"t/8"))
     assert selection.decide("publish", parse_name(b"shared"))
-
-
-@pytest.mark.parametrize("page", ["reference/acl.md", "how-to/secure-a-broker.md"])
-def test_the_examples_of_the_documentation_can_be_used(tmp_path: Path, page: str) -> None:
-    text = (Path(__file__).parents[3] / "docs" / page).read_text()
-    examples = [block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[[rule]]" in block]
-    assert examples
-    for example in examples:
-        (tmp_path / "acl.toml").write_text(example)
-        load_acl(tmp_path / "acl.toml")

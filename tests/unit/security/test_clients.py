@@ -11,7 +11,7 @@ import pytest
 
 from flockmq.cluster.model import AclRecord, AclRule, ClientRecord
 from flockmq.errors import ConfigError
-from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
+from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, OpenGate, Refuse, Verdict
 from flockmq.security.clients import ClientChanges, Clients
 from flockmq.security.passwords import HashCost, make_secret, parse_secret
 from flockmq.security.scram import ScramClient
@@ -215,7 +215,7 @@ async def test_superusers_of_a_namespace(gate_of: GateOf) -> None:
     admin = Identity("c", "acme/admin", namespace="acme")
     assert may(gate, admin, publish=b"$ns/acme/a")
     assert not may(gate, admin, publish=b"$ns/other/a")
-    root = gate.identify("c", "acme/root", "acme")
+    root = gate.identify("c", "acme/root", "acme", "")
     assert root is not None
     assert root.superuser
     assert not may(gate, root, subscribe=b"$ns/other/#")
@@ -271,6 +271,21 @@ async def test_rules_count_at_once_for_who_is_connected(gate_of: GateOf, request
     assert gate.version > version
     assert not may(gate, bob, publish=b"$ns/acme/out/bob/1")
     assert may(gate, bob, publish=b"$ns/acme/other")
+
+
+async def test_rules_that_come_later_know_the_address_of_who_is_connected(
+    gate_of: GateOf, request_of: RequestOf
+) -> None:
+    gate = gate_of(allow_anonymous=True)
+    earlier = identity(OpenGate().authenticate(request_of(peer="192.0.2.1")))
+    here, there = (identity(gate.authenticate(request_of(peer=peer))) for peer in ("192.0.2.1", "198.51.100.1"))
+    assert may(gate, here, publish=b"a"), "there are no rules yet"
+    gate.set_clients([], [AclRecord("default", True, (AclRule(False, ("ip:192.0.2.0/24",), "all", ("#",)),))])
+    assert not may(gate, here, publish=b"a")
+    assert not may(gate, earlier, publish=b"a"), "it came in when the broker let everybody in"
+    assert may(gate, there, publish=b"a")
+    gate.set_clients([], [])
+    assert may(gate, here, publish=b"a")
 
 
 # --- changes ---

@@ -79,7 +79,7 @@ async def test_anonymous_clients_have_no_name(gate_of: GateOf, request_of: Reque
     gate = gate_of(allow_anonymous=True, superusers=("admin",))
     for request in (request_of(), request_of(username="admin"), request_of(username="admin", password=b"x")):
         accepted = identity(gate.authenticate(request))
-        assert accepted == Identity("c1", None, False, None)
+        assert accepted == Identity("c1", None, False, None, peer="192.0.2.1")
 
 
 async def test_wrong_credentials_do_not_fall_through_to_anonymous(
@@ -110,7 +110,7 @@ async def test_the_right_password_is_found_later(gate_of: GateOf, request_of: Re
     assert gate.logins_pending == 1
     delivered, verdict = await gate.delivered.get()
     assert delivered is request
-    assert identity(verdict) == Identity("c1", "alice", False, None)
+    assert identity(verdict) == Identity("c1", "alice", False, None, peer="192.0.2.1")
     assert identity(await gate.judge(request_of(username="bob", password=b"builder"))).superuser
 
 
@@ -269,7 +269,8 @@ async def test_a_token_brings_its_name_and_its_end(gate_of: GateOf, request_of: 
     verdict = gate.authenticate(request_of(username="admin", password=token(), now_ms=5_000))
     assert isinstance(verdict, Accept)
     assert verdict.expires_at_ms == 5_000 + 60_000 - 250, "in the time of the request, not of the wall"
-    assert identity(verdict) == Identity("c1", "tina", False, None), "the client's word for its name does not count"
+    tina = Identity("c1", "tina", False, None, peer="192.0.2.1")
+    assert identity(verdict) == tina, "the client's word for its name does not count"
     endless = gate_of(jwt_secret_file=secret_file, jwt_require_expiry=False)
     verdict = endless.authenticate(request_of(password=token(exp=None)))
     assert isinstance(verdict, Accept)
@@ -331,7 +332,7 @@ async def test_scram_proves_both_sides(gate_of: GateOf, request_of: RequestOf, p
     client = ScramClient("alice", "wonderland", "CLIENT")
     verdict = scram(gate, request_of(method="SCRAM-SHA-256"), client)
     assert isinstance(verdict, Accept)
-    assert verdict.identity == Identity("c1", "alice", True, None)
+    assert verdict.identity == Identity("c1", "alice", True, None, peer="192.0.2.1")
     assert verdict.data is not None
     client.verify(verdict.data)
     impostor = ScramClient("alice", "wonderland", "CLIENT")

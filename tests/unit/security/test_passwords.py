@@ -8,7 +8,7 @@ import pytest
 
 from flockmq.errors import ConfigError
 from flockmq.security.hashing import verify
-from flockmq.security.passwords import HashCost, delete_user, load_users, set_password
+from flockmq.security.passwords import HashCost, delete_user, load_users, parse_secret, read_secrets, set_password
 from flockmq.security.scram import ScramClient, ScramServer
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g"
@@ -153,6 +153,8 @@ def test_a_name_that_scram_would_spell_otherwise_is_refused(file: Path, cheap: H
         (f"alice:{HASH.replace('v=19', 'v=16')}\n", "not an argon2id hash"),
         (f"alice:{HASH.replace('m=8,', 'm=4294967295,')}\n", "cost"),
         (f"alice:{HASH.replace('t=1', 't=0')}\n", "cost"),
+        (f"alice:{HASH.replace('t=1', 't=4000000000')}\n", "cost"),
+        (f"alice:{HASH.replace('m=8,t=1', 'm=1048576,t=17')}\n", "cost"),
         (f"alice:{HASH.replace('p=1', 'p=999')}\n", "cost"),
         (f"alice:{HASH[:-2]}\n", "cut off"),
         (f"alice:{HASH}:\n", "SCRAM keys of 'alice' are malformed"),
@@ -195,3 +197,15 @@ def test_nothing_secret_is_shown(file: Path) -> None:
     shown = repr(users) + repr(users.get("alice"))
     assert "argon2" not in shown
     assert "AAAA" not in shown
+
+
+def test_secrets_are_what_stands_behind_the_names(tmp_path: Path) -> None:
+    path = tmp_path / "passwords"
+    set_password(path, "alice", b"x", cost=HashCost(1, 8, 1))
+    set_password(path, "acme/bob", b"y", cost=HashCost(1, 8, 1), scram_iterations=0)
+    secrets = read_secrets(path)
+    assert path.read_text().splitlines()[1:] == [f"{name}:{secret}" for name, secret in secrets.items()]
+    assert [parse_secret(name, secret).scram is None for name, secret in secrets.items()] == [False, True]
+    path.write_text("alice:plain\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        read_secrets(path)

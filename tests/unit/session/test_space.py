@@ -67,6 +67,18 @@ def test_room_counts_other_nodes() -> None:
     assert not space.may_connect()
 
 
+def test_bytes_count_on_all_nodes() -> None:
+    space = Space("acme")
+    space.stored_bytes = 4
+    assert not space.is_full()
+    space.limit(0, 0, 0, 0, 10)
+    assert space.is_limited()
+    space.tell_elsewhere(0, 0, 1, 5)
+    assert not space.is_full()
+    space.tell_elsewhere(0, 0, 1, 6)
+    assert space.is_full()
+
+
 def test_sessions_are_counted_where_they_belong() -> None:
     spaces = known("acme")
     spaces.default = Space("default")
