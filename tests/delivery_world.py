@@ -160,8 +160,18 @@ class World:
         truth = self.truths.get(group)
         return truth.replicas if truth is not None else ()
 
-    def create(self, name: str, *groups: int, filters: tuple[bytes, ...] = (), on: tuple[int, ...] = (1,)) -> None:
-        """A durable topic with a shard per group, its replicas on these nodes, led by the first."""
+    def create(
+        self,
+        name: str,
+        *groups: int,
+        filters: tuple[bytes, ...] = (),
+        on: tuple[int, ...] = (1,),
+        is_restored: bool = False,
+    ) -> None:
+        """A durable topic with a shard per group, its replicas on these nodes, led by the first.
+
+        ``is_restored``: nodes hear of it late, with a whole state.
+        """
         for group in groups:
             truth = self.truths[group] = Truth()
             truth.replicas = on
@@ -171,7 +181,7 @@ class World:
         for group in groups:
             for number in on:
                 self.nodes[number].logs.applied[group] = 0
-        self.tell_topics()
+        self.tell_topics(is_restored)
         for group in groups:
             self.lead(group, on[0])
 
@@ -179,10 +189,10 @@ class World:
         self._topics = [one for one in self._topics if one.name != name.encode()]
         self.tell_topics()
 
-    def tell_topics(self) -> None:
+    def tell_topics(self, is_restored: bool = False) -> None:
         for node in self.nodes.values():
             node.broker.node.table.topics = TopicMap(len(self._topics), self._topics)
-            node.delivery.topics_changed(self.now)
+            node.delivery.topics_changed(self.now, is_restored)
         self.settle()
 
     def lead(self, group: int, number: int) -> None:

@@ -25,7 +25,7 @@ from flockmq.raft.entry import Entry
 from flockmq.raft.host import RaftHost
 from flockmq.raft.messages import Forward, ForwardReply
 from flockmq.raft.ready import Ready
-from flockmq.raft.senders import run_of
+from flockmq.raft.senders import ELSEWHERE, run_of
 from flockmq.raft.settings import RaftSettings
 from flockmq.routing.durable import DurableTopic
 from flockmq.testing.harness import BrokerHarness
@@ -93,8 +93,14 @@ class DurableBroker(BrokerHarness):
         self.appending.topics_changed(self.now)
 
     def turn(self) -> None:
-        """One turn of consensus; nothing is written."""
+        """One turn of consensus; nothing is written. Whoever asks node 2 who leads hears that it does, in term 1."""
         self.engine.turn(self._send)
+        questions = [forward for forward in self.sent if not forward.term]
+        if questions:
+            self.sent = [forward for forward in self.sent if forward.term]
+            for forward in questions:
+                self.answer(forward, ELSEWHERE, 2)
+            self.engine.turn(self._send)
         self.flush()
 
     def _send(self, peer: int, frame: bytes) -> None:
@@ -102,12 +108,16 @@ class DurableBroker(BrokerHarness):
 
     def reply(self, forward: Forward, outcome: int, value: int = 0, term: int = 1) -> None:
         """Answer as the leader of a group."""
+        self.answer(forward, outcome, value, term)
+        self.turn()
+
+    def answer(self, forward: Forward, outcome: int, value: int = 0, term: int = 1) -> None:
+        """The same, and the broker has had no time to hear it."""
         run = run_of(forward.batch)
         assert run is not None
         self._frames += 1
         answer = ForwardReply(forward.group, 2, 1, term, 1, run.sequence, forward.attempt, outcome, value)
         self.engine.receive(encode_frame(2, 1, 1, 1, self._frames, [answer]))
-        self.turn()
 
     def write(self) -> bool:
         """Write what is there to be written."""

@@ -20,6 +20,7 @@ from flockmq.cluster.state import ClusterState
 from flockmq.durable.collecting import Collecting
 from flockmq.durable.control import Control
 from flockmq.durable.cursors import Cursors
+from flockmq.durable.ends import Ends
 from flockmq.durable.fences import Fences
 from flockmq.durable.fetching import Fetching
 from flockmq.durable.layout import Layout
@@ -69,7 +70,7 @@ class Node:
         cluster = self.cluster
         self.boot += 1
         self.running = True
-        self.store = open_store(self.disk, STORE, cluster.rng)
+        self.store = open_store(self.disk, cluster.store, cluster.rng)
         host = RaftHost(self.id, self.boot, SETTINGS, cluster.rng, cluster.now)
         self.machines = Machines()
         self.events = EventList()
@@ -87,11 +88,14 @@ class Node:
         self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
         self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
         self.fetching = Fetching(self.asking, self.reader)
+        self.ends = Ends(self.asking, self.reader)
         self.sinks = Sinks(self.asking, self.control, self.machines)
         self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
         for group in cluster.groups:
             if self.id in self.layout.replicas_of(group):
-                self.machines.opened(group, self.engine.open(group, cluster.voters))
+                replica = self.engine.open(group, cluster.voters)
+                self.machines.opened(group, replica)
+                self.keeper.opened(group, replica)
             else:
                 host.elsewhere[group] = cluster.voters
         self.write()
@@ -107,6 +111,7 @@ class Node:
         for part in (self.calls, self.control, self.asking, self.reader, self.keeper, self.collecting, self.releases):
             part.tick(now)
         self.sinks.tick(now)
+        self.ends.tick(now)
 
     def turn(self) -> None:
         now = self.cluster.now
@@ -130,7 +135,15 @@ class Node:
 class PartitionCluster:
     """See the module."""
 
-    def __init__(self, nodes: int = 3, groups: int = 2, voters: tuple[int, ...] = (1, 2, 3), seed: int = 5) -> None:
+    def __init__(
+        self,
+        nodes: int = 3,
+        groups: int = 2,
+        voters: tuple[int, ...] = (1, 2, 3),
+        seed: int = 5,
+        store: StoreSettings = STORE,
+    ) -> None:
+        self.store = store
         self.rng = random.Random(seed)
         self.start = 1_000_000
         self.now = self.start

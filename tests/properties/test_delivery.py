@@ -156,7 +156,10 @@ class Story:
                 if subscriber.start == "earliest":
                     first = 0
                 elif subscriber.start:
-                    first = min((2, 5)[shard], first)
+                    asked = (2, 5)[shard]
+                    # Beyond the end it begins there, unless nobody could say in time where the end was.
+                    is_literal = first < asked and bool(seen) and seen[0] >= asked
+                    first = asked if is_literal else min(asked, first)
                 if subscriber.start != "earliest" and seen:
                     # What was committed and not known to all replicas when it subscribed may come, or not.
                     first = min(first, seen[0])

@@ -2,13 +2,18 @@
 
 ```
  run of a client, QoS 1 or 2 --> PublishAnswer   stored:  PUBACK / PUBREC, in the client's order
-                                                 refused: MQTT 5: a failure code and what to do; 3.1.1: closed
+                                                 refused: MQTT 5: a failure code and what to do; 3.1.1: closed;
+                                                          came with DUP at QoS 1: lost
                                                  lost:    closed, with no code for the message; the client resends it
  run of the admin API -------> CallAnswer        all of it at once, when all is known
  QoS 0, wills, delayed messages: no answer
 ```
 A failure code is a promise that the message is not in the log. Where nobody can promise that, the connection ends with
 0x80 (unspecified error): the client connects again, here or elsewhere, and sends the message again with DUP.
+
+A QoS 1 message that comes with DUP can only be stored or lost: its client left somebody without an answer, and there an
+earlier copy may still wait for a leader. At QoS 2 the session's owner asked the logs before, and earlier copies are
+shut out.
 """
 
 from __future__ import annotations
@@ -46,7 +51,11 @@ class Answer:
 
     def __init__(self) -> None:
         self.wants_places = False
-        """It wants to hear offsets, and so waits until they are final, whatever the topic's ack level."""
+        """It wants to hear offsets."""
+        self.waits_for_commit = False
+        """Whatever the topic's ack level: before the commit no offset is final, and no QoS 2 message is there once."""
+        self.has_copies = False
+        """Its messages may be in the log, or get there, by themselves: nobody can refuse them."""
 
     def asks_for_places(self) -> None:
         """One of its messages asks for its offset."""
@@ -83,10 +92,12 @@ class PublishAnswer(Answer):
         self.unsettled: list[Unsettled] | None = None
         """QoS 2: what the session knows of each message until it has an outcome."""
         self.wants_places = connection.wants_places
+        self.waits_for_commit = qos == 2 or self.wants_places
 
     def asks_for_places(self) -> None:
         """See ``Answer``. A client that wants no words beyond the necessary gets none. [MQTT-3.1.2-29]"""
         self.wants_places = self.connection.version == 5 and self.connection.wants_problem_information
+        self.waits_for_commit = self.qos == 2 or self.wants_places
 
     def comes_again(self) -> bool:
         """See ``Answer``. Not so at QoS 2: there the first message counts, however often it comes."""
@@ -149,6 +160,7 @@ class CallAnswer(Answer):
     def __init__(self, count: int, reply: Callable[[list[Place | str] | None], None]) -> None:
         super().__init__()
         self.wants_places = True
+        self.waits_for_commit = True
         self.left = count
         self.reply = reply
         self.is_lost = False

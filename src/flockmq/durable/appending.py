@@ -8,12 +8,16 @@
 ```
 | outcome            | ack level | publisher                                                        |
 | ------------------ | --------- | ---------------------------------------------------------------- |
-| TAKEN              | memory    | acknowledged (unless it wants the offset: that is known later)   |
+| TAKEN              | memory    | acknowledged (unless it is of QoS 2, or wants the offset: those  |
+|                    |           | wait for the commit)                                             |
 | STORED             | leader    | the same                                                         |
 | COMMITTED          | all       | acknowledged, if it was not                                      |
-| REFUSED            |           | failure code (MQTT 5), closed (3.1.1): certainly not in the log  |
+| REFUSED            |           | failure code (MQTT 5), closed (3.1.1): certainly not in the log; |
+|                    |           | at QoS 1 with DUP closed: an earlier copy may get there          |
 | UNKNOWN            |           | closed, without any code for the message                         |
 | REPLAN             |           | waits: its records are put where they belong by now              |
+| ``fenced``         |           | closed, if a message is of an older epoch of its session than    |
+|                    |           | the log wants; the others of the batch wait for its outcome      |
 
 A publisher that has much under way, or whose partition takes no more, is not read for a while. A connection that closes
 while its messages are under way forgets about them; they get into the log all the same.
@@ -25,16 +29,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.answers import Answer, CallAnswer, Place, PublishAnswer
-from flockmq.durable.entering import enter, enter_again, is_too_large
+from flockmq.durable.entering import enter, enter_again, enter_less, is_too_large
 from flockmq.durable.lanes import Batch, HeldRun, Lane, Share
 from flockmq.durable.pausing import Stopped
 from flockmq.durable.releasing import ReleasePort, release
-from flockmq.durable.unsettled import drop_ids, ids_of, note_unsettled, repeat_of, settle_ids
+from flockmq.durable.unsettled import drop_ids, ids_noted, ids_of, note_unsettled, repeat_of, settle_ids
 from flockmq.errors import RemoteProtocolError
+from flockmq.log.batch import BatchView, Record
 from flockmq.mqtt import reasons
 from flockmq.mqtt.payloads import plain_acks
-from flockmq.node.ports import PENDING
-from flockmq.node.publishing import forget_ids
+from flockmq.node.ports import NAMESPACE_FULL, PENDING
+from flockmq.node.publishing import WHY_NAMESPACE_FULL, forget_ids
 from flockmq.raft.appends import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN, Appends, Outcome
 from flockmq.session.acks import AckQueue, PendingAck
 from flockmq.session.outbound import PACKET_IDS
@@ -52,6 +57,7 @@ HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 WHY_UNCERTAIN: Final = "A partition can't be asked which messages it has already; connect again and send it again"
+WHY_STOPPED: Final = "This node can't store messages, nor say whether this one was before; connect to another node"
 
 
 class Appending:
@@ -79,11 +85,22 @@ class Appending:
     # --- in ---
 
     def append(
-        self, topic: DurableTopic, run: Run, connection: Connection | None, now: int, client_id: str = ""
+        self,
+        topic: DurableTopic,
+        run: Run,
+        connection: Connection | None,
+        now: int,
+        client_id: str = "",
+        is_repeat: bool = False,
     ) -> int:
         """See ``DurablePort``."""
-        code = self._refusal(run)
+        code = self._refusal(topic, run)
         if code:
+            if is_repeat and connection is not None and code == reasons.UNSPECIFIED_ERROR:
+                self.node.stats.durable_unknown += run.count
+                forget_ids(connection, run)
+                raise RemoteProtocolError(code, WHY_STOPPED)
+            self.node.stats.durable_refused += run.count
             return code
         answer: Answer | None = None
         client = client_id.encode()
@@ -104,6 +121,7 @@ class Appending:
                 pending = PendingAck(plain_acks(run), run.count)
                 acks.add(pending)
                 waits = PublishAnswer(self.node, connection, session, run.qos, pending)
+                waits.has_copies = is_repeat and run.qos == 1
                 if run.qos == 2:
                     note_unsettled(waits)
                     if self.releases is not None:
@@ -124,8 +142,12 @@ class Appending:
 
         None when nobody can say what became of one of them.
         """
-        if self._refusal(run):
+        code = self._refusal(topic, run)
+        if code:
+            self.node.stats.durable_refused += run.count
             text = "This node can't store the messages: they are too large, or it takes part in consensus no more."
+            if code == NAMESPACE_FULL:
+                text = WHY_NAMESPACE_FULL
             reply([text] * run.count)
             return
         self._take(topic, run, CallAnswer(run.count, reply), None, client, 0, now)
@@ -140,6 +162,11 @@ class Appending:
             return reasons.SUCCESS
         return release(self.node, self.releases, connection, packet_ids, now)
 
+    def ids_in_logs(self, session: Session) -> set[int]:
+        """See ``DurablePort``."""
+        known = set() if self.releases is None else self.releases.known(session)
+        return known.union(session.unsettled or ())
+
     def _check_certain(self, topic: DurableTopic, run: Run, connection: Connection, session: Session) -> None:
         """QoS 2: nothing is appended while nobody can say whether it was before; the client has to come back."""
         if self.releases is None:
@@ -149,16 +176,16 @@ class Appending:
                 forget_ids(connection, run)
                 raise RemoteProtocolError(reasons.UNSPECIFIED_ERROR, WHY_UNCERTAIN)
 
-    def _refusal(self, run: Run) -> int:
-        """Why a run can't even be tried; 0 when it can."""
+    def _refusal(self, topic: DurableTopic, run: Run) -> int:
+        """Why a run can't even be tried, as ``append`` says it; 0 when it can."""
         code = 0
         if self.appends.is_stopped():
             code = reasons.UNSPECIFIED_ERROR
         elif is_too_large(run, b"", self._entry_bytes_max):
             code = reasons.QUOTA_EXCEEDED
+        elif self.node.spaces.full and topic.namespace in self.node.spaces.full:
+            code = NAMESPACE_FULL
         self.node.stats.durable_in += run.count
-        if code:
-            self.node.stats.durable_refused += run.count
         return code
 
     def _take(
@@ -206,6 +233,8 @@ class Appending:
     def share(self, batch: Batch, share: Share) -> None:
         """These records are in a batch now."""
         batch.shares.append(share)
+        if share.promised:
+            batch.opened.is_promised = True
         answer = share.answer
         if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
             self.releases.note(answer.session, batch.opened.group, ids_of(answer, share.first, share.count))
@@ -229,6 +258,9 @@ class Appending:
             self._stored(batch, -1)
             return
         lane = batch.lane
+        if kind == UNKNOWN and not outcome.final and batch.has_promises():
+            self._lost(batch, False)  # what was acknowledged goes on, and nothing may overtake it
+            return
         if not batch.settled:
             batch.settled = True
             lane.unsettled -= 1
@@ -248,13 +280,14 @@ class Appending:
             self._go_on(lane)
 
     def _stored(self, batch: Batch, base: int) -> None:
-        """Acknowledge. Without ``base`` it is early: whoever wants offsets waits, and so do QoS 2 ids."""
+        """Acknowledge. Without ``base`` it is early, which is not for everybody."""
         for share in batch.shares:
             answer = share.answer
-            if base < 0 and answer is not None and answer.wants_places:
+            if base < 0 and answer is not None and answer.waits_for_commit:
                 continue
             if not share.told:
                 share.told = True
+                share.promised = True
                 self.node.stats.durable_stored += share.count
                 if answer is not None:
                     answer.stored(share.first, share.count, batch.shard, base + share.at if base >= 0 else -1)
@@ -270,30 +303,78 @@ class Appending:
         if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
             self._drop_noted(share)
             drop_ids(answer, share.first, share.count, text)
+        if answer is not None and answer.has_copies:
+            self._lose(share)
+        elif not share.told:
+            share.told = True
+            self.node.stats.durable_refused += share.count
+            if answer is not None:
+                answer.refused(share.first, share.count, reasons.UNSPECIFIED_ERROR, text)
+
+    def _lose(self, share: Share) -> None:
+        """Nobody can say what becomes of these."""
         if share.told:
             return
         share.told = True
-        self.node.stats.durable_refused += share.count
-        if answer is not None:
-            answer.refused(share.first, share.count, reasons.UNSPECIFIED_ERROR, text)
+        self.node.stats.durable_unknown += share.count
+        if share.answer is not None:
+            share.answer.lost(share.first, share.count)
 
     def _drop_noted(self, share: Share) -> None:
         """QoS 2 ids are not in the log that they were on their way to."""
         answer = share.answer
         if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
-            self.releases.drop(answer.session, ids_of(answer, share.first, share.count))
+            self.releases.drop(answer.session, ids_noted(answer, share.first, share.count))
+
+    def fenced(self, batch: Batch, data: bytes, position: int) -> bytes:
+        """See ``Follower``. What its client sent in that epoch, or before it, goes; unless its session is still here in
+        a later epoch, and knows of nothing else under these ids: then that is the epoch they get.
+        """
+        records = BatchView(data).records()
+        named = batch.share_at(position)
+        answer = named.answer if named is not None else None
+        shares = batch.shares
+        batch.shares = []  # a leader that fences what is of no session is not to be believed in anything
+        if isinstance(answer, PublishAnswer) and answer.qos == 2:
+            client = records[position].client
+            epoch = records[position].session_epoch
+            for share in shares:
+                if share is not named and not is_fenced(records[share.at], client, epoch):
+                    batch.shares.append(share)
+                elif self.renew(share, epoch) > epoch:
+                    self._tag_again(batch, share, records)
+                    batch.shares.append(share)
+        kept = enter_less(data, records, batch.shares)
+        for share in shares:
+            if share in batch.shares:
+                continue
+            if not batch.settled:
+                self._relieve(share)
+            self.abandon(share)
+        return kept
+
+    def abandon(self, share: Share) -> None:
+        """These are in no log and must not get there: their publishers have to send them again, or have done so."""
+        self._drop_noted(share)
+        answer = share.answer
+        if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+            drop_ids(answer, share.first, share.count, "")
+        self._lose(share)
+
+    def _tag_again(self, batch: Batch, share: Share, records: list[Record]) -> None:
+        """Its records are of the present epoch now, and their ids known to be on their way to this group."""
+        for record in records[share.at : share.at + share.count]:
+            record.session_epoch = self.renew(share, record.session_epoch)
+        answer = share.answer
+        if self.releases is not None and isinstance(answer, PublishAnswer):
+            self.releases.note(answer.session, batch.opened.group, ids_of(answer, share.first, share.count))
 
     def _lost(self, batch: Batch, final: bool) -> None:
         for share in batch.shares:
             answer = share.answer
             if final and isinstance(answer, PublishAnswer) and answer.unsettled is not None:
                 drop_ids(answer, share.first, share.count, "")
-            if share.told:
-                continue
-            share.told = True
-            self.node.stats.durable_unknown += share.count
-            if answer is not None:
-                answer.lost(share.first, share.count)
+            self._lose(share)
 
     # --- other plans ---
 
@@ -309,10 +390,17 @@ class Appending:
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """Time passes: whoever waits for a plan too long is refused."""
+        """Time passes: whoever waits for a plan too long is refused. What was acknowledged early goes on waiting."""
         for lane in list(self._waiting.values()):
-            if now - lane.since >= self.appends.give_up_ms:
-                self._refuse_waiting(lane, why_refused(lane.topic, 0))
+            if now - lane.since < self.appends.give_up_ms:
+                continue
+            promised = [batch for batch in lane.given_back if batch.has_promises()]
+            needs = lane.needs
+            self._refuse_waiting(lane, why_without_plan(lane.topic))
+            if promised:
+                self._wait(lane, now)
+                lane.given_back = promised
+                lane.needs = needs
 
     def _wait(self, lane: Lane, now: int) -> None:
         if not lane.is_waiting():
@@ -342,16 +430,25 @@ class Appending:
         return found
 
     def is_stale(self, answer: Answer | None) -> bool:
-        """QoS 2: whether the session is another node's by now. What never left this one must not do so any more."""
+        """QoS 2: whether the session is another node's by now. What is in no log must not get there any more."""
         if not isinstance(answer, PublishAnswer) or answer.qos != 2:
             return False
         return self.node.sessions.get(answer.session.client_id) is not answer.session
 
-    def _follow_epoch(self, run: HeldRun) -> None:
-        """A QoS 2 run that never left this node goes by the present epoch of its session."""
-        answer = run.answer
-        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
-            run.epoch = self.releases.tag(answer.session)
+    def renew(self, share: Share, epoch: int) -> int:
+        """The epoch by which messages that are in no log may get there; -1: they must not. ``epoch``: that they have.
+
+        QoS 2 goes by the present epoch of its session, if that is still here and was not elsewhere since (another owner
+        may have stored them), and if its ids still mean these messages.
+        """
+        answer = share.answer
+        if not isinstance(answer, PublishAnswer) or answer.qos != 2:
+            return epoch
+        if self.is_stale(answer) or epoch < answer.session.home_epoch:
+            return -1
+        if len(ids_noted(answer, share.first, share.count)) < share.count:
+            return -1
+        return epoch if self.releases is None else self.releases.tag(answer.session)
 
     def _go_on(self, lane: Lane) -> None:
         """Put in again what waits, once all that was before it has its outcome and the plan is known."""
@@ -367,11 +464,12 @@ class Appending:
         for batch in given_back:
             enter_again(self, lane, batch)
         for run in held:
-            if run.answer is None or not (run.answer.comes_again() or self.is_stale(run.answer)):
-                self._follow_epoch(run)
-                enter(self, lane, run)
+            epoch = self.renew(run.whole(), run.epoch)
+            if epoch < 0 or (run.answer is not None and run.answer.comes_again()):
+                self.abandon(run.whole())
             else:
-                self.node.stats.durable_unknown += run.run.count
+                run.epoch = epoch
+                enter(self, lane, run)
         lane.stopped.let_all_go(self.node)
 
     def _stop_waiting(self, lane: Lane) -> tuple[list[Batch], list[HeldRun]]:
@@ -389,7 +487,7 @@ class Appending:
         for batch in given_back:
             self._refused(batch, text)
         for run in held:
-            self._refuse(Share(run.answer, run.connection, 0, 0, run.run.count, 0), text)
+            self._refuse(run.whole(), text)
         lane.stopped.let_all_go(self.node)
 
     # --- reading ---
@@ -423,6 +521,11 @@ def check_receive_maximum(connection: Connection, acks: AckQueue, run: Run) -> N
         )
 
 
+def is_fenced(record: Record, client: bytes, epoch: int) -> bool:
+    """Whether a QoS 2 record is the client's, and of this epoch or an older one."""
+    return 0 < record.session_epoch <= epoch and record.client == client
+
+
 def name_of(topic: DurableTopic) -> str:
     """For people."""
     return topic.name.decode("utf-8", "replace")
@@ -432,6 +535,14 @@ def why_refused(topic: DurableTopic, shard: int) -> str:
     """What to tell a publisher whose message is certainly not in the log."""
     return (
         f"Partition {shard} of topic {name_of(topic)} takes nothing now: a majority of its replicas can't be reached. "
+        "The message was not stored; publish it again later."
+    )
+
+
+def why_without_plan(topic: DurableTopic) -> str:
+    """The same, for one whose place could not be found."""
+    return (
+        f"Topic {name_of(topic)} gets other partitions, and this node could not find out in time where a message goes. "
         "The message was not stored; publish it again later."
     )
 

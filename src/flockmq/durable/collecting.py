@@ -4,7 +4,7 @@
  here: collect(client, epoch) ... flush --> one round for all clients of a turn --> every node that is alive
  there: fence the clients; messages of theirs that are on their way from there: their groups' logs are told first, and
         then the whole round is made again
-        in all groups that it leads: wait until everything that is in the log now is applied
+        in all groups that it leads, and a quorum says so: wait until everything that is in the log now is applied
         groups that know ids: ADOPT them for the new owner, wait until that is applied as well
         answer: which groups these were, and the ids
  here: every group answered for? --> the ids, each with the groups that know it
@@ -48,6 +48,8 @@ TELL_MS: Final = 600
 TOLD_MAX: Final = 10_000
 """Clients and groups that were told so, remembered."""
 RETRY_MS: Final = 200
+NEAR_MS: Final = 500
+"""Half of what a node must have been silent for before others elect somebody in its place."""
 LEADERLESS_MS: Final = 15_000
 NOTE_MS: Final = 60_000
 """An event about missing groups at most so often."""
@@ -103,6 +105,8 @@ class _Job:
         self.covered: dict[int, None] = {}
         self.waiting: dict[int, tuple[int, int]] = {}
         """Group -> the entry that has to be applied first, and the term in which this node leads."""
+        self.unconfirmed: set[int] = set()
+        """Those of them whose quorum has not said yet that this node leads."""
         self.marks = 0
         self.has_marked = False
         self.telling = 0
@@ -296,17 +300,51 @@ class Collecting:
         return self._told.get((client, group), 0) >= epoch
 
     def _wait_for_groups(self, job: _Job) -> None:
-        host = self._calls.engine.host
+        """A leader that was cut off, and does not know of the next one, must not speak for its group.
+
+        A group at work has its quorum asked. To wake all others for every client would cost too much: of a quiet one it
+        is enough that its members were heard just now, for they wait much longer before they elect somebody else.
+        """
+        engine = self._calls.engine
+        host = engine.host
+        near = {node for node, peer in host.peers.items() if host.clock.elapsed - peer.heard_at < NEAR_MS}
+        near.add(host.node)
         for group, machine in self._machines.by_group.items():
             node = host.groups.get(group)
             if node is None or node.state.role != LEADER or group in host.broken:
                 continue
             state = node.state
-            if machine.applied < state.log.last_index or state.commit < state.term_start:
-                job.waiting[group] = (state.log.last_index, state.term)
-                self._waiting.setdefault(group, {})[job] = None
-            else:
+            if state.quiet and not state.configuration.has_quorum(near):
+                continue
+            if state.quiet and machine.applied >= state.log.last_index and state.commit >= state.term_start:
                 job.covered[group] = None
+                continue
+            job.waiting[group] = (state.log.last_index, state.term)
+            self._waiting.setdefault(group, {})[job] = None
+            if not state.quiet:
+                job.unconfirmed.add(group)
+        for group in list(job.unconfirmed):
+            engine.read(group, partial(self._on_confirmed, job, group), self._calls.now)
+        self._look_at(job)
+
+    def _on_confirmed(self, job: _Job, group: int, is_leader: bool) -> None:
+        job.unconfirmed.discard(group)
+        if group not in job.waiting:
+            return
+        if is_leader:
+            self._cover(job, group)
+        else:
+            self._stop_waiting(job, group)
+            self._look_at(job)
+
+    def _cover(self, job: _Job, group: int) -> None:
+        """Speak for a group, if all that was to be waited for is there."""
+        target, term = job.waiting[group]
+        if group in job.unconfirmed or self._machines.by_group[group].applied < target:
+            return
+        if self._leads(group, term):
+            job.covered[group] = None
+        self._stop_waiting(job, group)
         self._look_at(job)
 
     def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
@@ -314,15 +352,8 @@ class Collecting:
         waiting = self._waiting.get(group)
         if waiting is None:
             return
-        applied = self._machines.by_group[group].applied
         for job in list(waiting):
-            target, term = job.waiting[group]
-            if applied < target:
-                continue
-            if self._leads(group, term):
-                job.covered[group] = None
-            self._stop_waiting(job, group)
-            self._look_at(job)
+            self._cover(job, group)
 
     def _leads(self, group: int, term: int) -> bool:
         engine = self._calls.engine

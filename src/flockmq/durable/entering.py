@@ -3,7 +3,7 @@
 ```
  run --> no properties, no expiry, QoS 0 or 1, one key --> one group: payloads cut out in one loop, one add_run
      `-> else message by message: key --> group, columns as they are needed
- batch that was given back --> record by record, in their order
+ batch that was given back, or keeps its place with fewer records --> record by record, in their order
 ```
 The raw MQTT 5 properties (without alias and expiry) are kept as they came, so that subscribers get them unchanged; the
 user properties among them once more as columns, for readers that don't speak MQTT.
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.answers import PublishAnswer
 from flockmq.durable.lanes import Batch, HeldRun, Lane, Share
-from flockmq.log.batch import BatchView
+from flockmq.log.batch import BatchBuilder, BatchView, Record, note_of
 from flockmq.log.columns import RETAIN
 from flockmq.mqtt.payloads import payloads_of
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
@@ -123,16 +124,21 @@ def enter_each(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int
 def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
     """Put the records of a batch where they belong by now."""
     topic = lane.topic
-    view = BatchView(given_back.data)
+    records = BatchView(given_back.data).records()
     for share in given_back.shares:
         answer = share.answer
-        if not share.told and answer is not None and (answer.comes_again() or owner.is_stale(answer)):
-            owner.node.stats.durable_unknown += share.count
+        epoch = owner.renew(share, records[share.at].session_epoch)
+        # Who was told that nobody knows sends it again. At QoS 2 the first copy counts, and a repeat may wait for it.
+        is_void = share.told and not (isinstance(answer, PublishAnswer) and answer.qos == 2)
+        if not share.promised and (is_void or epoch < 0 or (answer is not None and answer.comes_again())):
+            owner.abandon(share)
             continue
         writer = ShareWriter(owner, lane, share.answer, share.connection)
         writer.told = share.told
+        writer.promised = share.promised
         for index in range(share.count):
-            record = view.record(share.at + index)
+            record = records[share.at + index]
+            record.session_epoch = epoch
             key = record.topic
             if topic.key == BY_CLIENT:
                 key = record.client
@@ -140,20 +146,36 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
             batch = writer.batch_for(
                 topic.group_of_key(key if own is None else own), share.first + index, len(record.payload)
             )
-            batch.opened.builder.add(
-                record.topic,
-                record.client,
-                record.timestamp_ms,
-                record.flags,
-                record.payload,
-                own,
-                record.packet_id,
-                record.session_epoch,
-                record.expires_at,
-                record.properties,
-                record.user,
-            )
+            add_record(batch.opened.builder, record, own)
         writer.finish()
+
+
+def enter_less(data: bytes, records: list[Record], kept: list[Share]) -> bytes:
+    """A batch with fewer records, or changed ones, and where in it they are; nothing if none are left."""
+    builder = BatchBuilder()
+    for share in kept:
+        at = builder.count
+        for record in records[share.at : share.at + share.count]:
+            add_record(builder, record, record.key)
+        share.at = at
+    return builder.build(note=note_of(data)) if builder.count else b""
+
+
+def add_record(builder: BatchBuilder, record: Record, key: bytes | None) -> None:
+    """Add a record of another batch."""
+    builder.add(
+        record.topic,
+        record.client,
+        record.timestamp_ms,
+        record.flags,
+        record.payload,
+        key,
+        record.packet_id,
+        record.session_epoch,
+        record.expires_at,
+        record.properties,
+        record.user,
+    )
 
 
 class ShareWriter:
@@ -165,6 +187,7 @@ class ShareWriter:
         self.answer = answer
         self.connection = connection
         self.told = False
+        self.promised = False
         self._batch: Batch | None = None
         self._share: Share | None = None
 
@@ -181,6 +204,7 @@ class ShareWriter:
         self._batch = batch
         self._share = Share(self.answer, self.connection, position, at, 1, size)
         self._share.told = self.told
+        self._share.promised = self.promised
         return batch
 
     def finish(self) -> None:

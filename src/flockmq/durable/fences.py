@@ -4,8 +4,8 @@
  another owner asks for a client's packet ids --> note(client, epoch), on every node that is alive
  a leader puts a statement of a newer epoch into its log --> note(client, epoch)
  a run arrives at the leader --> admits(group, batch): ADMITTED
-                                  |-- REFUSED_RUN   it holds a QoS 2 record of an older epoch: certainly not appended
-                                  `-- ASK_LATER     this leader does not know yet what its log says
+                                  |-- a position   there is a QoS 2 record of an older epoch: nothing is appended
+                                  `-- ASK_LATER    this leader does not know yet what its log says
 ```
 Without that a publish that was on its way when its node was given up could be appended after its client has published
 it again elsewhere. Where a partition knows packet ids of the client, its log has the epoch as well (``machine.py``).
@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
+from flockmq.raft.senders import ADMITTED, ASK_LATER
 
 if TYPE_CHECKING:
     from flockmq.durable.machines import Machines
     from flockmq.raft.engine import RaftEngine
-
-ADMITTED: Final = 0
-REFUSED_RUN: Final = 1
-ASK_LATER: Final = 2
 
 KEPT_MS: Final = 600_000
 FENCES_MAX: Final = 200_000
@@ -64,7 +61,7 @@ class Fences:
         return epoch if machine is None else max(epoch, machine.epoch_of(client))
 
     def admits(self, group: int, batch: bytes) -> int:
-        """Whether the leader of a group may append a run."""
+        """Whether the leader of a group may append a run; if not, the position of the first record that is too old."""
         mask: int = _MASK.unpack_from(batch, _MASK_AT)[0]
         if not mask & PACKET_ID or not mask & SESSION_EPOCH:
             return ADMITTED
@@ -81,5 +78,5 @@ class Fences:
         for position in range(view.count):
             if 0 < epochs[position] < oldest[names[position]]:
                 self.refused += 1
-                return REFUSED_RUN
+                return position
         return ADMITTED

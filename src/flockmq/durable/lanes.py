@@ -42,6 +42,8 @@ class Share:
         self.size = size
         self.told = False
         """Whoever waits has its answer."""
+        self.promised = False
+        """And that was that they are stored."""
 
 
 class Batch:
@@ -60,9 +62,24 @@ class Batch:
         self.data = b""
         """Given back: its records."""
 
+    def share_at(self, position: int) -> Share | None:
+        """Whose record this is."""
+        for share in self.shares:
+            if share.at <= position < share.at + share.count:
+                return share
+        return None
+
+    def has_promises(self) -> bool:
+        """Whether something in it was acknowledged before it had an outcome."""
+        return any(share.promised for share in self.shares)
+
     def heard(self, batch: OpenBatch, outcome: Outcome) -> None:  # noqa: ARG002
         """See ``Follower``."""
         self.owner.heard(self, outcome)
+
+    def fenced(self, batch: OpenBatch, data: bytes, position: int) -> bytes:  # noqa: ARG002
+        """See ``Follower``."""
+        return self.owner.fenced(self, data, position)
 
 
 class HeldRun:
@@ -86,6 +103,10 @@ class HeldRun:
         self.wall_ms = wall_ms
         self.expires_at = expires_at
         """By the calendar; 0: never."""
+
+    def whole(self) -> Share:
+        """All of it, as if it were in a batch."""
+        return Share(self.answer, self.connection, 0, 0, self.run.count, 0)
 
 
 class Lane:

@@ -43,6 +43,15 @@ class Layout:
         """Whether there is any durable topic."""
         return bool(self._state().places)
 
+    def groups_in(self, namespaces: set[str]) -> list[tuple[str, int]]:
+        """The partition groups of these namespaces, with the name of each one's namespace; looks at all topics."""
+        return [
+            (topic.namespace, partition.group)
+            for topic in self._state().topics.values()
+            if topic.namespace in namespaces
+            for partition in topic.partitions
+        ]
+
     def replicas_of(self, group: int) -> tuple[int, ...]:
         """Nodes that have a replica of a group, as far as its leader has told; none when there is no such group."""
         state = self._state()

@@ -36,6 +36,8 @@ AUTOCLEAN_SETTING: Final = "autoclean_ms"
 """Setting of the cluster: after so long a dead node is taken for lost; 0: never."""
 MOVES_SETTING: Final = "moves_at_once"
 MOVES_AT_ONCE: Final = 4
+WARN_AFTER_MS: Final = 20_000
+"""A cluster that is just being started passes two nodes as well, and nobody needs to hear of that."""
 
 
 def seen_member(member: Member, api: str = "", zone: str = "", is_leaving: bool = False) -> SeenMember:
@@ -73,6 +75,8 @@ class Members:
         self._moves_at = 0
         self._open = 0
         """Commands without a result."""
+        self._warn_at = 0
+        """When the log is told the warning; 0: there is none, or it was told."""
         self._gone: tuple[int, ...] = ()
         self._planned: tuple[int, int, tuple[int, ...], int] = (-1, -1, (), -1)
         """What the plan that found nothing to move was made from."""
@@ -86,11 +90,14 @@ class Members:
         """Time passes; called about every 100 ms."""
         if not self._leads():
             self._leading_since = -1
-            self.warning = ""
+            self._warn("", now)
             return
         if self._leading_since < 0:
             self._leading_since = now
             self._planned = (-1, -1, (), -1)
+        if self._warn_at and now >= self._warn_at:
+            self._warn_at = 0
+            self._engine.events.append(("two_voters", {"message": self.warning}))
         if now >= self._decide_at and not self._open:
             self._decide_at = now + DECIDE_MS
             self._decide(now)
@@ -118,11 +125,17 @@ class Members:
             now - self._leading_since,
             self._policy(),
         )
-        self.warning = decision.warning
+        self._warn(decision.warning, now)
         self._gone = decision.gone
         self._change_group(decision, now)
         for command in decision.commands:
             self._submit(command, now)
+
+    def _warn(self, warning: str, now: int) -> None:
+        """The log hears of a warning that lasts, once."""
+        if warning != self.warning:
+            self.warning = warning
+            self._warn_at = now + WARN_AFTER_MS if warning else 0
 
     def _policy(self) -> PolicySettings:
         """The node's own settings, unless the cluster has some."""

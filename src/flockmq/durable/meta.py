@@ -11,6 +11,9 @@ node that was taken out, and so hears no leader any more, asks and removes its r
 
 *Current*: everything that was committed before this start of the node is applied. Until then state may name groups to
 this node that it left long ago; nobody begins a log on the word of such a state.
+
+*In doubt*: the log here has changes behind what is known to be committed, and somebody may have been told that they are
+made. A node that served clients without them would acknowledge messages of a new topic that no log has.
 """
 
 from __future__ import annotations
@@ -20,10 +23,18 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import (
     INVALID,
+    AlterTopic,
     Command,
+    CreateTopic,
+    DeleteAcl,
+    DeleteClient,
+    DeleteNamespace,
+    PutAcl,
+    PutClient,
     RefusedError,
     Result,
     SetClusterId,
+    decode_command,
     decode_envelope,
     encode_envelope,
 )
@@ -37,10 +48,11 @@ from flockmq.durable.meta_wire import (
     NOT_DONE,
     decode_answer,
 )
-from flockmq.durable.parting import Parting
+from flockmq.durable.parting import Parting, is_lonely
 from flockmq.durable.pulling import Puller
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.log.batch import DATA, BatchView
+from flockmq.log.errors import DamageError
 from flockmq.mqtt import reasons
 from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
 
@@ -57,8 +69,19 @@ if TYPE_CHECKING:
 GROUP: Final = 0
 TOPIC: Final = b"$cluster"
 KEEP_MS: Final = 1_000
-"""How often a node keeps a copy of a state that changes."""
+"""How often a node keeps a copy of a state that changes, at the most."""
+DOUBTFUL: Final = (CreateTopic, AlterTopic, PutClient, DeleteClient, PutAcl, DeleteAcl, DeleteNamespace)
+"""Without these a node would take in messages, or clients, otherwise than it was promised."""
+READ_BYTES: Final = 1_048_576
 OFFER_MS: Final = 200
+
+
+def is_doubtful(envelope: bytes) -> bool:
+    """Whether a change must be known to be made, or not, before clients are served."""
+    try:
+        return isinstance(decode_command(decode_envelope(envelope).command), DOUBTFUL)
+    except RefusedError:
+        return False  # nobody applies what nobody can read
 
 
 def _keep_nothing(data: bytes) -> None:
@@ -114,6 +137,8 @@ class Meta:
         self._told_replica = False
         self._kept_index = 0
         self._keep_at = 0
+        self._doubt = 0
+        """The index that the last such change in the log here would have."""
         self._offer_at = 0
         self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
         self._is_founding = False
@@ -147,6 +172,33 @@ class Meta:
         """Run the replica that the store has, if it has one. Call it once, before anything else."""
         if GROUP in self.engine.store.groups:
             self._open(None)
+            self._doubt = self._find_doubt()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """See the module."""
+        return not self.is_current and self._doubt > self.ledger.index
+
+    def _find_doubt(self) -> int:
+        replica = self.engine.replicas[GROUP]
+        checkpoint = replica.checkpoints.latest()
+        log = replica.log
+        index = max(log.first_index(), checkpoint.index + 1 if checkpoint is not None else 0)
+        found = 0
+        while index <= log.last_index():
+            try:
+                batches = log.entries(index, log.last_index() + 1, READ_BYTES)
+            except DamageError:
+                return self.ledger.index + 1  # nobody can say
+            for batch in batches:
+                index += 1
+                view = BatchView(batch)
+                if view.kind != DATA or view.next_offset <= self.ledger.index:
+                    continue
+                for position, record in enumerate(view.records()):
+                    if is_doubtful(record.payload):
+                        found = view.base_offset + position + 1
+        return found
 
     def begin(self, cluster_id: int) -> None:
         """This node minted the cluster: found its state. Harmless when that was done before.
@@ -246,7 +298,7 @@ class Meta:
         elif outcome.kind == REFUSED:
             self._waiting.finish(pending, unavailable("Nobody leads the group that decides about the cluster state."))
         else:
-            self._waiting.finish(pending, unknown("This node lost sight of the change."))
+            self._waiting.finish(pending, unknown("No majority of the nodes that decide confirmed the change in time."))
 
     def _applied(self, index: int, data: bytes, result: Result) -> None:
         """A command took effect here."""
@@ -305,18 +357,17 @@ class Meta:
         self._now = now
         self._found()
         self._confirmation.tick(now)
-        self._puller.tick(now, self.has_replica)
+        self._puller.tick(now, self.has_replica and not is_lonely(self.engine.host.groups[GROUP].state))
         if now >= self._offer_at:
             self._offer_at = now + OFFER_MS
-            for pending in self._waiting.not_out():
+            for pending in self._waiting.not_out(now):
                 self._offer(pending)
         self._waiting.expire(now)
         if self.has_replica:
             self.parting.consider(GROUP, now)
         self.parting.tick(now)
-        if now >= self._keep_at:
+        if now >= self._keep_at and self.save():
             self._keep_at = now + KEEP_MS
-            self._save()
         self.flush(now)
 
     def flush(self, now: int) -> None:
@@ -351,22 +402,24 @@ class Meta:
 
     # What is on the disk.
 
-    def _save(self) -> None:
-        """A copy for a restart. Who has a replica needs one as well: only a leader can tell how much of a log is
-        committed, and clients must not be served meanwhile as if there were no topics.
+    def save(self) -> bool:
+        """A copy for a restart, if there is something new. Who has a replica needs one as well: only a leader can tell
+        how much of a log is committed, and clients must not be served meanwhile as if there were no topics.
         """
         replica = self.engine.replicas.get(GROUP)
         if self.engine.stopped:
-            return  # the disk may be what failed
+            return False  # the disk may be what failed
         if replica is not None:
             checkpoint = replica.checkpoints.latest()
             if checkpoint is not None and replica.log.first_index() <= checkpoint.index:
                 replica.log.compact_to(checkpoint.index)
-        if self._kept_index != self.ledger.index:
-            self._kept_index = self.ledger.index
-            self._keep(self.state.encode())
+        if self._kept_index == self.ledger.index:
+            return False
+        self._kept_index = self.ledger.index
+        self._keep(self.state.encode())
+        return True
 
     def _was_taken_out(self, group: int) -> None:
         """The replica here is gone: what it knew must not be, or this node would not know that it ever had one."""
         if group == GROUP and self.ledger.index:
-            self._save()
+            self.save()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import Result
 from flockmq.durable.meta_wire import DONE, MAYBE, NOT_DONE, Answer, encode_answer
+from flockmq.raft.appends import GIVE_UP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,10 @@ BUSY: Final = "busy"
 """Code of a result: nothing was done, too much waits here."""
 
 WAITING_MAX: Final = 4_096
-TIMEOUT_MS: Final = 10_000
+LAST_MS: Final = 1_000
+"""Before time is up: nobody is given a command any more, as they could hardly answer."""
+TIMEOUT_MS: Final = GIVE_UP_MS + LAST_MS
+"""Longer than whoever sends a command tries: it can be certain that nothing was sent, and by then it has said so."""
 
 Key = tuple[int, int, int]
 """Node, life and number of whoever asked."""
@@ -108,9 +112,9 @@ class Waiting:
             assert pending.result is not None
             self.finish(pending, pending.result)
 
-    def not_out(self) -> list[Pending]:
-        """Commands that nobody has taken yet."""
-        return [pending for pending in self.by_key.values() if not pending.is_out]
+    def not_out(self, now: int) -> list[Pending]:
+        """Commands that nobody has taken yet, and that there is time to give to somebody."""
+        return [pending for pending in self.by_key.values() if not pending.is_out and pending.due_at - now > LAST_MS]
 
     def expire(self, now: int) -> None:
         """Give up on those that took too long, in the order in which they came."""
@@ -121,7 +125,7 @@ class Waiting:
             if pending.result is not None:
                 self.finish(pending, pending.result)
             elif pending.is_out:
-                self.finish(pending, unknown("The cluster did not decide within ten seconds."))
+                self.finish(pending, unknown("The cluster did not decide in time."))
             else:
                 self.finish(pending, unavailable("No node that decides about the cluster state could be reached."))
 

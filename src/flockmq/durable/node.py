@@ -22,6 +22,7 @@ from flockmq.durable.consensus import Consensus
 from flockmq.durable.control import Control
 from flockmq.durable.cursors import Cursors
 from flockmq.durable.delivery import Delivery
+from flockmq.durable.ends import Ends
 from flockmq.durable.facts import MapFacts
 from flockmq.durable.fences import Fences
 from flockmq.durable.fetching import Fetching
@@ -36,6 +37,7 @@ from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
 from flockmq.durable.sinks import Sinks
+from flockmq.durable.stored import StoredBytes
 from flockmq.durable.tidying import Tidying
 from flockmq.durable.topics import Topics
 from flockmq.durable.usage import NamespaceUsage
@@ -99,6 +101,7 @@ class DurableNode:
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
         self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
         self.fetching = Fetching(self.calls, self.reader)
+        self.ends = Ends(self.calls, self.reader)
         self.sinks = Sinks(self.calls, self.control, self.machines)
         self.collecting = Collecting(self.calls, self.control, self.machines, self.fences, broker.events, self._alive)
         self.releases = Releases(self.calls, self.control, self.machines, self.collecting, self._alive)
@@ -112,7 +115,8 @@ class DurableNode:
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, cluster.node_id, EngineLogs(self.engine), self.layout, cluster, cluster.calls)
         self.delivery.set_wake(self._wake)
-        self.usage = NamespaceUsage(cluster.maps, cluster.node_id, broker.spaces)
+        stored = StoredBytes(self.engine, self.layout)
+        self.usage = NamespaceUsage(cluster.maps, cluster.node_id, broker.spaces, stored)
         self.meta.watch(self._state_changed)
         self.partitions.opened.append(self._opened)
         self.partitions.closed.append(self._closed)
@@ -133,6 +137,10 @@ class DurableNode:
         """Whether this node knows the topics that there are, and runs its replicas."""
         return self.meta.is_current and not self.partitions.pending
 
+    def may_serve_alone(self) -> bool:
+        """Whether clients can be served before anybody has confirmed what this node knows."""
+        return not self.meta.is_in_doubt
+
     def begin(self, cluster_id: int) -> None:
         """This node minted the cluster."""
         self.meta.begin(cluster_id)
@@ -151,6 +159,7 @@ class DurableNode:
         self.members.tick(now)
         self.partitions.tick(now)
         self.calls.tick(now)
+        self.ends.tick(now)
         self.control.tick(now)
         self.reader.tick(now)
         self.keeper.tick(now)
@@ -207,6 +216,7 @@ class DurableNode:
 
     def _opened(self, group: int, replica: Replica) -> None:
         self.machines.opened(group, replica)
+        self.keeper.opened(group, replica)
         if 0 < self.meta.groups_at_start <= group and replica.log.last_index() == 1:
             self.delivery.begun(group)
 

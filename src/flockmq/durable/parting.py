@@ -33,7 +33,7 @@ LEAVING_MS: Final = 500
 ASKS_MAX: Final = 1_024
 
 
-def _is_lonely(state: RaftState) -> bool:
+def is_lonely(state: RaftState) -> bool:
     """Whether no leader was heard for an election timeout. A quiet group has one: the host watches over its node."""
     return state.role != LEADER and not state.quiet and state.clock.elapsed >= state.loyal_until
 
@@ -63,7 +63,7 @@ class Parting:
 
     def consider(self, group: int, now: int, peers: tuple[int, ...] = ()) -> None:
         """Look at a replica; call it now and then. ``peers``: who may lead it, else all that have group 0."""
-        if not self.is_leaving and not _is_lonely(self._engine.host.groups[group].state):
+        if not self.is_leaving and not is_lonely(self._engine.host.groups[group].state):
             self._lonely.pop(group, None)
             return
         ask_at, asked = self._lonely.setdefault(group, (now if self.is_leaving else now + LONELY_MS, self._start))
@@ -97,7 +97,7 @@ class Parting:
 
     def _answered(self, group: int, body: bytes | None) -> None:
         node = self._engine.host.groups.get(group)
-        if body is None or node is None or not (self.is_leaving or _is_lonely(node.state)):
+        if body is None or node is None or not (self.is_leaving or is_lonely(node.state)):
             return
         _, configuration = decode_members(body)
         if self._engine.host.node not in configuration.members():

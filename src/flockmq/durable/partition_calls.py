@@ -39,6 +39,7 @@ SINK_STAGE_CALL: Final = 30
 SINK_COMMIT_CALL: Final = 31
 SINK_DROP_CALL: Final = 32
 SINK_STATE_CALL: Final = 33
+END_CALL: Final = 34
 
 OK: Final = 0
 ELSEWHERE: Final = 1

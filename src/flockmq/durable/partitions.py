@@ -210,7 +210,7 @@ class Partitions:
         host.elsewhere[group] = record.replicas
         forwarder = host.forwarders.get(group)
         if forwarder is not None and forwarder.leader not in record.members():
-            forwarder.set_leader(0)  # it would wait for an answer of a node that knows nothing of the group any more
+            forwarder.set_leader(0, 0)  # it would wait for an answer of a node that knows nothing of the group any more
             host.submitted(group)
 
     def _look_at_replica(self, group: int, record: PartitionRecord | None) -> int:

@@ -6,7 +6,8 @@
                                         '--> too far behind: the whole state, piece by piece --> Ledger.replace
 ```
 One question is open at a time. A peer that does not answer is left alone for a moment, another one is asked. Nodes with
-a replica of group 0 get everything from its leader; they pull only when that has not helped for a while.
+a replica of group 0 get everything from its leader, as long as they hear one; they pull only when nothing came for a
+moment.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ LOOK_MS: Final = 200
 """How often gossip is asked who is ahead."""
 AVOID_MS: Final = 2_000
 """How long a peer that did not answer is left alone."""
-REPLICA_PATIENCE_MS: Final = 3_000
-"""How long a node with a replica of group 0 waits for its leader before it asks others."""
+PATIENCE_MS: Final = 500
+"""How long a node that hears the leader of group 0 waits for it, while nothing comes, before it asks others."""
 
 
 class Puller:
@@ -66,6 +67,8 @@ class Puller:
         self._avoid: dict[int, int] = {}
         self._look_at = 0
         self._behind_since = -1
+        self._behind_at = 0
+        """The index at which it has been since then."""
         self._now = 0
         # A whole state that comes in pieces.
         self._state_index = 0
@@ -73,8 +76,8 @@ class Puller:
         self._received = 0
         calls.serve(META_PULL, self._serve)
 
-    def tick(self, now: int, has_replica: bool) -> None:
-        """Ask somebody, if this node is behind."""
+    def tick(self, now: int, has_leader: bool) -> None:
+        """Ask somebody, if this node is behind. ``has_leader``: that of group 0 speaks to a replica here."""
         self._now = now
         if self._asked or now < self._look_at:
             return
@@ -83,9 +86,10 @@ class Puller:
         if not ahead:
             self._behind_since = -1
             return
-        if self._behind_since < 0:
+        if self._behind_since < 0 or self._behind_at != self._ledger.index:
             self._behind_since = now
-        if has_replica and now - self._behind_since < REPLICA_PATIENCE_MS:
+            self._behind_at = self._ledger.index
+        if has_leader and now - self._behind_since < PATIENCE_MS:
             return
         willing = [node for node in ahead if self._avoid.get(node, 0) <= now]
         if willing:

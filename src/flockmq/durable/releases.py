@@ -30,6 +30,7 @@ from flockmq.durable.control_bodies import (
 )
 from flockmq.durable.forgetting import Forgetting
 from flockmq.durable.partition_calls import LATER, OK, RELEASE_CALL
+from flockmq.durable.unsettled import settle_late
 from flockmq.peering.fields import Reader
 
 if TYPE_CHECKING:
@@ -67,6 +68,15 @@ class _Held:
         """Groups that could not be asked."""
         self.waiting: list[tuple[list[int], Released, int]] = []
         """(ids, reply, until when) that depend on them."""
+        self.doubtful: dict[int, object] = {}
+        """Ids of messages that were on their way when the session came back, and may or may not arrive, as
+        ``Session.unsettled`` has them."""
+
+    def has_doubts(self) -> bool:
+        """Whether some of those have no outcome yet."""
+        known = (self.session.unsettled if self.session is not None else None) or {}
+        self.doubtful = {one: unsettled for one, unsettled in self.doubtful.items() if known.get(one) is unsettled}
+        return bool(self.doubtful)
 
 
 class _Release:
@@ -107,12 +117,13 @@ class Releases:
     # Publishing.
 
     def may_append(self, session: Session, group: int) -> bool:
-        """Whether QoS 2 messages of a session may go to a group: not while nobody knows what is there already.
+        """Whether QoS 2 messages of a session may go to a group: not while nobody knows what is there already, nor
+        while earlier ones are on their way that may have to come again, and would come behind these.
 
         False: close the connection; whether a message is in the log can't be told.
         """
         held = self._of(session)
-        return held is None or group not in held.missing
+        return held is None or (group not in held.missing and not held.has_doubts())
 
     def tag(self, session: Session) -> int:
         """The session epoch for a record with a packet id."""
@@ -130,7 +141,7 @@ class Releases:
     def _take_ended(self, client_id: str) -> _Held | None:
         """What a session of this client that is over had in logs, if that is still to be forgotten."""
         held = self._held.get(client_id)
-        if held is None or held.session is None or held.session.received is not None:
+        if held is None or held.session is None or not held.session.is_over:
             return None
         del self._held[client_id]
         return held
@@ -166,9 +177,16 @@ class Releases:
                 held.groups.pop(packet_id, None)
             self._tidy(session.client_id, held)
 
+    def known(self, session: Session) -> set[int]:
+        """See ``ReleasePort``."""
+        held = self._of(session)
+        return set() if held is None else set(held.groups)
+
     def _tidy(self, client_id: str, held: _Held) -> None:
         """Without ids the next one may have a newer epoch."""
-        if not held.groups and not held.missing and self._held.get(client_id) is held:
+        if held.groups or held.missing or self._held.get(client_id) is not held:
+            return
+        if not (held.doubtful if held.session is None else held.has_doubts()):
             del self._held[client_id]
 
     def release(self, session: Session, ids: list[int], reply: Released, now: int) -> bool:
@@ -255,9 +273,10 @@ class Releases:
         for packet_id in void:
             for group in found.pop(packet_id, []):  # of a session that is over
                 self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
-        self._free(client_id, epoch, found, missing)
+        doubtful = self._free(client_id, epoch, found, missing)
         held = _Held(epoch, None)
         held.groups = found
+        held.doubtful = doubtful
         held.missing = set(missing)
         self._held[client_id] = held
         if missing:
@@ -265,19 +284,25 @@ class Releases:
         self._tidy(client_id, held)
         reply(set(found), now)
 
-    def _free(self, client_id: str, epoch: int, found: Found, missing: list[int]) -> None:
-        """The session was here before: what its ids mean is for the logs to say, whoever owned it meanwhile.
+    def _free(self, client_id: str, epoch: int, found: Found, missing: list[int]) -> dict[int, object]:
+        """The session was here before: what its ids mean is for the logs to say, whoever owned it meanwhile. Returned
+        are those of which they can't be asked now.
 
-        What was on its way from here and can't arrive any more gives its id back, for it comes again; so does what was
-        released elsewhere, for its id may be another message's by now.
+        What was on its way from here, or waited to be, and can't arrive any more gives its id back, for it comes again;
+        so does what was released elsewhere, for its id may be another message's by now.
         """
         session = None if self.sessions is None else self.sessions.get(client_id)
-        before = None if session is None else self._of(session)
-        if session is None or before is None or session.received is None:
-            return
+        if session is None:
+            return {}
+        session.home_epoch = epoch
+        if session.received is None:
+            return {}
+        before = self._of(session)
+        sent = {} if before is None else before.groups
         client = client_id.encode()
         unsettled = session.unsettled or {}
-        for packet_id, groups in before.groups.items():
+        for packet_id in sorted({*sent, *unsettled}):
+            groups = sent.get(packet_id, ())
             if packet_id in found:
                 unsettled.pop(packet_id, None)
                 continue
@@ -288,6 +313,7 @@ class Releases:
             if is_void:
                 unsettled.pop(packet_id, None)
                 session.received.discard(packet_id)
+        return dict(unsettled)
 
     def _ask_again(self, client_id: str, now: int) -> None:
         """Some groups could not be asked: they may be there again."""
@@ -306,8 +332,13 @@ class Releases:
     def _on_collected_again(
         self, client_id: str, held: _Held, found: Found | None, missing: list[int], now: int
     ) -> None:
+        if found is None or self._held.get(client_id) is not held:
+            return
         session = held.session
-        if found is None or session is None or self._held.get(client_id) is not held:
+        if session is None and self.sessions is not None:
+            session = held.session = self.sessions.get(client_id)
+        if session is None:  # it is here no more, or never was
+            del self._held[client_id]
             return
         if session.received is None:
             session.received = set()
@@ -317,6 +348,10 @@ class Releases:
                 session.received.add(packet_id)
                 held.groups.setdefault(packet_id, []).extend(fresh)
         held.missing.intersection_update(missing)
+        for packet_id, unsettled in list(held.doubtful.items()):
+            if packet_id in found or not held.missing:
+                del held.doubtful[packet_id]
+                settle_late(session, packet_id, unsettled, packet_id in found)
         if held.missing:
             return
         waiting = held.waiting
@@ -325,6 +360,10 @@ class Releases:
             if not self.release(session, ids, reply, now):
                 reply(True)
         self._tidy(client_id, held)
+
+    def is_asking(self) -> bool:
+        """Whether groups could not be asked for somebody, and will be again."""
+        return bool(self._unsure)
 
     def ended(self, session: Session) -> None:
         """A session is over: its ids mean nothing any more. Whoever does not say so is found out by and by."""
@@ -357,7 +396,7 @@ class Releases:
             held = self._held.get(client_id)
             if held is None or held.session is None or sessions.get(client_id) is held.session:
                 continue
-            if held.session.received is None:
+            if held.session.is_over:
                 self.ended(held.session)
             else:
                 del self._held[client_id]  # it has moved, and its new owner collects

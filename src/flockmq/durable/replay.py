@@ -7,9 +7,9 @@
  SUBSCRIBE --> refusal: is there such a log? --> entered: a Wish per partition --> the log here or its leader tells
                  SUBACK <--- all is known, or it took too long <--- hold           |  the offset --> Catchup.start
 ```
-``offset:N`` is for topics with one shard; with more, each has offsets of its own, and those that are not named begin at
-their end. An offset behind the end is the end. What is gone begins at the oldest record that is left, and the SUBACK
-says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with history gets no retained messages.
+What can be written there is in ``starts.py``. An offset behind the end is the end. What is gone begins at the oldest
+record that is left, and the SUBACK says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with
+history gets no retained messages.
 
 To ask again for the same filter begins anew. A position lives with its session, and moves with it to another node; with
 a clean start it has to be asked for again.
@@ -17,11 +17,11 @@ a clean start it has to be asked for again.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.catchup import UNKNOWN
-from flockmq.durable.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME, Told
+from flockmq.durable.positions import FROM_END, FROM_OFFSET, Told
+from flockmq.durable.starts import Start, parse_start
 from flockmq.mqtt.properties import Properties
 from flockmq.node.subscribing import answer
 
@@ -39,63 +39,7 @@ CLEAN_WAIT_MS: Final = 1_000
 WAIT_MS: Final = 30_000
 PENDING_MAX: Final = 65_536
 RETRY_MS: Final = 200
-OFFSET_MAX: Final = (1 << 62) - 1
 OLDEST: Final = "flockmq-oldest"
-USAGE: Final = "earliest, latest, offset:N, offset:SHARD=N,... or time:2026-01-31T12:00:00Z"
-
-
-class Start:
-    """Where to begin."""
-
-    def __init__(self, what: int, value: int = 0, by_shard: dict[int, int] | None = None) -> None:
-        self.what = what
-        self.value = value
-        self.by_shard = by_shard
-
-    def of_shard(self, shard: int) -> tuple[int, int]:
-        """What to look for in a shard's log."""
-        if self.by_shard is None:
-            return self.what, self.value
-        offset = self.by_shard.get(shard, UNKNOWN)
-        return (FROM_END, 0) if offset == UNKNOWN else (FROM_OFFSET, offset)
-
-
-def parse_start(text: str) -> Start:
-    """Read what a client wrote; ValueError says what is wrong."""
-    kind, colon, value = text.partition(":")
-    if kind == "earliest" and not colon:
-        return Start(FROM_FIRST)
-    if kind == "latest" and not colon:
-        return Start(FROM_END)
-    if kind == "time":
-        return Start(FROM_TIME, parse_time(value))
-    if kind == "offset" and "=" not in value:
-        return Start(FROM_OFFSET, parse_offset(value))
-    if kind == "offset":
-        by_shard: dict[int, int] = {}
-        for part in value.split(","):
-            shard, _, offset = part.partition("=")
-            by_shard[parse_offset(shard)] = parse_offset(offset)
-        return Start(FROM_OFFSET, 0, by_shard)
-    raise ValueError(f"{text[:64]!r} is no place to start; use {USAGE}")
-
-
-def parse_offset(text: str) -> int:
-    """A number that an offset can be."""
-    if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > OFFSET_MAX:
-        raise ValueError(f"{text[:64]!r} is no offset; use {USAGE}")
-    return int(text)
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 time, in UTC unless it says otherwise."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text[:64]!r} is no ISO 8601 time; write it like 2026-01-31T12:00:00Z") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(int(moment.timestamp() * 1000), 0)
 
 
 class Wish:
@@ -165,13 +109,9 @@ class Replay:
         if not topics:
             return "No durable topic holds what this filter matches, so that there is no history"
         if wanted.what == FROM_OFFSET:
-            shards = len(topics[0].groups)
             if len(topics) > 1:
                 return "This filter matches names of several durable topics; an offset means something in one only"
-            if wanted.by_shard is None and shards > 1:
-                return f"This topic has {shards} shards, each with its own offsets; use offset:SHARD=N,..."
-            if wanted.by_shard is not None and max(wanted.by_shard) >= shards:
-                return f"This topic has {shards} shards, counted from 0"
+            return wanted.refusal(len(topics[0].groups))
         return ""
 
     def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:

@@ -191,7 +191,7 @@ class Staging:
         """Whether the log is beyond its bound and can't get smaller because of what is staged."""
         rule = self._calls.layout.retention_of(machine.group)
         log = self._calls.engine.replicas[machine.group].log
-        if rule is None or not 0 < rule.bytes_bound < log.size() or len(log.segments) < 2:
+        if rule is None or len(log.segments) < 2 or not 0 < rule.bytes_bound <= log.size() - log.segments[0].length:
             return False
         return machine.sinks.held_index() < log.segments[0].next_index
 

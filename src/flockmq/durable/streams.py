@@ -88,7 +88,9 @@ class Streams:
             left = [one.group for one in self.by_group.values() if one.topic.id == topic.id]
             self._end([group for group in left if group not in topic.groups])
             if self.interest.is_wanted(topic):
-                self._begin(topic, is_news, now)
+                # Shards that a topic got while this node knew it are new to whoever subscribed here, however late it
+                # hears of them: maybe more than was asked for, never less.
+                self._begin(topic, is_news or bool(left), now)
             self._groups_seen.update(topic.groups)
 
     def notice(self, topic_filter: bytes, now: int) -> list[DurableTopic]:

@@ -18,6 +18,7 @@ from flockmq.session.acks import AckQueue, PendingAck
 if TYPE_CHECKING:
     from flockmq.node.state import NodeState
     from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
 
 
 def note_unsettled(answer: PublishAnswer) -> None:
@@ -65,6 +66,19 @@ def ids_of(answer: PublishAnswer, first: int, count: int) -> list[int]:
     return [answer.pending.packet_id(position) for position in range(first, first + count)]
 
 
+def ids_noted(answer: PublishAnswer, first: int, count: int) -> list[int]:
+    """Those of them that still mean these messages: an id may be that of another one by now."""
+    known = answer.session.unsettled
+    if known is None or answer.unsettled is None:
+        return []
+    found: list[int] = []
+    for position in range(first, first + count):
+        packet_id = answer.pending.packet_id(position)
+        if known.get(packet_id) is answer.unsettled[position]:
+            found.append(packet_id)
+    return found
+
+
 def settle_ids(answer: PublishAnswer, first: int, count: int) -> None:
     """Messages are in a log."""
     for position in range(first, first + count):
@@ -86,3 +100,18 @@ def drop_ids(answer: PublishAnswer, first: int, count: int, text: str) -> None:
                 repeat.refused(0, 1, reasons.UNSPECIFIED_ERROR, text)
             else:
                 repeat.lost(0, 1)
+
+
+def settle_late(session: Session, packet_id: int, unsettled: object, is_stored: bool) -> None:
+    """The logs said what became of a message, before its own run did; unless its id is another message's by now."""
+    known = session.unsettled
+    if known is None or known.get(packet_id) is not unsettled or not isinstance(unsettled, Unsettled):
+        return
+    del known[packet_id]
+    if not is_stored and session.received is not None:
+        session.received.discard(packet_id)
+    for repeat in unsettled.repeats:
+        if is_stored:
+            repeat.stored(0, 1, 0, -1)
+        else:
+            repeat.lost(0, 1)

@@ -1,11 +1,14 @@
 """What namespaces with limits use on each node, told to the others in owned maps: limits are for all nodes together.
 
-Key ``f/ns/NAME``: connections and sessions there, four bytes each. A node that has none of either tells nothing.
+Key ``f/ns/NAME``: connections and sessions there, four bytes each; then eight bytes, how many bytes its durable topics
+store in partitions which that node leads (0 when they are not limited). A node that has nothing of these tells nothing.
 
 ```
  once a second   this node's figures --> its map --gossip--> other nodes' maps --> Space.tell_elsewhere
 ```
-So a limit can be passed by what begins everywhere within about a second.
+So a limit can be passed by what begins everywhere within about a second. A namespace that stores as much as it may is
+named in ``Spaces.full``: that is all that publishing looks at. Where a leader has changed, two nodes count a partition
+for a moment; so it has to be too much for some seconds, unless what this node has is too much alone.
 """
 
 from __future__ import annotations
@@ -14,27 +17,33 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from flockmq.durable.stored import StoredBytes
     from flockmq.gossip.maps import OwnedMaps
     from flockmq.session.space import Space, Spaces
 
 KEY: Final = b"f/ns/"
 EVERY_MS: Final = 1_000
-_VALUE: Final = struct.Struct("<II")
+FULL_ROUNDS: Final = 3
+_VALUE: Final = struct.Struct("<IIQ")
 _MOST: Final = 0xFFFFFFFF
 
 
 class NamespaceUsage:
     """Tells and hears the figures of one node."""
 
-    def __init__(self, maps: OwnedMaps, node: int, spaces: Spaces) -> None:
+    def __init__(self, maps: OwnedMaps, node: int, spaces: Spaces, stored: StoredBytes) -> None:
         self._maps = maps
         self._node = node
         self._spaces = spaces
+        self._stored = stored
         self._told: dict[str, bytes] = {}
+        self._over: dict[str, int] = {}
+        """For how many rounds a namespace has been full."""
         self._due_at = 0
 
     def tick(self, now: int) -> None:
         """Tell and hear, once a second."""
+        self._stored.go_on()
         if now < self._due_at:
             return
         self._due_at = now + EVERY_MS
@@ -43,14 +52,22 @@ class NamespaceUsage:
         for name in [one for one in self._told if one not in names]:
             self._maps.delete(KEY + name.encode())
             del self._told[name]
+        self._stored.begin({space.name for space in limited if space.stored_bytes_max})
         for space in limited:
+            space.stored_bytes = self._stored.of(space.name)
             self._tell(space)
             self._hear(space)
+        self._over = {space.name: self._over.get(space.name, 0) + 1 for space in limited if space.is_full()}
+        self._spaces.full = {
+            space.name.encode()
+            for space in limited
+            if self._over.get(space.name, 0) >= FULL_ROUNDS or 0 < space.stored_bytes_max <= space.stored_bytes
+        }
 
     def _tell(self, space: Space) -> None:
         value = b""
-        if space.connections or space.sessions:
-            value = _VALUE.pack(min(space.connections, _MOST), min(space.sessions, _MOST))
+        if space.connections or space.sessions or space.stored_bytes:
+            value = _VALUE.pack(min(space.connections, _MOST), min(space.sessions, _MOST), space.stored_bytes)
         if value == self._told.get(space.name, b""):
             return
         key = KEY + space.name.encode()
@@ -64,6 +81,7 @@ class NamespaceUsage:
     def _hear(self, space: Space) -> None:
         connections = 0
         sessions = 0
+        stored_bytes = 0
         nodes = 0
         key = KEY + space.name.encode()
         for owner in self._maps.owners():
@@ -72,5 +90,6 @@ class NamespaceUsage:
                 found = _VALUE.unpack(value)
                 connections += found[0]
                 sessions += found[1]
+                stored_bytes += found[2]
                 nodes += found[0] > 0
-        space.tell_elsewhere(connections, sessions, nodes)
+        space.tell_elsewhere(connections, sessions, nodes, stored_bytes)

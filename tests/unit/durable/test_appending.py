@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from durable_broker import DurableBroker
+from flockmq.durable.answers import Place
 from flockmq.durable.appending import HELD_MESSAGES_MAX
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack, Disconnect, Publish, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.run import make_run
+from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.raft.appends import COMMITTED, REFUSED, STORED, TAKEN, UNKNOWN
-from flockmq.routing.durable import BY_CLIENT, BY_PROPERTY, LEADER, MEMORY
+from flockmq.routing.durable import BY_CLIENT, BY_PROPERTY, LEADER, MEMORY, DurableTopic
 from flockmq.testing.harness import HarnessClient, make_properties
 
 
@@ -144,6 +146,72 @@ def test_a_message_that_no_batch_can_hold_is_refused() -> None:
     publish(client, bytes(4_000_000), 2)
     broker.settle()
     assert acks(client) == [(PUBACK, 2, 0)]
+
+
+# --- a namespace that stores as much as it may ---
+
+
+def full_broker() -> tuple[DurableBroker, DurableTopic]:
+    broker = DurableBroker()
+    topic = broker.topic(b"t")
+    broker.broker.node.spaces.full = {b"default"}
+    return broker, topic
+
+
+@pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
+def test_a_full_namespace_takes_nothing_and_says_so(qos: int, kind: int) -> None:
+    broker, topic = full_broker()
+    client = broker.client("c")
+    publish(client, b"x", 1, qos)
+    ack = client.expect(Ack)
+    assert (ack.kind, ack.packet_id, ack.reason) == (kind, 1, reasons.QUOTA_EXCEEDED)
+    assert ack.properties is not None
+    assert ack.properties.reason_string == WHY_NAMESPACE_FULL
+    stats = broker.broker.stats
+    assert (stats.durable_in, stats.durable_refused) == (1, 1)
+    publish(client, b"elsewhere", 1, qos, topic=b"other")
+    assert client.expect(Ack).reason < 0x80, "the packet id is free again, and other topics are open"
+    broker.broker.node.spaces.full = {b"acme"}
+    publish(client, b"y", 2, qos)
+    broker.settle()
+    assert client.expect(Ack).reason == 0
+    assert [record.payload for record in broker.records(topic)] == [b"y"]
+
+
+def test_a_full_namespace_closes_who_can_not_be_told() -> None:
+    broker, topic = full_broker()
+    client = broker.client("c", 4)
+    publish(client, b"x", 1)
+    assert client.closed
+    broker.settle()
+    assert broker.records(topic) == []
+
+
+def test_a_full_namespace_refuses_repeats_too() -> None:
+    """It says something about this packet alone; closing would only bring the same packet back."""
+    broker, _ = full_broker()
+    client = broker.client("c")
+    publish(client, b"x", 1, dup=True)
+    assert acks(client) == [(PUBACK, 1, reasons.QUOTA_EXCEEDED)]
+
+
+def test_a_full_namespace_drops_what_nobody_waits_for_and_counts_it() -> None:
+    broker, topic = full_broker()
+    client = broker.client("c", will=Will(b"t/will", b"gone", 1))
+    publish(client, b"x", qos=0)
+    client.expect_nothing()
+    client.drop()
+    broker.settle()
+    assert broker.records(topic) == []
+    assert broker.broker.stats.durable_refused == 2
+
+
+def test_a_full_namespace_tells_who_publishes_from_within_the_node() -> None:
+    broker, topic = full_broker()
+    told: list[list[Place | str] | None] = []
+    run = make_run(5, 1, False, b"t/a", b"x", b"", 0)
+    broker.appending.publish(topic, run, b"", told.append, broker.now)
+    assert told == [[WHY_NAMESPACE_FULL]]
 
 
 # --- which partition ---
@@ -289,6 +357,44 @@ def test_without_a_leader_messages_are_refused_in_time() -> None:
     assert acks(client) == [(PUBACK, 1, 0x80)]
 
 
+def test_what_was_sent_before_can_not_be_refused_for_want_of_a_leader() -> None:
+    broker = DurableBroker(leader=False)
+    broker.topic(b"t")
+    broker.host.elsewhere.clear()
+    client, other = broker.client("c"), broker.client("d")
+    publish(client, b"x", 1, dup=True)
+    publish(client, b"y", 2)
+    publish(other, b"z", 1)
+    broker.wait(10_200)
+    assert [type(packet) for packet in client.received()] == [Disconnect], "an earlier copy may wait on another node"
+    assert client.closed
+    assert acks(other) == [(PUBACK, 1, 0x80)], "whoever sends for the first time is told"
+    assert broker.broker.stats.durable_unknown == 1
+
+
+def test_what_was_sent_before_and_is_too_large_is_refused_and_not_sent_for_ever() -> None:
+    broker = DurableBroker(BrokerSettings(limits=Limits(packet_bytes_max=8_000_000)))
+    broker.topic(b"t")
+    client = broker.client("c")
+    publish(client, bytes(5_000_000), 1, dup=True)
+    assert acks(client) == [(PUBACK, 1, reasons.QUOTA_EXCEEDED)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_node_that_takes_part_no_more_can_not_say_what_became_of_earlier_copies(qos: int) -> None:
+    broker = DurableBroker()
+    broker.topic(b"t")
+    client = broker.client("c")
+    broker.engine.stop("disk")
+    publish(client, b"x", 1, qos=qos, dup=True)
+    [packet] = client.received()
+    assert isinstance(packet, Disconnect)
+    assert packet.reason == reasons.UNSPECIFIED_ERROR
+    assert packet.properties is not None
+    assert "another node" in (packet.properties.reason_string or "")
+    assert (broker.broker.stats.durable_unknown, broker.broker.stats.durable_refused) == (1, 0)
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_what_nobody_knows_closes_the_connection_without_a_code_for_the_message(version: int) -> None:
     broker = DurableBroker(leader=False)
@@ -350,6 +456,20 @@ def test_levels_below_quorum_are_acknowledged_early_and_once(level: int, early: 
     broker.reply(broker.sent[0], COMMITTED, 5)
     client.expect_nothing()
     assert broker.broker.stats.durable_stored == 1
+
+
+@pytest.mark.parametrize(("level", "early"), [(MEMORY, TAKEN), (LEADER, STORED)])
+def test_qos_2_waits_for_the_commit_at_every_level(level: int, early: int) -> None:
+    broker = DurableBroker(leader=False)
+    broker.topic(b"t", ack=level)
+    client = broker.client("c")
+    publish(client, b"x", 1)
+    publish(client, b"y", 2, qos=2)
+    broker.turn()
+    broker.reply(broker.sent[0], early)
+    assert acks(client) == [(PUBACK, 1, 0)]
+    broker.reply(broker.sent[0], COMMITTED, 5)
+    assert acks(client) == [(PUBREC, 2, 0)]
 
 
 def test_what_was_acknowledged_early_and_lost_later_closes_nothing() -> None:

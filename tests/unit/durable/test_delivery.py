@@ -102,14 +102,15 @@ def test_who_subscribed_before_a_topic_was_created_gets_all_of_it() -> None:
     assert got(screen.consume()) == [b"1"]
 
 
-def test_a_new_shard_is_followed_from_its_beginning() -> None:
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_new_shard_is_followed_from_its_beginning_however_late_a_node_hears_of_it(is_restored: bool) -> None:
     world = plant(2, on=(1,))
     screens = [world[number].client("screen") for number in (1, 2)]
     for screen in screens:
         ask(screen, b"plant/#")
     world.commit(5, (A, b"old shard"))
     entries = world.truths[5]
-    world.create("plant", 5, 6)
+    world.create("plant", 5, 6, is_restored=is_restored)
     world.truths[5] = entries
     world.commit(6, (B, b"new shard"))
     assert [got(screen.consume()) for screen in screens] == [[b"old shard", b"new shard"]] * 2

@@ -39,6 +39,20 @@ def test_two_nodes_are_warned_of() -> None:
     leader = cluster.leader()
     assert leader is not None
     cluster.until(lambda: "third" in leader.members.warning)
+    told = leader.engine.events
+    cluster.until(lambda: bool(told))
+    cluster.run(60_000)
+    assert told == [("two_voters", {"message": leader.members.warning})]
+
+
+def test_a_cluster_that_grows_past_two_nodes_at_once_hears_no_warning() -> None:
+    cluster = Cluster(cores=3)
+    cluster.found(2)
+    seated(cluster, 1, 2)
+    cluster[3].start()
+    seated(cluster, 1, 2, 3)
+    cluster.run(30_000)
+    assert all(not node.engine.events for node in cluster.running())
 
 
 def test_edge_nodes_never_vote() -> None:

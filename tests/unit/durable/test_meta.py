@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.cluster.commands import CreateTopic, DeleteTopic, SetSetting
+from flockmq.cluster.commands import Command, CreateTopic, DeleteTopic, SetSetting
 from flockmq.cluster.state import ClusterState
 from flockmq.durable.meta_waiting import UNAVAILABLE, UNKNOWN, WAITING_MAX
-from meta_cluster import Cluster, Node
+from meta_cluster import STEP_MS, Cluster, Node
 
 
 def three() -> Cluster:
@@ -54,6 +54,61 @@ def test_any_node_takes_commands(number: int) -> None:
     assert refused.code == "exists"
 
 
+@pytest.mark.parametrize(
+    ("command", "is_in_doubt"), [(CreateTopic("orders"), True), (SetSetting("a", 1), False)], ids=["topic", "setting"]
+)
+def test_a_change_that_only_the_log_has_is_in_doubt_until_a_majority_is_there(
+    command: Command, is_in_doubt: bool
+) -> None:
+    cluster = three()
+    cluster.run(3_000)
+    kept = {node.number: node.kept for node in cluster.running()}
+    assert cluster.submit(1, command).ok
+    cluster.until(lambda: same(cluster.running()))
+    for number, copy in kept.items():
+        cluster[number].kill()
+        cluster[number].kept = copy
+    cluster[2].start()
+    cluster.run(10_000)
+    meta = cluster[2].meta
+    assert not meta.is_current
+    assert meta.is_in_doubt == is_in_doubt
+    cluster[3].start()
+    cluster.until(lambda: cluster[2].meta.is_current)
+    assert not meta.is_in_doubt
+    assert ("default/orders" in meta.state.topics) == is_in_doubt
+
+
+def test_damage_before_the_checkpoint_of_group_0_is_nobody_s_doubt() -> None:
+    cluster = three()
+    node = cluster[2]
+    for number in range(40):
+        assert cluster.submit(1, SetSetting(f"s{number}", "x" * 900)).ok
+    replica = node.engine.replicas[0]
+    replica.checkpoints.save(replica.node, node.engine.host.desks[0].table, node.meta.state_bytes())
+    cluster.until(replica.checkpoints.use_saved)
+    for number in range(90):
+        assert cluster.submit(1, SetSetting(f"u{number % 30}", "y" * 900 + str(number))).ok
+    node.store.request_checkpoint()
+    cluster.run(1_000)
+    path = replica.log.path(replica.log.segments[0].file_name())
+    node.kill()
+    data = node.disk.read(path, 0, 1 << 20)
+    node.disk.write(path, 20_000, bytes([data[20_000] ^ 1]))
+    node.disk.sync(path)
+    node.start()
+    cluster.until(lambda: node.meta.is_current)
+
+
+def test_a_lone_change_is_kept_at_once() -> None:
+    cluster = three()
+    cluster.run(3_000)
+    assert cluster.submit(1, CreateTopic("orders")).ok
+    cluster.run(200)
+    for node in cluster.running():
+        assert "default/orders" in ClusterState.decode(node.kept).topics
+
+
 def test_watchers_hear_before_whoever_asked() -> None:
     cluster = three()
     order: list[str] = []
@@ -84,6 +139,20 @@ def test_without_a_quorum_nobody_says_that_it_is_done() -> None:
     assert not result.ok
     assert result.code in (UNKNOWN, UNAVAILABLE)
     assert "a" not in cluster[1].meta.state.settings
+
+
+@pytest.mark.parametrize("asked", [1, 4])
+def test_what_was_never_sent_is_certainly_not_done(asked: int) -> None:
+    """On a node with a replica, and on one that asks such a node."""
+    cluster = Cluster(cores=3, edges=1)
+    cluster.found(2, 3, 4)
+    cluster.until(lambda: cluster.voters() == (1, 2, 3) and cluster[4].meta.is_current)
+    cluster[2].kill()
+    cluster[3].kill()
+    cluster.run(60_000)
+    for _ in range(10):
+        cluster.run(STEP_MS)
+        assert cluster.submit(asked, SetSetting("a", 1)).code == UNAVAILABLE
 
 
 def test_nodes_without_a_replica_follow_and_take_commands() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flockmq.durable.collecting import LEADERLESS_MS
-from flockmq.durable.fences import ADMITTED, ASK_LATER, REFUSED_RUN
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchBuilder, BatchView
-from flockmq.raft.senders import COMMITTED
+from flockmq.raft.senders import ADMITTED, ASK_LATER, COMMITTED
 from flockmq.session.session import Session
 from partition_cluster import Node, PartitionCluster
 
@@ -229,7 +230,7 @@ def test_what_a_replaced_owner_still_wants_to_append_is_refused_by_every_leader(
     publisher.connect(2)
     for group in (1, 2):
         leader = cluster.leader(group)
-        assert leader.fences.admits(group, batch_of(b"c", 10)) == REFUSED_RUN
+        assert leader.fences.admits(group, batch_of(b"c", 10)) == 0
         assert leader.fences.admits(group, batch_of(b"c", 20)) == ADMITTED
         assert leader.fences.admits(group, batch_of(b"d", 1)) == ADMITTED
         assert leader.fences.admits(group, batch_of(b"c", 0)) == ADMITTED, "not QoS 2"
@@ -239,7 +240,7 @@ def test_what_a_replaced_owner_still_wants_to_append_is_refused_by_every_leader(
         cluster.restart(number)
     assert cluster.nodes[1].fences.admits(1, batch_of(b"c", 10)) == ASK_LATER, "its log may know better"
     cluster.run(4_000)
-    assert cluster.leader(1).fences.admits(1, batch_of(b"c", 10)) == REFUSED_RUN, "the log has it"
+    assert cluster.leader(1).fences.admits(1, batch_of(b"c", 10)) == 0, "the log has it"
 
 
 def test_a_release_that_an_earlier_owner_sent_late_changes_nothing() -> None:
@@ -288,6 +289,7 @@ def test_a_session_that_ends_leaves_no_ids_behind() -> None:
 
 def end_session(publisher: Publisher) -> None:
     publisher.session.received = None
+    publisher.session.is_over = True
 
 
 def test_that_a_session_has_ended_is_noticed() -> None:
@@ -370,3 +372,28 @@ def test_many_clients_share_a_round() -> None:
         publisher.connect(2, 0)
     cluster.run(4_000)
     assert [publisher.session.received for publisher in publishers] == [{1 + number} for number in range(40)]
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_a_leader_that_was_cut_off_does_not_speak_for_its_group(
+    is_quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others may have the next one already, and stored something."""
+    cluster = PartitionCluster(nodes=5, groups=1)
+    leader = cluster.leader(1)
+    if is_quiet:
+        cluster.run(5_000)
+    else:
+        cluster.publish(leader.id, 1, b"x")
+        cluster.run(200)
+    assert leader.engine.host.groups[1].state.quiet == is_quiet
+    side = [leader.id, 4]
+    cluster.lost = lambda one, other: (one in side) != (other in side)
+    cluster.run(700)
+    assert leader.engine.is_leader(1)
+    missing: list[list[int]] = []
+    collecting = cluster.nodes[4].collecting
+    monkeypatch.setattr(collecting, "_alive", lambda: side)
+    collecting.collect(b"c", 20, lambda found, groups, now: missing.append(groups), cluster.now)
+    cluster.run(4_000)
+    assert missing == [[1]]

@@ -31,6 +31,9 @@ class Logs:
         for packet_id in ids:
             del self.noted[packet_id]
 
+    def known(self, session: Session) -> set[int]:
+        return set(self.noted)
+
     def release(self, session: Session, ids: list[int], reply: Callable[[bool], None], now: int) -> bool:
         known = [packet_id for packet_id in ids if packet_id in self.noted]
         if known:

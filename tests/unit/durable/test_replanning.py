@@ -1,14 +1,14 @@
-"""A topic gets other shards while messages are under way: all arrive, in order for each key."""
+"""A topic gets other shards, or a session another owner, while messages are under way: all others arrive, in order."""
 
 from __future__ import annotations
 
 from durable_broker import DurableBroker
 from flockmq.log.batch import BatchView
-from flockmq.mqtt.packets import PUBACK, PUBREC, Ack, Publish
-from flockmq.raft.appends import COMMITTED, REPLAN
+from flockmq.mqtt.packets import PUBACK, PUBREC, Ack, Disconnect, Publish
+from flockmq.raft.appends import COMMITTED, REPLAN, TAKEN
 from flockmq.raft.messages import Forward
-from flockmq.raft.senders import run_of
-from flockmq.routing.durable import DurableTopic
+from flockmq.raft.senders import FENCED, run_of
+from flockmq.routing.durable import MEMORY, DurableTopic
 from flockmq.testing.harness import HarnessClient
 
 
@@ -52,6 +52,50 @@ def test_runs_say_by_which_plan_they_were_made() -> None:
     run = run_of(sent(broker)[0].batch)
     assert run is not None
     assert run.plan == 30 > topic.index
+
+
+def test_a_repeat_hears_of_a_message_that_was_given_back_after_its_time() -> None:
+    """QoS 2 below quorum: the leader had it, fell silent, and the next one wants it elsewhere."""
+    broker = DurableBroker(leader=False)
+    topic = broker.topic(b"t", ack=MEMORY)
+    broker.host.elsewhere[2] = (2,)
+    client = broker.client("c", session_expiry_s=600)
+    publish(client, 5, qos=2, key=4)
+    [first] = sent(broker)
+    broker.reply(first, TAKEN)
+    broker.wait(10_200)
+    assert client.closed, "nobody can say"
+    again = broker.client("c", clean_start=False, session_expiry_s=600)
+    publish(again, 5, qos=2, key=4)
+    broker.turn()
+    again.expect_nothing()
+    broker.reply(first, REPLAN, 9)
+    broker.sent = []
+    broker.tell(with_shards(topic, [1, 2], 9))
+    [second] = sent(broker)
+    assert payloads(second) == [b"5"]
+    broker.reply(second, COMMITTED, 0)
+    assert acks(again) == [5]
+
+
+def test_nothing_overtakes_what_was_acknowledged_early_and_waits_for_a_leader() -> None:
+    broker = DurableBroker(leader=False)
+    topic = broker.topic(b"t", ack=MEMORY)
+    more = with_shards(topic, [1, 2], 9)
+    key = next(number for number in range(1, 99) if more.group_of_key(b"t/%d" % number) == 2)
+    broker.host.elsewhere[2] = (2,)
+    client = broker.client("c")
+    publish(client, 1, key=key)
+    [first] = sent(broker)
+    broker.reply(first, TAKEN)
+    assert acks(client) == [1]
+    broker.wait(10_200)
+    broker.sent = []
+    broker.tell(more)
+    publish(client, 2, key=key)
+    assert sent(broker) == []
+    broker.reply(first, REPLAN, 9)
+    assert [one for forward in sent(broker) for one in payloads(forward)] == [b"1", b"2"]
 
 
 def test_records_that_were_given_back_go_where_they_belong_and_before_later_ones() -> None:
@@ -169,3 +213,87 @@ def test_a_real_leader_gives_back_what_was_planned_before_its_last_change() -> N
     assert acks(client) == [1]
     found = [record.payload for shard in (0, 1) for record in broker.records(changed, shard)]
     assert found == [b"1"]
+
+
+# --- records of sessions that went on elsewhere ---
+
+
+def test_what_is_of_an_older_epoch_goes_and_its_neighbours_stay_in_place() -> None:
+    broker = DurableBroker(leader=False)
+    broker.topic(b"t")
+    gone, other = broker.client("gone"), broker.client("other")
+    for client in (gone, other):
+        assert client.connection.session is not None
+        client.connection.session.epoch = 3
+    publish(other, 1, key=9)
+    publish(gone, 2, qos=2, key=9)
+    publish(gone, 3, qos=2, key=9)
+    publish(other, 4, qos=2, key=9)
+    [first] = sent(broker)
+    publish(other, 5, key=9)
+    [second] = sent(broker)
+    publish(other, 6, key=9)
+    broker.reply(first, FENCED, 1)
+    assert [type(packet) for packet in gone.received()] == [Disconnect]
+    session = gone.connection.session
+    assert session is None or not session.received
+    again = sent(broker)
+    assert [payloads(forward) for forward in again] == [[b"1", b"4"], [b"5"], [b"6"]], "in order, and at once"
+    assert [run.sequence for forward in again if (run := run_of(forward.batch))] == [1, 2, 3]
+    for forward in again:
+        broker.reply(forward, COMMITTED, 0)
+    assert acks(other) == [1, 4, 5, 6]
+    acknowledgements = other.connection.acks
+    assert acknowledgements is not None
+    assert (acknowledgements.held_messages, acknowledgements.held_bytes) == (0, 0)
+    broker.reply(second, COMMITTED, 9)
+    other.expect_nothing()
+
+
+def test_a_batch_that_was_of_that_session_alone_is_no_more() -> None:
+    broker = DurableBroker(leader=False)
+    broker.topic(b"t")
+    gone, other = broker.client("gone"), broker.client("other")
+    publish(gone, 1, qos=2)
+    [first] = sent(broker)
+    publish(other, 2)
+    sent(broker)
+    broker.reply(first, FENCED, 0)
+    [second] = sent(broker)
+    assert gone.closed
+    assert (payloads(second), second.previous) == ([b"2"], 0)
+    broker.reply(second, COMMITTED, 0)
+    assert acks(other) == [2]
+    [lane] = broker.appending.lanes.values()
+    assert (lane.unsettled, lane.batches) == (0, {})
+
+
+def test_a_leader_that_fences_what_is_of_no_session_is_not_believed() -> None:
+    broker = DurableBroker(leader=False)
+    broker.topic(b"t")
+    for position in (0, 7):
+        client = broker.client("c")
+        publish(client, 1)
+        [run] = sent(broker)
+        broker.reply(run, FENCED, position)
+        assert sent(broker) == []
+        assert [type(packet) for packet in client.received()] == [Disconnect]
+
+
+def test_what_was_acknowledged_early_is_seen_through_whatever_plan_there_is() -> None:
+    broker = DurableBroker(leader=False)
+    topic = broker.topic(b"t", ack=MEMORY)
+    client = broker.client("c")
+    publish(client, 1, key=4)  # stays in the first of two shards
+    [first] = sent(broker)
+    broker.reply(first, TAKEN)
+    assert acks(client) == [1]
+    broker.wait(10_200)  # nobody knows; but it was acknowledged
+    broker.reply(first, REPLAN, 9)
+    broker.wait(20_500)  # and no plan comes
+    broker.tell(with_shards(topic, [1, 2], 9))
+    broker.answer(first, TAKEN)  # node 2 is back
+    [again] = sent(broker)
+    assert payloads(again) == [b"1"]
+    broker.reply(again, COMMITTED, 0)
+    client.expect_nothing()

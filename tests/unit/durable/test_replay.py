@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from delivery_world import World, ask, got, numbered
-from flockmq.durable.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME
-from flockmq.durable.replay import Start, parse_start
 from flockmq.mqtt import reasons
 from flockmq.node.namespaces import NamespaceLimits
 from flockmq.node.ports import Identity, OpenGate
@@ -25,43 +23,6 @@ def plant(size: int = 1, on: tuple[int, ...] = (1,), settings: BrokerSettings | 
 
 def numbers(count: int, first: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(first, first + count)]
-
-
-# --- what clients write ---
-
-
-@pytest.mark.parametrize(
-    ("text", "what", "value"),
-    [
-        ("earliest", FROM_FIRST, 0),
-        ("latest", FROM_END, 0),
-        ("offset:0", FROM_OFFSET, 0),
-        ("offset:123", FROM_OFFSET, 123),
-        ("time:1970-01-01T00:00:01Z", FROM_TIME, 1_000),
-        ("time:1970-01-01T00:00:01.5", FROM_TIME, 1_500),
-        ("time:1970-01-01T01:00:01+01:00", FROM_TIME, 1_000),
-        ("time:1970-01-02", FROM_TIME, 86_400_000),
-    ],
-)
-def test_a_start_is_read(text: str, what: int, value: int) -> None:
-    start = parse_start(text)
-    assert (start.what, start.value, start.by_shard) == (what, value, None)
-
-
-def test_offsets_by_shard() -> None:
-    start = parse_start("offset:0=5,2=7")
-    assert [start.of_shard(shard) for shard in range(3)] == [(FROM_OFFSET, 5), (FROM_END, 0), (FROM_OFFSET, 7)]
-    assert Start(FROM_TIME, 9).of_shard(1) == (FROM_TIME, 9)
-
-
-NO_STARTS = """first earliest:1 latest: offset offset: offset:-1 offset:x offset:1= offset:1=2, time: time:now
-offset:99999999999999999999"""
-
-
-@pytest.mark.parametrize("text", ["", *NO_STARTS.split()])
-def test_what_is_no_start_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"use|write"):
-        parse_start(text)
 
 
 # --- refusals ---
