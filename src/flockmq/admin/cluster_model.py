@@ -37,6 +37,7 @@ class Member(Response, frozen=True):
     leads: Annotated[int | None, Meta(description="Partitions that it leads; null when it does not tell")] = None
     replicas: Annotated[int | None, Meta(description="Partitions that it holds a copy of")] = None
     lag: Annotated[int | None, Meta(description="Records that the worst of its copies is behind")] = None
+    zone: Annotated[str, Meta(description="Zone that it stands in; empty when it was told none")] = ""
 
 
 class Decisions(Response, frozen=True):
@@ -50,6 +51,9 @@ class Decisions(Response, frozen=True):
     partitions: int
     without_leader: Annotated[int, Meta(description="Partitions that nobody leads, as far as nodes answer")]
     moving: Annotated[int, Meta(description="Partitions whose copies are on their way to other nodes")]
+    few_copies: Annotated[int, Meta(description="Partitions with fewer copies than their topic wants")]
+    replica_away: Annotated[int, Meta(description="Partitions with a copy on a node that does not answer")]
+    warning: Annotated[str, Meta(description="What is risky about who decides; empty for nothing")]
 
 
 class Cluster(Response, frozen=True):
@@ -60,7 +64,7 @@ class Cluster(Response, frozen=True):
     state: Annotated[
         Literal["off", "waiting", "formed"], Meta(description="`waiting`: it belongs to no cluster yet, see `reason`")
     ]
-    reason: Annotated[str, Meta(description="What it waits for; empty when nothing")]
+    reason: Annotated[str, Meta(description="What it waits for, or why it is alone; empty when nothing")]
     members: list[Member]
     decisions: Annotated[Decisions | None, Meta(description="Null on a node without cluster state")] = None
 

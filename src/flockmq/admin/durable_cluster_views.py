@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,12 +11,14 @@ from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import step
 from flockmq.admin.durable_common import owner_of
 from flockmq.admin.durable_port import LEADING
-from flockmq.admin.durable_views import leader_among, node_name
+from flockmq.admin.durable_views import leader_among, node_name, silent_replicas
 from flockmq.cluster.model import BY_TOPIC
+from flockmq.cluster.policy import voters_warning
 from flockmq.routing.durable import shard_of
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_port import DurablePort, MetaStatus, ReplicaStatus
+    from flockmq.cluster.model import PartitionRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
 
 
@@ -27,10 +29,12 @@ def with_decisions(
     leads: dict[int, int] = {}
     copies: dict[int, int] = {}
     lags: dict[int, int] = {}
-    without_leader = 0
-    for partition in state.partitions():
+    without_leader = few_copies = replica_away = 0
+    for topic, partition in _partitions(state):
         replicas = told.get(partition.group, ())
         without_leader += not leader_among(replicas)
+        few_copies += len(partition.replicas) < topic.replication_factor
+        replica_away += bool(silent_replicas(partition, replicas))
         end = max((one.end for one in replicas), default=0)
         for one in replicas:
             copies[one.node] = copies.get(one.node, 0) + 1
@@ -39,26 +43,34 @@ def with_decisions(
     members = []
     for member in cluster.members:
         node = int(member.id, 16)
-        is_known = node in copies or member.is_self
+        is_known = member.role == "core" and (node in copies or member.is_self)
         members.append(
             replace(
                 member,
                 leads=leads.get(node, 0) if is_known else None,
                 replicas=copies.get(node, 0) if is_known else None,
                 lag=lags.get(node, 0) if is_known else None,
+                zone=state.nodes[node].zone if node in state.nodes else "",
             )
         )
     decisions = model.Decisions(
         index=meta.index,
         leader=node_name(state.nodes, meta.leader) if meta.leader else None,
-        voters=[node_name(state.nodes, node) for node in meta.voters],
-        learners=[node_name(state.nodes, node) for node in meta.learners],
+        voters=sorted(node_name(state.nodes, node) for node in meta.voters),
+        learners=sorted(node_name(state.nodes, node) for node in meta.learners),
         topics=len(state.topics),
         partitions=len(state.places),
         without_leader=without_leader,
         moving=len(state.moving()),
+        few_copies=few_copies,
+        replica_away=replica_away,
+        warning=voters_warning(len(meta.voters)),
     )
     return replace(cluster, members=members, decisions=decisions)
+
+
+def _partitions(state: ClusterState) -> Iterator[tuple[TopicRecord, PartitionRecord]]:
+    return ((topic, partition) for topic in state.topics.values() for partition in topic.partitions)
 
 
 async def with_durable(found: model.Explanation, port: DurablePort, topic: bytes) -> model.Explanation:

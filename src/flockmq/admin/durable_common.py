@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import BehindError, GoneError, UnknownOutcomeError
+from flockmq.admin.durable_port import BehindError, BeyondEndError, FullError, GoneError, UnknownOutcomeError
 from flockmq.admin.errors import (
     BEHIND,
+    BEYOND_END,
     CONFLICT,
     GONE,
     INVALID_PARAMETER,
@@ -22,7 +22,9 @@ from flockmq.admin.errors import (
 from flockmq.cluster import commands
 from flockmq.cluster.commands import RefusedError
 from flockmq.durable.meta_waiting import UNKNOWN
+from flockmq.durable.starts import parse_time
 from flockmq.errors import FlockError
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -43,7 +45,6 @@ _KINDS: Final[dict[str, ErrorKind]] = {
     commands.LIMIT: REFUSED,
     UNKNOWN: OUTCOME_UNKNOWN,
 }
-_LATEST_MS: Final = 253_402_300_799_000
 
 
 def durable(desk: Desk) -> DurablePort:
@@ -93,7 +94,8 @@ def group_of(topic: TopicRecord, shard: str) -> int:
     if not (shard.isascii() and shard.isdigit() and len(shard) < 10 and int(shard) < len(topic.partitions)):
         raise ApiError(
             NOT_FOUND,
-            f"Topic {topic.name!r} has {len(topic.partitions)} shards, counted from 0; there is none {shard[:20]!r}",
+            f"Topic {topic.name!r} has {counted(len(topic.partitions), 'shard')}, counted from 0; there is none "
+            f"{shard[:20]!r}",
         )
     return topic.partitions[int(shard)].group
 
@@ -104,25 +106,20 @@ def said_no(error: FlockError) -> ApiError:
         return error
     if isinstance(error, GoneError):
         return ApiError(GONE, str(error), {FIRST_OFFSET: str(error.first)})
+    if isinstance(error, BeyondEndError):
+        return ApiError(BEYOND_END, str(error), {END_OFFSET: str(error.end)})
     if isinstance(error, UnknownOutcomeError):
         return ApiError(OUTCOME_UNKNOWN, str(error))
     if isinstance(error, BehindError):
         return ApiError(BEHIND, str(error), {"Retry-After": "1"})
+    if isinstance(error, FullError):
+        return ApiError(REFUSED, str(error))
     return ApiError(UNAVAILABLE, str(error))
 
 
 def parse_moment(text: str, what: str) -> int:
-    """Milliseconds since 1970 from just that, or from RFC 3339."""
-    plain = text.strip()
-    if plain.isascii() and plain.isdigit() and len(plain) <= 15:
-        return min(int(plain), _LATEST_MS)
+    """Milliseconds since 1970 from just that, or from ISO 8601; UTC where it names no zone."""
     try:
-        moment = datetime.fromisoformat(plain)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ApiError(
-            INVALID_PARAMETER,
-            f"{what} can't be {text[:64]!r}; write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970",
-        )
-    return max(0, int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+        return parse_time(text)
+    except ValueError as error:
+        raise ApiError(INVALID_PARAMETER, f"{what} can't be used: {error}") from None

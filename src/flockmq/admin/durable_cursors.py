@@ -1,7 +1,7 @@
 """The operations on cursors: named, replicated positions over the partitions of a topic.
 
 What a cursor is stands in cluster state, where it is in the partitions, by ``key_of(namespace, name)``. Making one that
-is there already changes nothing but whether it holds retention.
+is there already changes nothing but whether it holds retention, and that only where it is said.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from flockmq.admin.durable_common import (
     find_cursor,
     find_topic,
     group_of,
-    parse_moment,
     said_no,
 )
+from flockmq.admin.durable_port import NOWHERE, BehindError
 from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.errors import INVALID_BODY, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
 from flockmq.cluster.tables import key_of
+from flockmq.durable.positions import FROM_TIME
+from flockmq.durable.starts import parse_start
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flockmq.admin.desk import Desk
     from flockmq.admin.durable_model import InNamespace
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.model import CursorRecord
+    from flockmq.durable.starts import Start
 
 
 async def list_cursors(desk: Desk, call: Call[model.NamespacedPage, None]) -> Page[model.ReadCursor]:
@@ -58,17 +61,25 @@ async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) ->
     asked = call.body
     port = durable(desk)
     topic = find_topic(port.state(), asked.namespace, asked.topic)
-    _check_start(asked.start)
+    start = _check_start(asked.start, len(topic.partitions))
     key = key_of(asked.namespace, asked.name)
     is_known = key in port.state().cursors
+    asked_ms = port.wall_ms()
     await change(desk, CreateCursor(asked.name, asked.topic, asked.namespace, asked.hold))
     cursor = find_cursor(port.state(), asked.namespace, asked.name)
-    groups = [one.group for one in topic.partitions]
-    if is_known:
-        # One that is there stays where it stands. Shards were added since, or whoever made it died half way.
-        positions = await _positions(port, [(key, group) for group in groups])
-        groups = [group for group in groups if positions[(key, group)] is None]
-    await _put(port, cursor, asked.start, groups)
+    groups = {shard: one.group for shard, one in enumerate(topic.partitions)}
+    positions = await _positions(port, [(key, group) for group in groups.values()])
+    unknown = [shard for shard, group in groups.items() if positions[(key, group)] is None]
+    if unknown:
+        raise said_no(BehindError(f"{_nobody_says(unknown)}; it was not moved. Create it again in a moment."))
+    fresh = {shard: group for shard, group in groups.items() if positions[(key, group)] == NOWHERE}
+    if not is_known and cursor.created_ms >= asked_ms:
+        # What partitions know is left of another cursor of that name.
+        stale = {shard: group for shard, group in groups.items() if shard not in fresh}
+        await _put(port, cursor, start, stale)
+    # One that is there stays where it stands: shards were added since, or whoever made it died half way. A reader that
+    # commits just now is not taken back.
+    await _put(port, cursor, start, fresh, is_reset=False)
     return (await _views(desk, [cursor]))[0]
 
 
@@ -84,9 +95,16 @@ async def reset_cursor(desk: Desk, call: Call[InNamespace, model.CursorChange]) 
     cursor = find_cursor(port.state(), call.query.namespace, call.path["cursor"])
     topic = find_topic(port.state(), cursor.namespace, cursor.topic)
     shard = call.body.shard
-    groups = [one.group for one in topic.partitions] if shard is None else [group_of(topic, str(shard))]
-    _check_start(call.body.to)
-    await _put(port, cursor, call.body.to, groups)
+    groups = {number: one.group for number, one in enumerate(topic.partitions)}
+    if shard is not None:
+        groups = {shard: group_of(topic, str(shard))}
+    start = _check_start(call.body.to, len(topic.partitions), is_one=shard is not None)
+    if start.by_shard is not None:
+        if shard is not None:
+            raise ApiError(INVALID_BODY, "`shard` and offset:SHARD=N,... both choose shards; with `shard` use offset:N")
+        # Those that are not named stay: nobody asked for them to be moved.
+        groups = {number: group for number, group in groups.items() if number in start.by_shard}
+    await _put(port, cursor, start, groups)
     return (await _views(desk, [cursor]))[0]
 
 
@@ -105,19 +123,21 @@ async def delete_cursor(desk: Desk, call: Call[InNamespace, None]) -> None:
     await change(desk, DeleteCursor(call.path["cursor"], call.query.namespace))
 
 
-async def _put(port: DurablePort, cursor: CursorRecord, to: str, groups: Sequence[int]) -> None:
+async def _put(
+    port: DurablePort, cursor: CursorRecord, start: Start, groups: Mapping[int, int], *, is_reset: bool = True
+) -> None:
+    """Put a cursor in some shards, whose groups these are by shard."""
     if not groups:
         return
     try:
-        if to.startswith("time:"):
-            moment = parse_moment(to.removeprefix("time:"), "The time")
-            offsets = await asyncio.gather(*(port.offset_at(group, moment) for group in groups))
+        if start.what == FROM_TIME:
+            offsets = await asyncio.gather(*(port.offset_at(group, start.value) for group in groups.values()))
         else:
-            heads = await port.heads(groups, (), 0)
-            offsets = [_offset(to, first, end) for first, end in heads]
+            heads = await port.heads(list(groups.values()), (), 0)
+            offsets = [start.offset_in(shard, *head) for shard, head in zip(groups, heads, strict=True)]
     except FlockError as error:
         raise said_no(error) from None
-    await _commit(port, cursor, dict(zip(groups, offsets, strict=True)), is_reset=True)
+    await _commit(port, cursor, dict(zip(groups.values(), offsets, strict=True)), is_reset=is_reset)
 
 
 async def _commit(port: DurablePort, cursor: CursorRecord, wanted: dict[int, int], *, is_reset: bool) -> None:
@@ -129,21 +149,26 @@ async def _commit(port: DurablePort, cursor: CursorRecord, wanted: dict[int, int
         raise said_no(error) from None
 
 
-def _check_start(to: str) -> None:
-    number = to.removeprefix("offset:")
-    if to in ("earliest", "latest") or to.startswith("time:"):
-        return
-    if number == to or not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise ApiError(
-            INVALID_BODY,
-            f"A cursor can't be put to {to[:64]!r}; use earliest, latest, offset:N or time:...",
-        )
+def _check_start(to: str, shards: int, *, is_one: bool = False) -> Start:
+    """Where a cursor shall be put, in all of so many shards or in one of them."""
+    try:
+        start = parse_start(to)
+    except ValueError as error:
+        raise ApiError(INVALID_BODY, f"A cursor can't be put there: {error}") from None
+    problem = "" if is_one and start.by_shard is None else start.refusal(shards)
+    if problem:
+        raise ApiError(INVALID_BODY, f"A cursor can't be put to {to[:64]!r}: {problem}")
+    return start
 
 
-def _offset(to: str, first: int, end: int) -> int:
-    if to == "earliest":
-        return first
-    return end if to == "latest" else min(max(int(to.removeprefix("offset:")), first), end)
+def _nobody_says(shards: Sequence[int]) -> str:
+    """Why it is not known where a cursor stands in these shards."""
+    return f"No leader of {_shards(shards)} answers, so nobody can say where the cursor stands there"
+
+
+def _shards(shards: Sequence[int]) -> str:
+    which = ", ".join(str(shard) for shard in shards[:10]) + (", ..." if len(shards) > 10 else "")
+    return f"shard {which}" if len(shards) == 1 else f"shards {which}"
 
 
 def _head(told: Sequence[ReplicaStatus]) -> tuple[int, int]:
@@ -151,7 +176,7 @@ def _head(told: Sequence[ReplicaStatus]) -> tuple[int, int]:
 
 
 async def _views(desk: Desk, cursors: Sequence[CursorRecord]) -> list[model.ReadCursor]:
-    """Cursors with positions and lags. What no node answers for is left open."""
+    """Cursors with positions and lags. What no node answers for is null, and said to be unknown."""
     port = durable(desk)
     state = port.state()
     topics = [state.topics.get(f"{one.namespace}/{one.topic}") for one in cursors]
@@ -164,14 +189,26 @@ async def _views(desk: Desk, cursors: Sequence[CursorRecord]) -> list[model.Read
         raise said_no(error) from None
     positions = await _positions(port, [(key, group) for key, some in zip(keys, groups, strict=True) for group in some])
     heads = {group: _head(some) for group, some in told.items() if some}
-    return [
-        cursor_view(one, [positions[(key, group)] for group in some], [heads.get(group) for group in some])
-        for one, key, some in zip(cursors, keys, groups, strict=True)
-    ]
+    found = []
+    for one, key, some in zip(cursors, keys, groups, strict=True):
+        offsets = [positions[(key, group)] for group in some]
+        ends = [heads.get(group) for group in some]
+        found.append(cursor_view(one, offsets, ends, _problem(offsets, ends)))
+    return found
+
+
+def _problem(offsets: Sequence[int | None], heads: Sequence[tuple[int, int] | None]) -> str:
+    """Why something about a cursor is not known."""
+    unknown = [shard for shard, offset in enumerate(offsets) if offset is None]
+    silent = [shard for shard, head in enumerate(heads) if head is None]
+    if not unknown and not silent:
+        return ""
+    what = _nobody_says(unknown) if unknown else f"No replica of {_shards(silent)} answers, so its end is not known"
+    return f"{what}; see `flockmq partition list --unhealthy`."
 
 
 async def _positions(port: DurablePort, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
-    """Where cursors stand, by key and group."""
+    """Where cursors stand, by key and group: an offset, NOWHERE, or None for unknown."""
     try:
         return dict(zip(wanted, await port.positions(wanted), strict=True))
     except FlockError as error:

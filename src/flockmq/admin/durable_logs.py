@@ -5,7 +5,7 @@
                    otherwise ----------------------------------> JSON for people
                    ``filter``: batches without a name that matches are left out; in JSON, records
  GET .../heads     answers at once, or once a partition has passed its offset in ``after``
- POST .../records  answers after commit: shard and offset of each record
+ POST .../records  answers after commit: shard and offset of each record; an error when none was stored
 ```
 """
 
@@ -29,7 +29,7 @@ from flockmq.admin.durable_common import (
 )
 from flockmq.admin.durable_port import GoneError, Message
 from flockmq.admin.durable_records import batch_views, records_of
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, ApiError
+from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.operations import Raw
 from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
 from flockmq.cluster.filters import namespace_prefix
@@ -174,6 +174,8 @@ async def append(desk: Desk, topic: TopicRecord, client: bytes, messages: list[M
         raise said_no(error) from None
     placed = [None if isinstance(one, str) else model.Placed(shard=one[0], offset=one[1]) for one in outcomes]
     reasons = [one for one in outcomes if isinstance(one, str)]
+    if reasons and len(reasons) == len(outcomes):
+        raise ApiError(UNAVAILABLE, f"None of the records was stored: {reasons[0]}", {"Retry-After": "1"})
     return model.Publication(placed=placed, refused=len(reasons), reason=reasons[0] if reasons else "")
 
 

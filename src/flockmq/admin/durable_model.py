@@ -43,8 +43,9 @@ class DataTopic(Response, frozen=True):
     filters: list[str]
     shards: Annotated[int, Meta(description="How many partitions it has")]
     replication_factor: Annotated[int, Meta(description="Copies wanted; there are fewer while there are fewer nodes")]
-    retention_ms: Annotated[int | None, Meta(description="Records older than this may be removed; null: no limit")]
-    retention_bytes: Annotated[int | None, Meta(description="Most bytes that a partition keeps; null: no limit")]
+    copies_possible: Annotated[int, Meta(description="Copies that there can be with the core nodes that are alive")]
+    retention_ms: Annotated[int | None, Meta(description="Records older than this are removed; null: no limit")]
+    retention_bytes: Annotated[int | None, Meta(description="Newest bytes of a partition that stay; null: no limit")]
     ack: Annotated[Ack, Meta(description="When publishers get their acknowledgement")]
     key: Annotated[
         str, Meta(description="What decides the shard: `topic`, `client`, or the name of an MQTT 5 user property")
@@ -149,7 +150,11 @@ class OffsetsQuery(InNamespace, frozen=True):
 
     time: Annotated[
         str,
-        Meta(max_length=64, description="RFC 3339 with zone, or milliseconds since 1970", examples=["1772366400000"]),
+        Meta(
+            max_length=64,
+            description="ISO 8601 (UTC without a zone), or milliseconds since 1970",
+            examples=["1772366400000"],
+        ),
     ] = "0"
 
 
@@ -165,7 +170,7 @@ class ReadQuery(InNamespace, frozen=True):
     offset: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="First offset wanted")] = None
     time: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
-        Meta(description="Instead of an offset: RFC 3339 with zone, or ms since 1970"),
+        Meta(description="Instead of an offset: ISO 8601 (UTC without a zone), or ms since 1970"),
     ] = None
     max_bytes: Annotated[
         int, Meta(ge=1, le=READ_BYTES_MAX, description="Most bytes of batches; one batch comes in any case")
@@ -233,7 +238,8 @@ class Placed(Response, frozen=True):
 
 
 class Publication(Response, frozen=True):
-    """Where the records are, in the order of the request; null for one that is certainly not in the log."""
+    """Where the records are, in the order of the request; null for one that is certainly not in the log. Where none is
+    there the answer is an error."""
 
     placed: list[Placed | None]
     refused: Annotated[int, Meta(description="How many are certainly not in the log")]

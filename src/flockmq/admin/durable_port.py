@@ -35,6 +35,9 @@ FOLLOWING: Final = 2
 LEARNING: Final = 3
 """Roles of replicas; 0 is not known."""
 
+NOWHERE: Final = -1
+"""Where a cursor stands in a partition that it was not put in yet."""
+
 
 class GoneError(FlockError):
     """The records at this offset were removed; ``first`` is the oldest that is there."""
@@ -44,8 +47,20 @@ class GoneError(FlockError):
         self.first = first
 
 
+class BeyondEndError(FlockError):
+    """The log ends at ``end``, which its leader is sure of, and that is before this offset."""
+
+    def __init__(self, message: str, end: int) -> None:
+        super().__init__(message)
+        self.end = end
+
+
 class BehindError(FlockError):
     """Whoever could be asked has not come that far, or nobody could be asked. Asking again may help."""
+
+
+class FullError(FlockError):
+    """The durable topics of the namespace store as much as they may: asking again helps only after that changed."""
 
 
 class UnknownOutcomeError(FlockError):
@@ -116,6 +131,9 @@ class DurablePort(SinkPort, Protocol):
     def ends(self) -> dict[int, int]:
         """End of what is committed, for the partitions that this node leads, by group."""
 
+    def wall_ms(self) -> int:
+        """Now, by the clock that stamps the commands of this node."""
+
     async def command(self, command: Command) -> Result:
         """Change cluster state; the answer comes once the change is known here."""
 
@@ -143,8 +161,8 @@ class DurablePort(SinkPort, Protocol):
         """Append to a topic in order: shard and offset of each, or why it is certainly not in the log."""
 
     async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
-        """Where cursors stand: for each (key, group) the next offset to read, None where nothing is known of it. The
-        key of a cursor is ``key_of(namespace, name)``, as partitions and retention call it."""
+        """Where cursors stand: for each (key, group) the next offset to read, NOWHERE, or None where no leader could
+        say. The key of a cursor is ``key_of(namespace, name)``, as partitions and retention call it."""
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """Put a cursor in a group; answered after commit. Only a reset may take it back."""

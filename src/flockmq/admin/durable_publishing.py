@@ -8,7 +8,7 @@ from flockmq.admin import model
 from flockmq.admin.durable_common import owner_of, said_no
 from flockmq.admin.durable_port import Message
 from flockmq.admin.errors import INVALID_BODY, UNAVAILABLE, ApiError
-from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
+from flockmq.admin.publishing import message_parts, topic_inside
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def publish_durably(desk: Desk, port: DurablePort, request: model.PublishRequest) -> model.PublishResult | None:
     """Append a message; None when no durable topic wants it."""
-    topic = utf8(request.topic, "topic", FIELD_BYTES_MAX)
+    topic = topic_inside(desk.broker, request)
     try:
         record = owner_of(port.state(), topic)
         if record is None:

@@ -11,6 +11,7 @@ from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
 from flockmq.admin.durable_tenant_routes import TENANT_OPERATIONS
 from flockmq.admin.errors import (
     BEHIND,
+    BEYOND_END,
     CONFLICT,
     CURSOR_EXPIRED,
     GONE,
@@ -118,7 +119,7 @@ TOPIC_OPERATIONS: Final = (
         answer=model.Records,
         answer_text="Records",
         raw_type=durable_logs.BATCHES,
-        errors=(*_LOG, GONE),
+        errors=(*_LOG, GONE, BEYOND_END),
     ),
     Operation(
         method="GET",

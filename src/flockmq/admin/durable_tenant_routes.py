@@ -1,10 +1,10 @@
-"""The part of the table of operations that is about cursors, namespaces and registered clients."""
+"""The part of the table of operations that is about cursors, namespaces, registered clients and rules."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from flockmq.admin import durable_cursors, durable_tenants
+from flockmq.admin import durable_acls, durable_cursors, durable_tenants
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.errors import (
@@ -212,6 +212,39 @@ TENANT_OPERATIONS: Final = (
         summary="Take a client's registration away",
         handler=durable_tenants.delete_client,
         answer_text="The registration is gone",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="GET",
+        path=f"{PREFIX}/namespaces/{{namespace}}/acl",
+        name="getAcl",
+        tag="namespaces",
+        summary="Rules of a namespace that the cluster holds: who may publish and subscribe to what",
+        handler=durable_acls.get_acl,
+        answer=tenants.AccessRules,
+        answer_text="The rules, in their order",
+        errors=(NOT_FOUND, UNAVAILABLE),
+    ),
+    Operation(
+        method="PUT",
+        path=f"{PREFIX}/namespaces/{{namespace}}/acl",
+        name="putAcl",
+        tag="namespaces",
+        summary="Put rules in place of all that a namespace has; running connections feel it within a second",
+        handler=durable_acls.put_acl,
+        body=tenants.AccessRequest,
+        answer=tenants.AccessRules,
+        answer_text="The rules as they are now",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="DELETE",
+        path=f"{PREFIX}/namespaces/{{namespace}}/acl",
+        name="deleteAcl",
+        tag="namespaces",
+        summary="Take a namespace's rules away; what the ACL file of each node says holds then, or nothing",
+        handler=durable_acls.delete_acl,
+        answer_text="The namespace has no rules",
         errors=_CHANGE,
     ),
 )

@@ -41,10 +41,11 @@ def list_namespaces(desk: Desk, call: Call[PageQuery, None]) -> Page[model.Names
     state = durable(desk).state()
     topics = _counts([one.namespace for one in state.topics.values()])
     clients = _counts([one.namespace for one in state.clients.values()])
+    spaces = desk.broker.node.spaces
 
     def walk() -> Entries[model.NamespaceInfo]:
         for one in list(state.namespaces.values()):
-            yield namespace_view(one, topics.get(one.name, 0), clients.get(one.name, 0))
+            yield namespace_view(one, topics.get(one.name, 0), clients.get(one.name, 0), spaces.find(one.name))
 
     return page(desk, "namespaces", call, walk)
 
@@ -94,7 +95,7 @@ async def register_client(desk: Desk, call: Call[NoQuery, model.ClientRequest]) 
         PutClient(
             namespace,
             asked.name,
-            secret=await _hash(asked.name, asked.password),
+            secret=await _secret(asked),
             publish=None if asked.publish is None else tuple(asked.publish),
             subscribe=None if asked.subscribe is None else tuple(asked.subscribe),
             publish_deny=tuple(asked.publish_deny),
@@ -133,6 +134,21 @@ async def delete_client(desk: Desk, call: Call[NoQuery, None]) -> None:
     await change(desk, DeleteClient(call.path["namespace"], call.path["client"]))
 
 
+async def _secret(asked: model.ClientRequest) -> str:
+    """What is kept of a new client's password, which may come as that already: nobody else need know it then."""
+    if asked.password_hash is None:
+        return await _hash(asked.name, asked.password)
+    if asked.password is not None:
+        raise ApiError(INVALID_BODY, "There are a password and the hash of one; give one of them")
+    from flockmq.security.passwords import parse_secret  # brings argon2 along
+
+    try:
+        parse_secret(asked.name, asked.password_hash)
+    except ConfigError as error:
+        raise ApiError(INVALID_BODY, str(error).rstrip(".")) from None
+    return asked.password_hash
+
+
 async def _hash(name: str, password: str | None) -> str:
     """What is kept of a password; empty for none. In a thread: it takes long on purpose."""
     if password is None:
@@ -163,7 +179,7 @@ def _namespace(desk: Desk, name: str) -> model.NamespaceInfo:
     _check_namespace(state, name)
     topics = sum(1 for one in state.topics.values() if one.namespace == name)
     clients = sum(1 for one in state.clients.values() if one.namespace == name)
-    return namespace_view(state.namespaces[name], topics, clients)
+    return namespace_view(state.namespaces[name], topics, clients, desk.broker.node.spaces.find(name))
 
 
 def _check_namespace(state: ClusterState, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What the REST API says about cursors, namespaces and the clients registered in them, and about moving partitions."""
+"""What the REST API says about cursors, namespaces, their clients and rules, and about moving partitions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from flockmq.admin.model import FilterText, Moment, PageQuery, Request, Response
 Start = Annotated[
     str,
     Meta(
-        max_length=96,
-        description="`earliest`, `latest`, `offset:N`, or `time:` with RFC 3339 or ms since 1970",
+        max_length=24_000,
+        description="`earliest`, `latest`, `offset:N` (one shard), `offset:SHARD=N,...`, or `time:` with ISO 8601 (UTC "
+        "where it names no zone) or ms since 1970",
         examples=["earliest", "time:2026-03-01T12:00:00Z"],
     ),
 ]
@@ -44,10 +45,16 @@ class CursorPosition(Response, frozen=True):
     """Where a cursor stands in one partition."""
 
     shard: int
-    offset: Annotated[int | None, Meta(description="Next offset to read; null while nothing is known of it")]
+    offset: Annotated[
+        int | None, Meta(description="Next offset to read; null when it was not put in this shard yet, or see `known`")
+    ]
     end_offset: Annotated[int | None, Meta(description="End of what is committed; null when nobody answers")]
-    lag: Annotated[int | None, Meta(description="Records between the two that are still there")]
-    lost: Annotated[int, Meta(description="Records from its position on that retention removed before it read them")]
+    lag: Annotated[int | None, Meta(description="Records between the two that are still there; null: unknown")]
+    lost: Annotated[
+        int | None,
+        Meta(description="Records from its position on that retention removed before it read them; null: unknown"),
+    ]
+    known: Annotated[bool, Meta(description="False: no leader answers, it may stand anywhere in this shard")] = True
 
 
 class ReadCursor(Response, frozen=True):
@@ -59,22 +66,30 @@ class ReadCursor(Response, frozen=True):
     hold: Annotated[bool, Meta(description="Whether retention waits for it")]
     created_at: Moment
     lag: Annotated[int | None, Meta(description="Of all partitions together; null when one of them is not known")]
-    lost: Annotated[int, Meta(description="Of all partitions together: removed before it read them")]
+    lost: Annotated[
+        int | None,
+        Meta(description="Of all partitions together: removed before it read them; null when one is not known"),
+    ]
     positions: list[CursorPosition]
+    problem: Annotated[str, Meta(description="Why something is not known; empty when all is")] = ""
 
 
 class CursorRequest(Request, frozen=True):
-    """A cursor to create."""
+    """A cursor to create. One that is there already stays where it stands; `start` is then for shards that were added
+    since."""
 
     name: NameText
     topic: NameText
     namespace: NamespaceText = "default"
-    hold: Annotated[bool, Meta(description="Let retention wait for it")] = False
+    hold: Annotated[
+        bool | None,
+        Meta(description="Let retention wait for it; null: not for a new one, and one that is there stays as it is"),
+    ] = None
     start: Start = "earliest"
 
 
 class CursorChange(Request, frozen=True):
-    """Where to put a cursor."""
+    """Where to put a cursor. Shards that `offset:SHARD=N,...` does not name stay where they are."""
 
     to: Start
     shard: Annotated[int | None, Meta(description="Only in this partition; null: in all")] = None
@@ -103,6 +118,12 @@ class NamespaceInfo(Response, frozen=True):
     limits: dict[str, int]
     topics: Annotated[int, Meta(description="Durable topics in it")]
     clients: Annotated[int, Meta(description="Clients registered in it")]
+    stored_bytes: Annotated[
+        int | None,
+        Meta(
+            description="What its durable topics store, replicas counted once, about a second ago; null without a limit"
+        ),
+    ] = None
 
 
 class NamespaceRequest(Request, frozen=True):
@@ -136,6 +157,9 @@ class ClientRequest(Request, frozen=True):
 
     name: NameText
     password: Annotated[Password | None, Meta(description="Kept as a hash only; null: none")] = None
+    password_hash: Annotated[
+        Password | None, Meta(description="In place of a password: what a password file has behind `NAME:`")
+    ] = None
     publish: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
     subscribe: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
     publish_deny: Filters = field(default_factory=list)
@@ -152,6 +176,48 @@ class ClientChange(Request, frozen=True):
     publish_deny: Filters | UnsetType = UNSET
     subscribe_deny: Filters | UnsetType = UNSET
     superuser: bool | UnsetType = UNSET
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+WhoText = Annotated[str, Meta(min_length=1, max_length=255)]
+Default = Annotated[Literal["allow", "deny"], Meta(description="What holds when no rule decides")]
+
+
+class AccessRule(Request, frozen=True):
+    """One rule, with the meaning that it has in an ACL file. Rules are asked in their order, the first decides."""
+
+    allow: bool
+    who: Annotated[
+        list[WhoText],
+        Meta(
+            min_length=1,
+            max_length=1_000,
+            description="`all`, `user:NAME` (its name in this namespace), `client:ID`, `ip:ADDRESS` or `ip:NETWORK`",
+        ),
+    ]
+    action: Literal["publish", "subscribe", "all"]
+    topics: Annotated[
+        list[Annotated[FilterText, Meta(max_length=1_024)]],
+        Meta(min_length=1, max_length=1_000, description="Topic filters; `%c` and `%u` are filled in"),
+    ]
+
+
+class AccessRules(Response, frozen=True):
+    """The rules of a namespace."""
+
+    namespace: str
+    default: Default
+    rules: list[AccessRule]
+    changed_index: Annotated[int, Meta(description="Index of cluster state at their last change")]
+
+
+class AccessRequest(Request, frozen=True):
+    """All rules of a namespace, in place of those before."""
+
+    default: Default
+    rules: Annotated[list[AccessRule], Meta(min_length=1, max_length=1_000)]
 
 
 # --- the whole ------------------------------------------------------------------------------------------------------

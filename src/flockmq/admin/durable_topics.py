@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 def list_topics(desk: Desk, call: Call[NamespacedPage, None]) -> Page[model.DataTopic]:
     """A page of topics."""
     wanted = call.query.namespace
-    topics = durable(desk).state().topics
+    state = durable(desk).state()
+    cores = len(state.alive_cores())
 
     def walk() -> Entries[model.DataTopic]:
-        for topic in list(topics.values()):
-            yield topic_view(topic) if wanted in (None, topic.namespace) else None
+        for topic in list(state.topics.values()):
+            yield topic_view(topic, cores) if wanted in (None, topic.namespace) else None
 
     return page(desk, "topics", call, walk)
 
@@ -62,7 +63,8 @@ async def create_topic(desk: Desk, call: Call[NoQuery, model.TopicRequest]) -> m
 
 def get_topic(desk: Desk, call: Call[model.InNamespace, None]) -> model.DataTopic:
     """One topic."""
-    return topic_view(find_topic(durable(desk).state(), call.query.namespace, call.path["name"]))
+    state = durable(desk).state()
+    return topic_view(find_topic(state, call.query.namespace, call.path["name"]), len(state.alive_cores()))
 
 
 async def alter_topic(desk: Desk, call: Call[model.InNamespace, model.TopicChange]) -> model.DataTopic:
@@ -147,5 +149,6 @@ def _key(text: str) -> tuple[int, str]:
 
 def _made(desk: Desk, made: object, namespace: str, name: str) -> model.DataTopic:
     """What came of a command: with its answer, or, when it was done at another node, from the state known here."""
-    record = made if isinstance(made, TopicRecord) else find_topic(durable(desk).state(), namespace, name)
-    return topic_view(record)
+    state = durable(desk).state()
+    record = made if isinstance(made, TopicRecord) else find_topic(state, namespace, name)
+    return topic_view(record, len(state.alive_cores()))

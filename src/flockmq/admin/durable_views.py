@@ -9,28 +9,31 @@ import msgspec
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
-from flockmq.admin.durable_port import FOLLOWING, LEADING, LEARNING
+from flockmq.admin.durable_port import FOLLOWING, LEADING, LEARNING, NOWHERE
 from flockmq.admin.moments import rfc3339
 from flockmq.cluster.filters import user_filter
-from flockmq.cluster.model import ACK_NAMES, ALIVE, BY_PROPERTY, KEY_NAMES
+from flockmq.cluster.model import ACK_NAMES, ALIVE, BY_PROPERTY, CORE, KEY_NAMES
+from flockmq.cluster.placement import effective_factor
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_port import ReplicaStatus
     from flockmq.cluster.model import ClientRecord, CursorRecord, Namespace, NodeRecord, PartitionRecord, TopicRecord
+    from flockmq.session.space import Space
 
 _ROLES: Final[dict[int, model.ReplicaRole]] = {LEADING: "leader", FOLLOWING: "follower", LEARNING: "learner"}
 _ACKS: Final[tuple[model.Ack, ...]] = ("quorum", "leader", "memory")
 assert _ACKS == ACK_NAMES
 
 
-def topic_view(topic: TopicRecord) -> model.DataTopic:
-    """A topic as it was declared."""
+def topic_view(topic: TopicRecord, cores: int) -> model.DataTopic:
+    """A topic as it was declared, in a cluster with so many core nodes alive."""
     return model.DataTopic(
         namespace=topic.namespace,
         name=topic.name,
         filters=[user_filter(topic.namespace, one) for one in topic.filters],
         shards=topic.shards,
         replication_factor=topic.replication_factor,
+        copies_possible=effective_factor(topic.replication_factor, cores),
         retention_ms=topic.retention_ms or None,
         retention_bytes=topic.retention_bytes or None,
         ack=_ACKS[topic.ack],
@@ -84,6 +87,12 @@ def leader_among(told: Iterable[ReplicaStatus]) -> int:
     return best.node if best is not None else 0
 
 
+def silent_replicas(partition: PartitionRecord, told: Iterable[ReplicaStatus]) -> list[int]:
+    """Nodes that should have a copy and do not say so."""
+    answering = {one.node for one in told}
+    return [node for node in partition.replicas if node not in answering]
+
+
 def _replica(node: int, told: ReplicaStatus | None, nodes: Mapping[int, NodeRecord], end: int | None) -> model.Replica:
     record = nodes.get(node)
     return model.Replica(
@@ -105,51 +114,72 @@ def _problem(
 ) -> str:
     if not leader:
         return "It has no leader: a majority of its replicas must be up."
-    silent = [node for node in partition.replicas if node not in told]
+    silent = silent_replicas(partition, told.values())
     if silent:
         return f"No answer from {', '.join(node_name(nodes, node) for node in silent)}."
     for one in told.values():
         if one.problem:
             return f"{node_name(nodes, one.node)}: {one.problem}"
-    cores = sum(1 for one in nodes.values() if one.role == 0 and one.state == ALIVE)
-    wanted = min(topic.replication_factor, max(cores, 1))
-    if len(partition.replicas) < wanted:
-        return f"It has {len(partition.replicas)} of {wanted} replicas; more are being made."
-    return ""
+    return _few_copies(topic, partition, nodes)
+
+
+def _few_copies(topic: TopicRecord, partition: PartitionRecord, nodes: Mapping[int, NodeRecord]) -> str:
+    copies = len(partition.replicas)
+    if copies >= topic.replication_factor:
+        return ""
+    few = f"Few copies: {copies} of {topic.replication_factor}"
+    cores = sum(1 for one in nodes.values() if one.role == CORE and one.state == ALIVE)
+    if copies < effective_factor(topic.replication_factor, cores):
+        return f"{few}; more are being made."
+    return f"{few}, with {cores} core {'node' if cores == 1 else 'nodes'} alive; more are made when nodes join."
 
 
 def cursor_view(
-    cursor: CursorRecord, positions: Sequence[int | None], heads: Sequence[tuple[int, int] | None]
+    cursor: CursorRecord, positions: Sequence[int | None], heads: Sequence[tuple[int, int] | None], problem: str
 ) -> tenants.ReadCursor:
-    """A cursor and how far it is behind."""
-    rows = []
-    for shard, (offset, head) in enumerate(zip(positions, heads, strict=True)):
-        end = head[1] if head is not None else None
-        start = offset if offset is not None else (head[0] if head is not None else None)
-        lag = max(0, end - max(start, head[0])) if end is not None and start is not None and head is not None else None
-        lost = max(0, head[0] - offset) if offset is not None and head is not None else 0
-        rows.append(tenants.CursorPosition(shard=shard, offset=offset, end_offset=end, lag=lag, lost=lost))
-    lags = [row.lag for row in rows]
+    """A cursor and how far it is behind. Positions are offsets, NOWHERE, or None where nobody says."""
+    rows = [_position(shard, *one) for shard, one in enumerate(zip(positions, heads, strict=True))]
     return tenants.ReadCursor(
         namespace=cursor.namespace,
         name=cursor.name,
         topic=cursor.topic,
         hold=cursor.hold,
         created_at=rfc3339(cursor.created_ms),
-        lag=None if None in lags else sum(lag for lag in lags if lag is not None),
-        lost=sum(row.lost for row in rows),
+        lag=_total([row.lag for row in rows]),
+        lost=_total([row.lost for row in rows]),
         positions=rows,
+        problem=problem,
     )
 
 
-def namespace_view(namespace: Namespace, topics: int, clients: int) -> tenants.NamespaceInfo:
-    """A namespace and what is in it."""
+def _position(shard: int, at: int | None, head: tuple[int, int] | None) -> tenants.CursorPosition:
+    offset = None if at == NOWHERE else at
+    first, end = head if head is not None else (None, None)
+    lag = lost = None
+    if at is not None and first is not None and end is not None:
+        lag = max(0, end - max(at, first))
+        lost = max(0, first - at) if at != NOWHERE else 0
+    return tenants.CursorPosition(shard=shard, offset=offset, end_offset=end, lag=lag, lost=lost, known=at is not None)
+
+
+def _total(figures: Sequence[int | None]) -> int | None:
+    """Of all together; None when one of them is not known."""
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if len(known) == len(figures) else None
+
+
+def namespace_view(namespace: Namespace, topics: int, clients: int, space: Space | None) -> tenants.NamespaceInfo:
+    """A namespace and what is in it; ``space``: as this node knows it."""
+    stored_bytes = None
+    if space is not None and space.stored_bytes_max:
+        stored_bytes = space.stored_bytes + space.stored_bytes_elsewhere
     limits: dict[str, int] = msgspec.structs.asdict(namespace.limits)
     return tenants.NamespaceInfo(
         name=namespace.name,
         limits={name: value for name, value in limits.items() if value},
         topics=topics,
         clients=clients,
+        stored_bytes=stored_bytes,
     )
 
 

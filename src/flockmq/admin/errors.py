@@ -39,6 +39,9 @@ GONE: Final = ErrorKind(
 CURSOR_EXPIRED: Final = ErrorKind(410, "cursor_expired", "The listing that `after` continues is no longer kept")
 BODY_TOO_LARGE: Final = ErrorKind(413, "body_too_large", "The body is longer than the limit")
 UNSUPPORTED_MEDIA_TYPE: Final = ErrorKind(415, "unsupported_media_type", "The body is not declared as JSON")
+BEYOND_END: Final = ErrorKind(
+    416, "beyond_end", "The log does not reach to this offset; the header X-Flockmq-End-Offset says where it ends"
+)
 WRONG_HOST: Final = ErrorKind(421, "wrong_host", "The Host header names a machine that this API is not")
 REFUSED: Final = ErrorKind(422, "refused", "The request is well-formed, but the broker can't do it")
 TOO_MANY_ATTEMPTS: Final = ErrorKind(429, "too_many_attempts", "Too many wrong tokens came from this address")
@@ -67,6 +70,7 @@ CATALOGUE: Final = (
     CURSOR_EXPIRED,
     BODY_TOO_LARGE,
     UNSUPPORTED_MEDIA_TYPE,
+    BEYOND_END,
     WRONG_HOST,
     REFUSED,
     TOO_MANY_ATTEMPTS,

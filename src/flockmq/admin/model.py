@@ -273,6 +273,7 @@ class PublishRequest(Request, frozen=True):
     qos: Qos = 0
     retain: bool = False
     properties: MessageProperties | None = None
+    namespace: Annotated[str, Meta(min_length=1, max_length=128, description="Whose topic it is")] = DEFAULT_NAMESPACE
 
 
 class PublishResult(Response, frozen=True):

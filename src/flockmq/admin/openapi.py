@@ -113,10 +113,15 @@ class _Schemas:
             type=tuple[list[Any], dict[str, Any]],
         )
         self._by_type = dict(zip(unique, renamed[0], strict=True))
-        self.components = dict(sorted(renamed[1].items()))
+        self.components = {name: _on_one_line(schema) for name, schema in sorted(renamed[1].items())}
 
     def of(self, shape: Any) -> Any:
         return self._by_type[shape]
+
+
+def _on_one_line(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose description, which is a docstring, has no line breaks and indents of our source."""
+    return {name: " ".join(value.split()) if name == "description" else value for name, value in schema.items()}
 
 
 def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:

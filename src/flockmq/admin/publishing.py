@@ -7,8 +7,9 @@ import binascii
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import model
-from flockmq.admin.errors import INVALID_BODY, REFUSED, ApiError
+from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError
 from flockmq.errors import RemoteProtocolError
+from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, INSIDE, topic_prefix
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_name, valid_utf8
 
@@ -22,11 +23,7 @@ _RESERVED: Final = (b"$SYS/", b"$delayed/", b"$share/")
 
 def publish(broker: Broker, request: model.PublishRequest, now_ms: int) -> model.PublishResult:
     """Publish in the broker's name."""
-    topic = utf8(request.topic, "topic", FIELD_BYTES_MAX)
-    if topic.startswith(_RESERVED):
-        raise ApiError(
-            REFUSED, "Topics under $SYS/, $delayed/ and $share/ have a meaning of their own; use another one"
-        )
+    topic = topic_inside(broker, request)
     payload, properties = message_parts(request.payload, request.payload_base64, request.properties)
     packet_max = broker.settings.limits.packet_bytes_max
     if packet_max and len(payload) > packet_max:
@@ -38,6 +35,26 @@ def publish(broker: Broker, request: model.PublishRequest, now_ms: int) -> model
         raise ApiError(REFUSED, f"{error}; change the topic") from None
     retained = request.retain and bool(payload) and broker.stats.retained_refused == refused_before
     return model.PublishResult(matched=matched, retained=retained)
+
+
+def topic_inside(broker: Broker, request: model.PublishRequest) -> bytes:
+    """The topic name as the broker knows it, or why nothing is published there."""
+    namespace = request.namespace
+    if not broker.node.spaces.exists(namespace):
+        raise ApiError(
+            NOT_FOUND, f"There is no namespace {namespace[:128]!r}; create it, or see `flockmq namespace list`."
+        )
+    prefix = topic_prefix(namespace)
+    topic = utf8(request.topic, "topic", FIELD_BYTES_MAX - len(prefix))
+    if topic.startswith(_RESERVED):
+        raise ApiError(
+            REFUSED, "Topics under $SYS/, $delayed/ and $share/ have a meaning of their own; use another one"
+        )
+    if topic.startswith(INSIDE):
+        raise ApiError(REFUSED, "Topics under $ns/ are those of other namespaces; name the namespace in `namespace`")
+    if namespace != DEFAULT_NAMESPACE and topic.startswith(b"$"):
+        raise ApiError(REFUSED, "Topics that begin with $ are in the namespace 'default' only; use another one")
+    return prefix + topic
 
 
 def utf8(text: str, what: str, bytes_max: int) -> bytes:

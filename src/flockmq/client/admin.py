@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from flockmq.admin import cluster_model, model
 from flockmq.client.calls import segment
-from flockmq.client.durable_calls import DurableCalls
+from flockmq.client.durable_calls import DEFAULT_NAMESPACE, DurableCalls
 from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, UnreachableError
 
 __all__ = ["DEFAULT_SERVER_URL", "AdminClient", "AdminError", "UnreachableError"]
@@ -166,11 +166,17 @@ class AdminClient(DurableCalls):
         qos: int = 0,
         retain: bool = False,
         properties: model.MessageProperties | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> model.PublishResult:
         """Publish one message; the result says how many subscribers it was routed to."""
         data = payload.encode() if isinstance(payload, str) else payload
         request = model.PublishRequest(
-            topic=topic, payload_base64=_base64(data), qos=qos, retain=retain, properties=properties
+            topic=topic,
+            payload_base64=_base64(data),
+            qos=qos,
+            retain=retain,
+            properties=properties,
+            namespace=namespace,
         )
         return self._decode(self._call("POST", "/api/v1/publish", request), model.PublishResult)
 

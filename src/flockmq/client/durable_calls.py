@@ -1,4 +1,4 @@
-"""The part of the admin client that is about durable topics, cursors, namespaces and registered clients."""
+"""The part of the admin client that is about durable topics, cursors, namespaces, their clients and rules."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page
+from flockmq.admin.moments import rfc3339
 from flockmq.client.calls import segment
 from flockmq.client.sink_calls import SinkCalls
 from flockmq.client.transport import Answer
@@ -58,8 +59,8 @@ class DurableCalls(SinkCalls):
         return self._decode(self._transport.request("GET", path, wait_s=wait_ms / 1000).body, model.Heads)
 
     def offsets_at(self, name: str, time: str | int, *, namespace: str = DEFAULT_NAMESPACE) -> list[int]:
-        """For each shard, the first offset whose record came at that time (RFC 3339, or ms since 1970) or later."""
-        path = _topic(name, "/offsets", namespace=namespace, time=time)
+        """For each shard, the first offset whose record came at that time (ISO 8601, or ms since 1970) or later."""
+        path = _topic(name, "/offsets", namespace=namespace, time=_moment(time))
         return self._get(path, model.Offsets).offsets
 
     def records(
@@ -80,7 +81,7 @@ class DurableCalls(SinkCalls):
             shard,
             namespace=namespace,
             offset=offset,
-            time=time,
+            time=_moment(time),
             max_bytes=max_bytes,
             limit=limit,
             wait_ms=wait_ms,
@@ -158,7 +159,8 @@ class DurableCalls(SinkCalls):
     def reset_cursor(
         self, name: str, to: str, *, shard: int | None = None, namespace: str = DEFAULT_NAMESPACE
     ) -> tenants.ReadCursor:
-        """Put a cursor somewhere: ``earliest``, ``latest``, ``offset:N`` or ``time:...``."""
+        """Put a cursor somewhere: ``earliest``, ``latest``, ``offset:N`` (of one shard), ``offset:SHARD=N,...`` (the
+        others stay) or ``time:...``."""
         change = tenants.CursorChange(to=to, shard=shard)
         return self._send("PATCH", _cursor(name, namespace), change, tenants.ReadCursor)
 
@@ -222,6 +224,18 @@ class DurableCalls(SinkCalls):
         """Take a client's registration away."""
         self._call("DELETE", _client(name, namespace))
 
+    def acl(self, namespace: str = DEFAULT_NAMESPACE) -> tenants.AccessRules:
+        """The rules of a namespace; AdminError ``not_found`` when it has none."""
+        return self._get(_acl(namespace), tenants.AccessRules)
+
+    def put_acl(self, request: tenants.AccessRequest, *, namespace: str = DEFAULT_NAMESPACE) -> tenants.AccessRules:
+        """Put rules in place of all that a namespace has; running connections feel it within a second."""
+        return self._send("PUT", _acl(namespace), request, tenants.AccessRules)
+
+    def delete_acl(self, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Take a namespace's rules away."""
+        self._call("DELETE", _acl(namespace))
+
 
 def _records(name: str, shard: int, **query: str | int | None) -> str:
     """Where a partition's records are read."""
@@ -235,6 +249,11 @@ def _topic(name: str, rest: str = "", **query: str | int | None) -> str:
     return f"{_V1}/topics/{segment(name)}{rest}" + (f"?{urlencode(pairs)}" if pairs else "")
 
 
+def _moment(time: str | int | None) -> str | None:
+    """A moment as every server reads it: of few digits it could not know what they mean."""
+    return rfc3339(time) if isinstance(time, int) else time
+
+
 def _cursor(name: str, namespace: str, rest: str = "") -> str:
     query = "" if namespace == DEFAULT_NAMESPACE else f"?{urlencode({'namespace': namespace})}"
     return f"{_V1}/cursors/{segment(name)}{rest}{query}"
@@ -242,3 +261,7 @@ def _cursor(name: str, namespace: str, rest: str = "") -> str:
 
 def _client(name: str, namespace: str) -> str:
     return f"{_V1}/namespaces/{segment(namespace)}/clients/{segment(name)}"
+
+
+def _acl(namespace: str) -> str:
+    return f"{_V1}/namespaces/{segment(namespace)}/acl"

@@ -50,6 +50,8 @@ class LocalNode:
     ws_port: int
     api_port: int
     port: int
+    options: tuple[str, ...] = ()
+    """What it was started with besides: the same again when it has ended and is started by itself."""
 
     @property
     def api_url(self) -> str:
@@ -137,7 +139,7 @@ def read_cluster(data_dir: Path) -> list[LocalNode]:
     """The nodes that were started there; none when nothing was."""
     try:
         told = json.loads((data_dir / STATE_FILE).read_text("utf-8"))
-        return [LocalNode(**node) for node in told["nodes"]]
+        return [LocalNode(**{**node, "options": tuple(node.get("options", ()))}) for node in told["nodes"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -162,10 +164,37 @@ def start_cluster(
     return nodes
 
 
+def start_ended(
+    data_dir: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> list[LocalNode]:
+    """Start those nodes of a cluster that have ended, while others of it run: where they were, as they were started.
+
+    None when all run, or none does.
+    """
+    nodes = read_cluster(data_dir)
+    ended = {node.name for node in nodes if not node.is_running()}
+    if len(ended) == len(nodes):
+        return []
+    for at, node in enumerate(nodes):
+        if node.name in ended:
+            ports = Ports(
+                mqtt=node.mqtt_port - at,
+                ws=node.ws_port - WS_STEP * at,
+                api=node.api_port - at,
+                node=node.port - at,
+            )
+            added = [one for one in options if one not in node.options]
+            nodes[at] = start_node(data_dir, at + 1, ports, [*node.options, *added], environment)
+            write_cluster(data_dir, nodes)
+    return [node for node in nodes if node.name in ended]
+
+
 def write_cluster(data_dir: Path, nodes: list[LocalNode]) -> None:
-    """Replace the list of nodes in one step."""
+    """Replace the list of nodes in one step. It is for its owner alone: settings may be secrets."""
     partial = data_dir / f"{STATE_FILE}.partial"
-    partial.write_text(json.dumps({"nodes": [asdict(node) for node in nodes]}, indent=2) + "\n", "utf-8")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(json.dumps({"nodes": [asdict(node) for node in nodes]}, indent=2) + "\n")
     partial.replace(data_dir / STATE_FILE)
 
 
@@ -194,7 +223,14 @@ def start_node(
             env={**os.environ, **(environment or {})},
         )
     return LocalNode(
-        name=name, folder=str(folder), pid=process.pid, mqtt_port=mqtt, ws_port=ws, api_port=api, port=port
+        name=name,
+        folder=str(folder),
+        pid=process.pid,
+        mqtt_port=mqtt,
+        ws_port=ws,
+        api_port=api,
+        port=port,
+        options=tuple(options),
     )
 
 
@@ -237,8 +273,15 @@ def _has_ended(pid: int) -> bool:
 
 def stop_cluster(data_dir: Path) -> Iterator[tuple[LocalNode, bool]]:
     """Stop all nodes in order; each with whether it ended by itself. The data stays."""
+    yield from stop_nodes(read_cluster(data_dir))
+    with contextlib.suppress(FileNotFoundError):
+        (data_dir / STATE_FILE).unlink()
+
+
+def stop_nodes(nodes: Sequence[LocalNode]) -> Iterator[tuple[LocalNode, bool]]:
+    """Stop some nodes in order; each with whether it ended by itself."""
     # A node that only just starts does not hold its folder yet: whoever started it may stop it all the same.
-    nodes = [node for node in read_cluster(data_dir) if node.is_running() or _is_our_child(node.pid)]
+    nodes = [node for node in nodes if node.is_running() or _is_our_child(node.pid)]
     for node in nodes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(node.pid, signal.SIGTERM)
@@ -251,5 +294,3 @@ def stop_cluster(data_dir: Path) -> Iterator[tuple[LocalNode, bool]]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(node.pid, signal.SIGKILL)
         yield node, orderly
-    with contextlib.suppress(FileNotFoundError):
-        (data_dir / STATE_FILE).unlink()

@@ -28,6 +28,14 @@ class OffsetGoneError(FlockError):
         self.first_offset = first_offset
 
 
+class OffsetBeyondEndError(FlockError):
+    """The log does not reach to an offset, which its leader is sure of; ``end_offset`` is where it ends."""
+
+    def __init__(self, message: str, end_offset: int) -> None:
+        super().__init__(message)
+        self.end_offset = end_offset
+
+
 class Batches:
     """Part of a partition's log: whole batches end to end. The first may begin before the offset that was asked for."""
 

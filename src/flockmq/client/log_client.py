@@ -25,10 +25,11 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import MessageProperties
 from flockmq.client.durable_calls import DEFAULT_NAMESPACE, DurableCalls
-from flockmq.client.log_batches import ORDERS, Batches, OffsetGoneError, ReadFrom, what_fits
+from flockmq.client.log_batches import ORDERS, Batches, OffsetBeyondEndError, OffsetGoneError, ReadFrom, what_fits
 from flockmq.client.log_sinks import LogSinks
 from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, UnreachableError
 from flockmq.errors import FlockError
+from flockmq.wording import no_shard
 
 FIRST_OFFSET: Final = "x-flockmq-first-offset"
 END_OFFSET: Final = "x-flockmq-end-offset"
@@ -45,14 +46,15 @@ _ASK_AGAIN: Final = frozenset({429, 503})
 _NOT_FOR_US: Final = frozenset({401, 403, 421})
 _TRY_ELSEWHERE: Final = frozenset({401, 403, 404, 421, 429, 500, 502, 503, 504})
 
-__all__ = ["Batches", "LogClient", "OffsetGoneError", "ReadFrom"]
+__all__ = ["Batches", "LogClient", "OffsetBeyondEndError", "OffsetGoneError", "ReadFrom"]
 
 T = TypeVar("T")
 
 
 class LogClient(LogSinks):
     """See the module. ``token_of`` says which token goes to which server; ``token`` goes to all of them. Without either
-    it is ``FLOCKMQ_TOKEN``, or what this user's credentials file has: as for the command line."""
+    it is ``FLOCKMQ_TOKEN``, or what this user's credentials file has: as for the command line. With ``named_first`` the
+    servers that were named are asked before replicas, whose addresses may mean nothing where the caller is."""
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class LogClient(LogSinks):
         retry_s: float = RETRY_S,
         ssl_context: ssl.SSLContext | None = None,
         verify: bool = True,
+        named_first: bool = False,
     ) -> None:
         self.namespace = namespace
         self._named = [servers] if isinstance(servers, str) else list(servers)
@@ -75,6 +78,7 @@ class LogClient(LogSinks):
         self._retry_s = retry_s
         self._ssl_context = ssl_context
         self._verify = verify
+        self._named_first = named_first
         self._servers: dict[str, DurableCalls] = {}
         self._partitions: dict[str, tuple[float, list[model.Partition]]] = {}
         self._told: dict[str, None] = {}
@@ -130,7 +134,7 @@ class LogClient(LogSinks):
         )
 
     def offsets_at(self, topic: str, moment: str | int) -> list[int]:
-        """For each shard, the first offset whose record came at that time (RFC 3339, or ms since 1970) or later."""
+        """For each shard, the first offset whose record came at that time (ISO 8601, or ms since 1970) or later."""
         return self._anywhere(lambda server: server.offsets_at(topic, moment, namespace=self.namespace))
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -151,7 +155,8 @@ class LogClient(LogSinks):
         With ``filters`` (of MQTT) batches without a name that one of them matches may be left out, so the answer may be
         empty and ``next_offset`` further on; rows of other names are still among those that come. ``read_from`` says
         which replicas are asked first: the leader, followers, or any; the others stand in for them.
-        OffsetGoneError when retention removed them; FlockError when no replica could serve for ``retry_s``.
+        OffsetGoneError when retention removed them, OffsetBeyondEndError when the log ends before that offset (at its
+        end there is nothing yet, which is no error); FlockError when no replica could serve for ``retry_s``.
         """
         deadline = time.monotonic() + self._retry_s
         pause_s = PAUSE_S
@@ -213,9 +218,10 @@ class LogClient(LogSinks):
                 if error.status not in _ASK_AGAIN:
                     raise
         if partitions and not 0 <= shard < len(partitions):
-            raise FlockError(f"Topic {topic!r} has {len(partitions)} shards, counted from 0; there is no shard {shard}")
+            raise FlockError(no_shard(topic, len(partitions), shard))
         good = self._good.get((topic, shard, read_from))
         urls = [good] if good is not None else []
+        urls += self._named if self._named_first else []
         if partitions:
             replicas = sorted(partitions[shard].replicas, key=ORDERS[read_from])
             urls += [one.api for one in replicas if one.api is not None and self._is_safe(one.api)]
@@ -236,8 +242,9 @@ class LogClient(LogSinks):
     ) -> list[model.Placed | None]:
         """Append messages (topic name, payload, maybe properties) in order; where each of them is after commit.
 
-        None stands for one that is certainly not in the log. When nobody can say what became of them, FlockError:
-        publishing again may then double them. A node that could not be reached at all is no reason to give up.
+        None stands for one that is certainly not in the log, while others are. Where none is, they are sent again for
+        ``retry_s``, and then it is an AdminError (503). When nobody can say what became of them, FlockError: publishing
+        again may then double them. A node that could not be reached at all is no reason to give up.
         """
         records = [
             model.RecordToPublish(
@@ -255,9 +262,10 @@ class LogClient(LogSinks):
     # --- cursors ----------------------------------------------------------------------------------------------------
 
     def create_cursor(
-        self, name: str, topic: str, *, hold: bool = False, start: str = "earliest"
+        self, name: str, topic: str, *, hold: bool | None = None, start: str = "earliest"
     ) -> tenants.ReadCursor:
-        """Create a cursor; one of this name over this topic that is there stays where it stands.
+        """Create a cursor; one of this name over this topic that is there stays where it stands, and holds retention or
+        not as before unless ``hold`` says otherwise.
 
         A cursor is over one topic. Who reads several makes one for each, named ``NAME.TOPIC``. With ``hold`` retention
         waits for it: up to four times the topic's ``retention_bytes``, or the nodes' ``store.held_bytes`` without that.
@@ -266,11 +274,16 @@ class LogClient(LogSinks):
         return self._anywhere(lambda server: server.create_cursor(request))
 
     def cursor(self, name: str) -> tenants.ReadCursor:
-        """Where a cursor stands, and how far it is behind."""
+        """Where a cursor stands, and how far it is behind. While a shard has no leader its position is not ``known``:
+        offset and lag are None there, and ``problem`` says why."""
         return self._anywhere(lambda server: server.cursor(name, namespace=self.namespace))
 
     def commit(self, name: str, positions: Mapping[int, int]) -> None:
-        """Say how far a reader has come, by shard: the next offset that it will read. Returns after commit."""
+        """Say how far a reader has come, by shard: the next offset that it will read. Returns after commit.
+
+        A cursor only goes forwards by this: an offset before the one where it stands is ignored, without an error. To
+        put it back use ``flockmq cursor reset``, or ``AdminClient.reset_cursor``.
+        """
         self._anywhere(lambda server: server.commit_cursor(name, positions, namespace=self.namespace))
 
     # --- servers ----------------------------------------------------------------------------------------------------
@@ -330,6 +343,8 @@ def _elsewhere(error: UnreachableError | AdminError) -> FlockError:
     if isinstance(error, AdminError):
         if error.status == 410:
             raise OffsetGoneError(str(error), int(error.headers.get(FIRST_OFFSET, "0"))) from error
+        if error.status == 416:
+            raise OffsetBeyondEndError(str(error), int(error.headers.get(END_OFFSET, "0"))) from error
         if error.status not in _TRY_ELSEWHERE or error.code == "invalid_parameter":
             raise error
     return error

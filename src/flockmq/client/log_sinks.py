@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from flockmq.admin import durable_sinks_model as model
 from flockmq.client.transport import AdminError, UnreachableError
 from flockmq.errors import FlockError
+from flockmq.wording import no_shard
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_model import Partition
@@ -114,7 +115,7 @@ class LogSinks:
         """The leader saves a hop; whoever else is asked passes the chunk on to it."""
         partitions = self.metadata(topic)
         if not 0 <= shard < len(partitions):
-            raise FlockError(f"Topic {topic!r} has {len(partitions)} shards, counted from 0; there is no shard {shard}")
+            raise FlockError(no_shard(topic, len(partitions), shard))
         replicas = sorted(partitions[shard].replicas, key=lambda one: one.role != "leader")
         urls = [one.api for one in replicas if one.api is not None and self._is_safe(one.api)]
         return list(dict.fromkeys([*urls[:1], *self._named, *urls[1:]]))

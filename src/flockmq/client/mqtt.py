@@ -183,21 +183,28 @@ class MqttClient:
         self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False, properties: Properties | None = None
     ) -> int:
         """Publish, and return the broker's reason code once it has taken charge of the message (QoS 0: at once)."""
+        answer = await self.ask_publish(topic, payload, qos=qos, retain=retain, properties=properties)
+        return answer.reason if answer is not None else 0
+
+    async def ask_publish(
+        self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False, properties: Properties | None = None
+    ) -> p.Ack | None:
+        """Publish; the broker's PUBACK or PUBREC, with its reason string and user properties. QoS 0 has none."""
         packet = p.Publish(topic.encode(), payload, qos, retain, properties=properties)
         if qos == 0:
             self._check()
             self._writer.write(encode_publish(packet, self.options.version))
             await self._drain()
-            return 0
+            return None
         async with self._send_quota:
             packet.packet_id = self._next_id()
             answer = await self._ask(packet.packet_id, encode_publish(packet, self.options.version))
             assert isinstance(answer, p.Ack)
             if qos == 1 or answer.reason >= 0x80:
-                return answer.reason
+                return answer
             released = encode_ack(p.PUBREL, packet.packet_id, 0, self.options.version)
             await self._ask(packet.packet_id, released)
-            return answer.reason
+            return answer
 
     async def ping(self) -> None:
         """Return once the broker has read all that was sent so far; MqttError when it ended the connection over it."""

@@ -28,6 +28,8 @@ from flockmq.errors import ConfigError, FlockError
 from flockmq.log.settings import StoreSettings
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.peering.contact import parse_contact
+from flockmq.raft.host import turn_bytes_max
+from flockmq.raft.settings import RaftSettings
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.tls import TlsSettings
 
@@ -66,11 +68,22 @@ def build(values: Values) -> Config:
         admin=admin,
         log=LogConfig(**values.section(("log",))),
         retained=RetainedConfig(**values.section(("retained",))),
-        store=StoreSettings(**values.section(("store",))),
+        store=_store(values),
         cluster=_cluster(values),
         discovery=_discovery(values),
         cluster_asked_for=any(path[0] == "cluster" and path[1] != "host" for path in values.given),
     )
+
+
+def _store(values: Values) -> StoreSettings:
+    store = StoreSettings(**values.section(("store",)))
+    turn = turn_bytes_max(RaftSettings())
+    if store.journal_bytes < store.commit_bytes + turn:
+        raise ConfigError(
+            f"store.journal_bytes is {store.journal_bytes:,}: a journal file must hold store.commit_bytes and {turn:,} "
+            f"bytes more, the most that consensus adds at once; set at least {store.commit_bytes + turn:,}."
+        )
+    return store
 
 
 def _discovery(values: Values) -> object:

@@ -115,12 +115,18 @@ class Server:
         has_to_know = config.cluster.enabled and (knows_others(config, folder) or (folder / STORE_FOLDER).exists())
         if has_to_know:
             await self._start_cluster(self._data_dir, self._broker, self._runner)
+        admin = config.admin
+        if self.cluster is not None and self.cluster.is_in_doubt():
+            if admin is not None:
+                await self._start_admin(admin)  # so that people can see what it waits for
+                admin = None
+            await self.cluster.confirm()
         for plan in config.listeners:
             await self._listen(plan)
         if config.cluster.enabled and not has_to_know:
             await self._start_cluster(self._data_dir, self._broker, self._runner)
-        if config.admin is not None:
-            await self._start_admin(config.admin)
+        if admin is not None:
+            await self._start_admin(admin)
 
     async def _start_cluster(self, data_dir: DataDir, broker: Broker, runner: Runner) -> None:
         cluster = await asyncio.to_thread(_load_cluster)
@@ -131,9 +137,11 @@ class Server:
             await service.open()
             await service.start()
         except FlockError as error:
+            from flockmq.server.durable import has_topics
+
             await service.stop()
-            if self.config.cluster_asked_for:
-                raise
+            if self.config.cluster_asked_for or has_topics(data_dir.path):
+                raise  # without the others its topics would be like any others, and messages of them lost
             self.tenants.know()
             self.log.event("warning", "cluster_left_out", message=str(error))
             return
@@ -155,7 +163,10 @@ class Server:
 
     def _problems(self) -> list[str]:
         """What does not work as it should, for those who watch over this node."""
-        return ["retained_not_saved"] if self._retained is not None and self._retained.problem else []
+        found = ["retained_not_saved"] if self._retained is not None and self._retained.problem else []
+        if self.cluster is not None and self.cluster.is_in_doubt():
+            found.append("waiting_for_majority")
+        return found
 
     def _open_gate(self) -> Gate:
         security = self.config.security

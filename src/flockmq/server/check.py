@@ -45,7 +45,7 @@ def check_files(config: Config) -> None:
 
 
 def _readers(config: Config) -> Iterator[Callable[[], object]]:
-    from flockmq.security.acl import load_acl
+    from flockmq.security.acl_file import load_acl
     from flockmq.security.jwt_auth import TokenVerifier
     from flockmq.security.passwords import load_users
     from flockmq.security.tls import build_context
@@ -84,8 +84,9 @@ def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
         found.append(
             Advice(
                 "nobody_can_log_in",
-                "no way to log in is set up, so every client will be refused; set security.password_file (see "
-                "flockmq passwd), or use --allow-anonymous on a machine of your own",
+                "no way to log in is set up, so every client will be refused that is not registered in the cluster; "
+                "register some (see flockmq client create), set security.password_file (see flockmq passwd), or use "
+                "--allow-anonymous on a machine of your own",
             )
         )
     return found

@@ -45,6 +45,7 @@ from flockmq.server.cluster_view import ClusterView
 from flockmq.server.durable import DurableService, open_durable, set_aside
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 from flockmq.server.token import TOKEN_SETTING, to_share
+from flockmq.wire.hello import CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from flockmq.config.sections import Config
     from flockmq.discovery.ports import Discovery
     from flockmq.drivers.runner import Runner
+    from flockmq.durable.node import DurableNode
     from flockmq.node.broker import Broker
     from flockmq.server.data_dir import DataDir
     from flockmq.server.log import Log
@@ -65,6 +67,10 @@ FIND_S: Final = 2.0
 FIND_SETTLED_S: Final = 30.0
 """How often a node of a cluster lists nodes."""
 SETTLE_S_MAX: Final = 5.0
+WHY_WAITING: Final = (
+    "Clients are not served yet: topics, clients or rules were changed right before this node ended, and only a "
+    "majority of the nodes that decide can tell whether that counts; start the others."
+)
 LEAVE_S_MAX: Final = 2.0
 HAND_OVER_S_MAX: Final = 1.5
 PART_S_MAX: Final = 25.0
@@ -113,6 +119,9 @@ class ClusterService:
         self._task: asyncio.Task[None] | None = None
         self._registered = False
         self._reminded = ("", 0.0)
+        self.elsewhere = ""
+        """Which contact point is in another cluster, and what to do; empty when none is known to be."""
+        self._ask_points_at = time.monotonic() + SETTLE_S_MAX
         self.view = ClusterView(self)
 
     def _make_discovery(self, config: Config, node_id: int) -> Discovery:
@@ -197,7 +206,7 @@ class ClusterService:
             host=cluster.host or "*",
             port=self.port,
             advertised=str(self._me),
-            secret_from=self._cookie.source,
+            identified_by=self._cookie.source,
             cluster_id=f"{node.cluster_id:016x}" if node.cluster_id else None,
         )
 
@@ -220,6 +229,9 @@ class ClusterService:
             if self._is_level():
                 return
             await asyncio.sleep(0.02)
+        if self.is_in_doubt():
+            self.log.event("warning", "waiting_for_majority", message=WHY_WAITING)
+            return
         reason = self.node.formation.decision.reason or "no other node of the cluster answers"
         self.log.event("warning", "serving_alone", message=f"Clients are served, but {reason}")
 
@@ -238,6 +250,15 @@ class ClusterService:
         self.api_url = f"{scheme}://{host}:{port}"
         if self.durable is not None:
             self.durable.node.tell_about_me(self.api_url, self.config.zone)
+
+    def is_in_doubt(self) -> bool:
+        """Whether clients must wait until somebody has confirmed the last changes that this node knows of."""
+        return self.durable is not None and not self.durable.node.may_serve_alone()
+
+    async def confirm(self) -> None:
+        """Wait for that."""
+        while self.is_in_doubt():  # noqa: ASYNC110  (the pure node knows no event)
+            await asyncio.sleep(0.02)
 
     def _is_level(self) -> bool:
         node = self.node
@@ -313,6 +334,7 @@ class ClusterService:
                     find_at = time.monotonic() + (FIND_SETTLED_S if was else FIND_S)
                     await self._find()
                 await self._form()
+                await self._ask_points()
                 await self._keep_peers()
                 self._share_token()
             except DiscoveryError as error:
@@ -351,6 +373,28 @@ class ClusterService:
                 self.node.formation.answered(contact, error.peer.node_id)
             self.log.event("debug", "contact_silent", contact=str(contact), message=str(error))
 
+    async def _ask_points(self) -> None:
+        """A node that stays alone asks those whom it was told to join whether they are of its cluster at all."""
+        if not self.node.cluster_id or len(self.node.swim.alive()) > 1:
+            self.elsewhere = ""
+            return
+        if self.elsewhere or time.monotonic() < self._ask_points_at:
+            return
+        self._ask_points_at = time.monotonic() + FIND_SETTLED_S
+        for contact in self._points:
+            try:
+                await self.links.call(contact.host, contact.port)
+            except HelloError as error:
+                if error.kind != CLUSTER or error.peer is None:
+                    continue
+                self.elsewhere = (
+                    f"{contact}, which this node was told to join, is in cluster {error.peer.cluster_id:016x}, and "
+                    f"this node in {self.node.cluster_id:016x}: one that belongs to a cluster does not go to another "
+                    f"by --join; use `flockmq cluster join {contact}`."
+                )
+                self.log.event("warning", "contact_elsewhere", message=self.elsewhere)
+                return
+
     async def _form(self) -> None:
         """Do what formation has decided."""
         formation = self.node.formation
@@ -375,6 +419,7 @@ class ClusterService:
 
     def _belong(self, cluster_id: int) -> None:
         save_cluster_id(self._folder, cluster_id)
+        self.elsewhere = ""
         self.links.set_cluster_id(cluster_id)
         contacts = [(one.host, one.port) for one in [*self._points, *(peer.contact for peer in self._known.load())]]
         for status in self.links.status():
@@ -460,6 +505,9 @@ class ClusterService:
         await self._say_goodbye()
         for member in self.node.swim.alive():
             self.links.forget_peer(member.node_id)
+        if self.durable is not None:
+            # Not sooner: whoever has not heard the goodbye would take this node for one that stays.
+            self.durable.node.set_leaving(False)
         self._points = ()
         self._known.forget()
         await self._start_over()
@@ -471,10 +519,16 @@ class ClusterService:
             return
         node = self.durable.node
         node.set_leaving(True)
+        try:
+            await self._hand_all_over(node)
+        except (FlockError, asyncio.CancelledError):
+            node.set_leaving(False)  # this node stays, and is to get replicas and a vote again
+            raise
+
+    async def _hand_all_over(self, node: DurableNode) -> None:
         until = time.monotonic() + PART_S_MAX
         while node.belongings():
             if time.monotonic() > until:
-                node.set_leaving(False)
                 raise FlockError(
                     f"{node.belongings()} replicas could not be moved to other nodes within {PART_S_MAX:g} s, so this "
                     "node stays. See `flockmq cluster status`: most of the others must be there, and have room."

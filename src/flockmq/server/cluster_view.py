@@ -49,7 +49,7 @@ class ClusterView:
             id=None if waiting else f"{formation.cluster_id:016x}",
             node=node.swim.me.name,
             state="waiting" if waiting else "formed",
-            reason=formation.decision.reason if waiting else "",
+            reason=formation.decision.reason if waiting else self._service.elsewhere,
             members=[self._member(one) for one in members],
         )
 

@@ -14,9 +14,11 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING, Final
 
+from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver, open_disk
 from flockmq.durable.node import DurableNode
+from flockmq.errors import FlockError
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.server.cluster_id import forget_founded
@@ -79,6 +81,7 @@ class DurableService:
         """Take part no more and finish what is being written."""
         if self._timer is not None:
             self._timer.cancel()
+        self.node.meta.save()
         self.node.engine.stop("This node was stopped.")
         await self.journal.close()
 
@@ -119,6 +122,15 @@ class DurableService:
         partial = self._folder / f"{STATE_FILE}.partial"
         partial.write_bytes(data)
         partial.replace(self._folder / STATE_FILE)
+
+
+def has_topics(folder: Path) -> bool:
+    """Whether this node was in a cluster with durable topics, or can't say."""
+    data = _read(folder / STATE_FILE)
+    try:
+        return bool(data) and bool(ClusterState.decode(data).topics)
+    except FlockError:
+        return True
 
 
 async def open_durable(

@@ -4,6 +4,7 @@
  read   a replica here --> files in a thread, off the loop that serves MQTT
              | nothing more here --> wait, if asked to; then its leader is asked whether there is really no more
              ` none, or behind ----> fetched from another node, in smaller pieces
+                                     no replica has it: is it beyond the end, which a quorum confirms? then say so
  heads  leaders are asked; whoever waits is woken by the replica here, or looks again now and then
 ```
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, Chunk, GoneError
+from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, BeyondEndError, Chunk, GoneError
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.reading import Again, Behind, Gone, NotHere
 from flockmq.durable.scanning import filter_batches, scan_extents
@@ -61,8 +62,10 @@ class LogView(Asking):
             is_here = True
             try:
                 chunk = await self._read_here(group, offset, bytes_max, wanted)
-            except (NotHere, Behind):
+            except (NotHere, Behind) as error:
                 is_here = False
+                if isinstance(error, Behind):
+                    await self._check_end(group, offset)
                 chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
             except Gone as error:
                 raise GoneError(str(error), error.first) from None
@@ -80,6 +83,21 @@ class LogView(Asking):
             return chunk
         [(_, end)] = await self._heads([group])
         return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)
+
+    async def _check_end(self, group: int, offset: int) -> None:
+        """Somebody who asks for more than there is shall not be told to wait. Without a leader nobody can say."""
+        ends = self._working().ends
+
+        def ask(done: Callable[[int], None]) -> None:
+            ends.ask(group, done, now_ms())
+
+        end = await self._reply(ask)
+        if 0 <= end < offset:
+            raise BeyondEndError(
+                f"Offset {offset} is beyond the end of partition group {group}, which is {end}: read from there on for "
+                "what comes next.",
+                end,
+            )
 
     async def _read_here(self, group: int, offset: int, bytes_max: int, wanted: WantedNames | None) -> Chunk:
         node = self._working()
@@ -111,6 +129,8 @@ class LogView(Asking):
         found = await self._reply(ask)
         if isinstance(found.error, Gone):
             raise GoneError(str(found.error), found.first)
+        if isinstance(found.error, Behind):
+            await self._check_end(group, offset)
         if found.error is not None:
             raise BehindError(str(found.error))
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from flockmq.admin.durable_port import BehindError
+from flockmq.admin.durable_port import BehindError, FullError
 from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.sinks import Committed, SinkStatus, Staged
+from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.server.durable_asking import Asking
 
 COMMIT_MS: Final = 4_000
@@ -20,7 +21,11 @@ class SinkView(Asking):
 
     async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
         """See ``SinkPort``."""
-        sinks = self._working().sinks
+        node = self._working()
+        sinks = node.sinks
+        topic = node.layout.topic_of(group)
+        if topic is not None and topic.namespace.encode() in node.cluster.broker.node.spaces.full:
+            raise FullError(WHY_NAMESPACE_FULL)
 
         def ask(done: Callable[[Staged], None]) -> None:
             sinks.stage(

@@ -15,11 +15,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import BehindError, Message, MetaStatus, ReplicaStatus, UnknownOutcomeError
+from flockmq.admin.durable_port import BehindError, FullError, Message, MetaStatus, ReplicaStatus, UnknownOutcomeError
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.cursors import DONE, OFFSET, Moved, Position
+from flockmq.durable.cursors import DONE, NAMES_MAX, OFFSET, Moved, Position
 from flockmq.durable.meta import GROUP
+from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.server.durable_log_view import LogView
 from flockmq.server.durable_reports import DECIDERS, SEGMENTS, Deciders, Reports, role_of
 from flockmq.server.durable_runs import runs_of
@@ -98,6 +99,10 @@ class DurableView(LogView, SinkView):
         return {group: max(node.reader.end_of(group), 0) for group in led}
 
     # --- what others are asked ---
+
+    def wall_ms(self) -> int:
+        """See ``DurablePort``."""
+        return self._node().meta.wall_ms(now_ms())
 
     async def command(self, command: Command) -> Result:
         """See ``DurablePort``."""
@@ -189,6 +194,8 @@ class DurableView(LogView, SinkView):
                     "Nobody could say in time whether the records were stored; look before publishing them again."
                 )
             places += answer
+        if WHY_NAMESPACE_FULL in places:
+            raise FullError(WHY_NAMESPACE_FULL)  # of one topic, at one moment: it is so for all of them
         return places
 
     # --- cursors ---
@@ -201,7 +208,8 @@ class DurableView(LogView, SinkView):
             names.setdefault(group, []).append(name.encode())
         same: dict[tuple[bytes, ...], list[int]] = {}
         for group, some in names.items():
-            same.setdefault(tuple(some), []).append(group)
+            for at in range(0, len(some), NAMES_MAX):
+                same.setdefault(tuple(some[at : at + NAMES_MAX]), []).append(group)
 
         def asking(some: tuple[bytes, ...], groups: list[int]) -> Callable[[Callable[[list[Position]], None]], None]:
             return lambda done: cursors.positions(
@@ -212,8 +220,9 @@ class DurableView(LogView, SinkView):
             )
 
         answers = await asyncio.gather(*(self._reply(asking(some, groups)) for some, groups in same.items()))
+        # Groups whose leaders did not answer are missing there: their cursors may stand anywhere.
         found = {(one.name.decode(), one.group): one.offset for positions in answers for one in positions}
-        return [offset if (offset := found.get(one, -1)) >= 0 else None for one in wanted]
+        return [found.get(one) for one in wanted]
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """See ``DurablePort``."""

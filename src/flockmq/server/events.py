@@ -23,6 +23,7 @@ _LEVELS: Final = {
     "retained_over_limit": "warning",
     "retained_rows_unreadable": "error",
     "session_expired": "debug",
+    "two_voters": "warning",
     "will_published": "debug",
 }
 

@@ -65,11 +65,19 @@ async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str
     server = Server(config, log, show_config)
     stopping = asyncio.Event()
     _handle_signals(server, stopping, log)
-    await server.start()
-    _settle_memory()
-    await stopping.wait()
+    starting = asyncio.ensure_future(server.start())
+    asked = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting
+        _settle_memory()
+        await asked
     log.event("info", "stopping")
-    await server.stop()
+    if starting.done():
+        await server.stop()
+    else:  # it may wait for other nodes; what it has started it stops itself
+        starting.cancel()
+        await asyncio.wait((starting,))
     log.event("info", "stopped")
 
 

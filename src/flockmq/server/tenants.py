@@ -121,5 +121,10 @@ def _review(gate: BrokerGate, changes: ClientChanges) -> Review:
 def _limits(state: Tables, name: str) -> NamespaceLimits:
     limits = state.namespaces[name].limits
     return NamespaceLimits(
-        name, limits.connections_max, limits.sessions_max, limits.retained_max, limits.messages_per_second_max
+        name,
+        limits.connections_max,
+        limits.sessions_max,
+        limits.retained_max,
+        limits.messages_per_second_max,
+        limits.stored_bytes_max,
     )

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from flockmq.admin.durable_port import (
     FOLLOWING,
     LEADING,
+    NOWHERE,
     BehindError,
+    BeyondEndError,
     Chunk,
     GoneError,
     Message,
@@ -23,7 +25,7 @@ from flockmq.cluster.state import ClusterState
 from flockmq.durable.scanning import filter_batches
 from flockmq.durable.wanted import WantedNames
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
-from flockmq.log.checksum import crc32c
+from flockmq.routing.durable import shard_of
 
 WALL_MS = 1_772_366_400_000
 
@@ -68,7 +70,11 @@ class MemoryDurable:
         self.committed: dict[tuple[int, bytes], tuple[int, int, int]] = {}
         self.silent: set[int] = set()
         self.refuse: str = ""
+        self.refused_topics: set[bytes] = set()
+        """Only these; none: all."""
         self.no_quorum = False
+        self.leaderless: set[int] = set()
+        """Groups that nobody leads: followers tell of their logs, and nobody where cursors stand."""
         self.grown = asyncio.Event()
         for node in range(1, nodes + 1):
             self.apply(NodeSeen(node, f"n{node}@host", "127.0.0.1", 16000 + node, f"http://127.0.0.1:{18000 + node}"))
@@ -97,6 +103,9 @@ class MemoryDurable:
     def leader_of(self, group: int) -> int:
         return self._state.partition(group).preferred
 
+    def wall_ms(self) -> int:
+        return self.now_ms
+
     async def command(self, command: Command) -> Result:
         if self.no_quorum:
             return Result(False, "No majority of the core nodes can be reached; try again.", None, "timeout")
@@ -107,7 +116,7 @@ class MemoryDurable:
             one.group: [
                 ReplicaStatus(
                     node,
-                    LEADING if node == one.preferred else FOLLOWING,
+                    LEADING if node == one.preferred and one.group not in self.leaderless else FOLLOWING,
                     one.preferred,
                     7,
                     self.log(one.group).first,
@@ -135,7 +144,9 @@ class MemoryDurable:
         if offset < log.first:
             raise GoneError(f"Offset {offset} is gone; the oldest one is {log.first}: read from there.", log.first)
         if offset > log.end:
-            raise BehindError("Nobody has come that far.")
+            if self.no_quorum:
+                raise BehindError("Nobody has come that far.")
+            raise BeyondEndError(f"Offset {offset} is beyond the end, {log.end}.", log.end)
         if offset == log.end and wait_ms:
             await self._wait(wait_ms)
         batches, following = filter_batches(log.read(offset, bytes_max), offset, wanted)
@@ -163,11 +174,12 @@ class MemoryDurable:
     async def publish(
         self, topic: TopicRecord, client: bytes, messages: Sequence[Message]
     ) -> list[tuple[int, int] | str]:
-        if self.refuse:
-            return [self.refuse] * len(messages)
         placed: list[tuple[int, int] | str] = []
         for one in messages:
-            shard = crc32c(one.topic) % topic.shards
+            if self.refuse and one.topic in (self.refused_topics or {one.topic}):
+                placed.append(self.refuse)
+                continue
+            shard = shard_of(one.topic, topic.shards)
             user = [(name.encode(), value.encode()) for name, value in one.properties.user] if one.properties else []
             base = self.log(topic.partitions[shard].group).append([(one.topic, client, one.payload, user)], self.now_ms)
             placed.append((shard, base))
@@ -218,8 +230,10 @@ class MemoryDurable:
             del self.stages[key]
 
     async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
-        return [self.cursors.get(one) for one in wanted]
+        return [None if one[1] in self.leaderless else self.cursors.get(one, NOWHERE) for one in wanted]
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
+        if group in self.leaderless:
+            raise BehindError("No leader of the partition could be reached in time; try again.")
         if is_reset or offset > self.cursors.get((cursor, group), -1):
             self.cursors[(cursor, group)] = offset

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flockmq.admin.decode import decode_body, decode_query, decode_text
 from flockmq.admin.durable_model import ReadQuery
+from flockmq.admin.durable_tenants_model import AccessRequest
 from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import BanRequest, ConnectionQuery, PublishRequest, SessionQuery
 
@@ -97,6 +98,23 @@ def test_a_wrong_body_is_refused_by_field(body: bytes, named: str) -> None:
     with pytest.raises(ApiError) as refused:
         decode_body(body, BanRequest)
     assert refused.value.kind is INVALID_BODY
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("third", "named"),
+    [
+        (b'{"allow":true,"who":["all"],"topics":["a"]}', "`rules[2]` can't be used: Object missing required field"),
+        (b'{"allow":1,"who":["all"],"action":"all","topics":["a"]}', "`rules[2].allow` can't"),
+        (b'{"allow":true,"who":["all",""],"action":"all","topics":["a"]}', "`rules[2].who[1]` can't"),
+        (b'{"allow":true,"who":["all"],"action":"all","topic":["a"]}', "`rules[2]` can't"),
+        (b'"all"', "`rules[2]` can't"),
+    ],
+)
+def test_the_entry_of_a_list_is_named(third: bytes, named: str) -> None:
+    good = b'{"allow":true,"who":["all"],"action":"all","topics":["a"]}'
+    with pytest.raises(ApiError) as refused:
+        decode_body(b'{"default":"deny","rules":[%b,%b,%b,%b]}' % (good, good, third, third), AccessRequest)
     assert named in str(refused.value)
 
 

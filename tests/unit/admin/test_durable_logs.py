@@ -11,7 +11,9 @@ from flockmq.admin.durable_polls import Polls
 from flockmq.admin.errors import ApiError
 from flockmq.admin.model import MessageProperties, PublishRequest, UserProperty
 from flockmq.admin.operations import Raw
+from flockmq.cluster.commands import CreateNamespace
 from flockmq.log.batch import BatchView
+from flockmq.node.namespaces import NamespaceLimits
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import WALL_MS, MemoryDurable
@@ -94,7 +96,7 @@ async def test_reading_from_a_time_on() -> None:
     desk, port = await open_topic()
     port.log(1).append([(b"plant/1", b"", b"early", [])], WALL_MS)
     port.log(1).append([(b"plant/1", b"", b"late", [])], WALL_MS + 60_000)
-    for moment in ("2026-03-01T12:00:30Z", "2026-03-01T13:00:30+01:00", str(WALL_MS + 1)):
+    for moment in ("2026-03-01T12:00:30Z", "2026-03-01T12:00:30", "2026-03-01T13:00:30+01:00", str(WALL_MS + 1)):
         found = await read(desk, time=moment)
         assert isinstance(found, model.Records)
         assert [one.payload for one in found.records] == ["late"]
@@ -102,7 +104,7 @@ async def test_reading_from_a_time_on() -> None:
     assert offsets.offsets == [1]
 
 
-@pytest.mark.parametrize("moment", ["yesterday", "2026-03-01T12:00:00", "", "-1", "9" * 16])
+@pytest.mark.parametrize("moment", ["yesterday", "2026-03-01T25:00:00", "", "-1", "9" * 16])
 async def test_a_time_that_is_none(moment: str) -> None:
     desk, _ = await open_topic()
     with pytest.raises(ApiError, match="milliseconds since 1970") as refusal:
@@ -125,6 +127,14 @@ async def test_offsets_that_are_gone_or_not_there_yet() -> None:
     assert (refusal.value.kind.status, refusal.value.headers) == (410, {"X-Flockmq-First-Offset": "1"})
     with pytest.raises(ApiError) as refusal:
         await read(desk, offset=9)
+    assert (refusal.value.kind.status, refusal.value.kind.code) == (416, "beyond_end")
+    assert refusal.value.headers == {"X-Flockmq-End-Offset": "1"}
+    at_the_end = await read(desk, offset=1)
+    assert isinstance(at_the_end, model.Records)
+    assert at_the_end.records == [], "who follows a log is no fault"
+    port.no_quorum = True
+    with pytest.raises(ApiError) as refusal:
+        await read(desk, offset=9)
     assert (refusal.value.kind.status, refusal.value.kind.code) == (503, "behind")
 
 
@@ -141,7 +151,7 @@ async def test_without_a_place_it_begins_with_the_oldest_that_is_left() -> None:
 @pytest.mark.parametrize("shard", ["1", "-1", "x", "99999999999"])
 async def test_a_shard_that_is_not_there(shard: str) -> None:
     desk, _ = await open_topic()
-    with pytest.raises(ApiError, match="has 1 shards") as refusal:
+    with pytest.raises(ApiError, match="has 1 shard,") as refusal:
         await read(desk, shard=shard)
     assert refusal.value.kind.status == 404
 
@@ -212,9 +222,19 @@ async def test_records_that_belong_elsewhere(topic: str, sentence: str) -> None:
 
 async def test_refused_records_are_certainly_not_in_the_log() -> None:
     desk, port = await open_topic()
-    port.refuse = "The partition has no leader now; try again."
+    port.refuse, port.refused_topics = "The partition has no leader now; try again.", {b"plant/1"}
     done = await publish(desk, record("plant/1", "x"), record("plant/2", "y"))
-    assert (done.placed, done.refused, done.reason) == ([None, None], 2, port.refuse)
+    assert done.placed[0] is None
+    assert done.placed[1] is not None
+    assert (done.refused, done.reason) == (1, port.refuse)
+
+
+async def test_nothing_stored_is_no_success() -> None:
+    desk, port = await open_topic()
+    port.refuse = "The partition has no leader now; try again."
+    with pytest.raises(ApiError, match="None of the records was stored: The partition has no leader") as refusal:
+        await publish(desk, record("plant/1", "x"), record("plant/2", "y"))
+    assert (refusal.value.kind.status, refusal.value.kind.code) == (503, "unavailable")
 
 
 async def test_a_single_publish_of_a_durable_topic_is_answered_after_commit() -> None:
@@ -228,6 +248,17 @@ async def test_a_single_publish_of_a_durable_topic_is_answered_after_commit() ->
     other = await handlers.publish(desk, call(body=PublishRequest(topic="other", payload="x")))
     assert (other.durable_topic, other.shard, other.offset) == (None, None, None)
     assert port.log(1).end == 1
+
+
+async def test_a_single_publish_to_the_durable_topic_of_a_namespace() -> None:
+    desk, port = await open_topic()
+    port.apply(CreateNamespace("acme"))
+    desk.broker.set_namespaces([NamespaceLimits("acme")], 0)
+    asked = model.TopicRequest(name="plant", filters=["plant/#"], namespace="acme")
+    await durable_topics.create_topic(desk, call(body=asked))
+    kept = await handlers.publish(desk, call(body=PublishRequest(topic="plant/1", payload="x", namespace="acme")))
+    assert (kept.durable_topic, kept.shard, kept.offset) == ("plant", 0, 0)
+    assert (port.log(1).end, port.log(2).end) == (0, 1)
 
 
 async def test_filters_leave_out_what_nobody_wants() -> None:

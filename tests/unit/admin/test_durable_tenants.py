@@ -9,7 +9,10 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
 from flockmq.admin.errors import ApiError
 from flockmq.admin.model import PageQuery
-from flockmq.security.passwords import parse_secret
+from flockmq.cluster.commands import Command, Result
+from flockmq.cluster.state import ClusterState
+from flockmq.node.namespaces import NamespaceLimits
+from flockmq.security.passwords import HashCost, make_secret, parse_secret
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import WALL_MS, MemoryDurable
@@ -41,10 +44,12 @@ async def cursor(desk: Desk) -> tenants.ReadCursor:
     [
         ("earliest", [3, 0], 11),
         ("latest", [10, 4], 0),
-        ("offset:5", [5, 4], 5),
-        ("offset:0", [3, 0], 11),
+        ("offset:0=5,1=9", [5, 4], 5),
+        ("offset:0=0,1=0", [3, 0], 11),
+        ("offset:1=2", [10, 2], 2),
         (f"time:{WALL_MS + 500}", [10, 0], 4),
         ("time:2026-03-01T12:00:00Z", [0, 0], 11),
+        ("time:2026-03-01", [0, 0], 11),
     ],
 )
 async def test_where_a_cursor_starts(start: str, positions: list[int], lag: int) -> None:
@@ -55,7 +60,9 @@ async def test_where_a_cursor_starts(start: str, positions: list[int], lag: int)
     assert (found.lag, found.hold, found.topic) == (lag, True, "plant")
 
 
-@pytest.mark.parametrize("start", ["", "first", "offset:", "offset:-1", "offset:x", "time:soon"])
+@pytest.mark.parametrize(
+    "start", ["", "first", "offset:", "offset:-1", "offset:x", "time:soon", "offset:5", "offset:2=0", "offset:0=1,0=2"]
+)
 async def test_a_start_that_is_none_makes_no_cursor(start: str) -> None:
     with pytest.raises(ApiError, match="can't be"):
         await with_cursor(start)
@@ -71,6 +78,12 @@ async def test_readers_move_forwards_and_people_anywhere() -> None:
     change = tenants.CursorChange(to="offset:4", shard=0)
     found = await durable_cursors.reset_cursor(desk, call(model.InNamespace(), change, cursor="reader"))
     assert [one.offset for one in found.positions] == [4, 0]
+    some = tenants.CursorChange(to="offset:1=2")
+    found = await durable_cursors.reset_cursor(desk, call(model.InNamespace(), some, cursor="reader"))
+    assert [one.offset for one in found.positions] == [4, 2], "a shard that is not named stays"
+    every = tenants.CursorChange(to="offset:4")
+    with pytest.raises(ApiError, match="use offset:SHARD=N"):
+        await durable_cursors.reset_cursor(desk, call(model.InNamespace(), every, cursor="reader"))
 
 
 async def test_a_commit_to_a_shard_that_is_not_there() -> None:
@@ -103,14 +116,83 @@ async def test_a_cursor_that_is_there_stays_where_it_stands() -> None:
     desk, port = await with_cursor("latest")
     before = [one.offset for one in (await cursor(desk)).positions]
     await durable_topics.alter_topic(desk, call(model.InNamespace(), model.TopicChange(shards=3), name="plant"))
-    again = tenants.CursorRequest(name="reader", topic="plant", hold=False, start="earliest")
+    again = tenants.CursorRequest(name="reader", topic="plant")
     found = await durable_cursors.create_cursor(desk, call(body=again))
     assert [one.offset for one in found.positions] == [*before, 0], "a shard that was added begins as asked"
-    assert not found.hold
+    assert found.hold, "who only makes sure of it takes no hold away"
+    freed = tenants.CursorRequest(name="reader", topic="plant", hold=False)
+    assert not (await durable_cursors.create_cursor(desk, call(body=freed))).hold
     assert {name for name, _ in port.cursors} == {"default/reader"}, "as partitions and retention call it"
     await durable_cursors.delete_cursor(desk, call(model.InNamespace(), cursor="reader"))
     anew = await durable_cursors.create_cursor(desk, call(body=again))
     assert [one.offset for one in anew.positions] == [3, 0, 0], "another cursor of that name"
+
+
+async def test_a_cursor_stays_where_it_stands_while_nobody_can_say_where_that_is() -> None:
+    desk, port = await with_cursor("latest")
+    before = dict(port.cursors)
+    port.leaderless = {1}
+    with pytest.raises(ApiError, match=r"shard 0.*again") as refusal:
+        await durable_cursors.create_cursor(desk, call(body=tenants.CursorRequest(name="reader", topic="plant")))
+    assert (refusal.value.kind.status, refusal.value.headers["Retry-After"]) == (503, "1")
+    port.leaderless = set()
+    found = await durable_cursors.create_cursor(desk, call(body=tenants.CursorRequest(name="reader", topic="plant")))
+    assert port.cursors == before
+    assert [one.offset for one in found.positions] == [10, 4]
+
+
+class LateDurable(MemoryDurable):
+    """A node that hears of what others decided only with its own next command."""
+
+    late: ClusterState | None = None
+
+    def state(self) -> ClusterState:
+        return self.late or super().state()
+
+    async def command(self, command: Command) -> Result:
+        self.late = None
+        return await super().command(command)
+
+
+async def test_a_node_that_is_behind_moves_no_cursor_that_another_made() -> None:
+    port = LateDurable()
+    desk = make_desk(BrokerHarness(), durable=port)
+    _, earlier = open_desk()
+    for one in (desk, make_desk(BrokerHarness(), durable=earlier)):
+        await durable_topics.create_topic(one, call(body=model.TopicRequest(name="plant")))
+    port.log(1).append([(b"plant/1", b"", b"x", [])] * 10, WALL_MS)
+    request = tenants.CursorRequest(name="reader", topic="plant")
+    await durable_cursors.create_cursor(desk, call(body=request))
+    await port.commit("default/reader", 1, 8)
+    port.now_ms += 1
+    port.late = earlier.state()
+    found = await durable_cursors.create_cursor(desk, call(body=request))
+    assert [one.offset for one in found.positions] == [8]
+
+
+async def test_where_a_cursor_stands_is_not_known_without_a_leader() -> None:
+    desk, port = await with_cursor("latest")
+    port.leaderless = {1}
+    port.log(1).first = 12
+    port.log(1).append([(b"plant/1", b"", b"x", [])] * 10, WALL_MS)
+    found = await cursor(desk)
+    first, second = found.positions
+    assert (first.known, first.offset, first.end_offset, first.lag, first.lost) == (False, None, 20, None, None)
+    assert (second.known, second.offset, second.lag, second.lost) == (True, 4, 0, 0)
+    assert (found.lag, found.lost) == (None, None)
+    assert "shard 0" in found.problem
+    [listed] = (await durable_cursors.list_cursors(desk, call(tenants.NamespacedPage()))).items
+    assert listed == found
+    port.leaderless = set()
+    found = await cursor(desk)
+    assert (found.lag, found.lost, found.problem) == (8, 2, "")
+
+
+async def test_a_shard_that_a_cursor_was_not_put_in_counts_from_its_start() -> None:
+    desk, _ = await with_cursor("latest")
+    await durable_topics.alter_topic(desk, call(model.InNamespace(), model.TopicChange(shards=3), name="plant"))
+    added = (await cursor(desk)).positions[2]
+    assert (added.known, added.offset, added.lag) == (True, None, 0)
 
 
 async def test_what_retention_took_from_a_cursor_is_told() -> None:
@@ -172,6 +254,35 @@ async def test_a_password_is_kept_as_a_hash_and_never_shown() -> None:
     change = tenants.ClientChange(password=None, subscribe=["plant/1"])
     after = await durable_tenants.alter_client(desk, call(body=change, namespace="default", client="alice"))
     assert (after.has_password, after.publish, after.subscribe) == (False, ["plant/#"], ["plant/1"])
+
+
+async def test_stored_bytes_are_shown_where_they_are_limited() -> None:
+    harness = BrokerHarness()
+    desk = make_desk(harness, durable=MemoryDurable())
+    await durable_tenants.create_namespace(desk, call(body=tenants.NamespaceRequest(name="acme")))
+    harness.broker.set_namespaces([NamespaceLimits("acme", stored_bytes=9)], harness.now)
+    harness.broker.node.spaces.by_name["acme"].stored_bytes = 4
+    harness.broker.node.spaces.by_name["acme"].tell_elsewhere(0, 0, 1, 3)
+    assert durable_tenants.get_namespace(desk, call(namespace="acme")).stored_bytes == 7
+    listed = durable_tenants.list_namespaces(desk, call(PageQuery())).items
+    assert {one.name: one.stored_bytes for one in listed} == {"default": None, "acme": 7}
+
+
+async def test_a_password_that_is_a_hash_already() -> None:
+    desk, port = open_desk()
+    secret = make_secret("bob", "builder", cost=HashCost(1, 8, 1))
+    request = tenants.ClientRequest(name="bob", password_hash=secret)
+    made = await durable_tenants.register_client(desk, call(body=request, namespace="default"))
+    assert made.has_password
+    assert port.state().client("default", "bob").secret == secret
+    for wrong, message in (
+        (tenants.ClientRequest(name="eve", password_hash=secret, password="x"), "one of them"),
+        (tenants.ClientRequest(name="eve", password_hash="plain"), "not an argon2id hash"),
+        (tenants.ClientRequest(name="eve", password_hash=""), "not an argon2id hash"),
+        (tenants.ClientRequest(name="eve", password_hash=secret + "x"), "SCRAM keys"),
+    ):
+        with pytest.raises(ApiError, match=message):
+            await durable_tenants.register_client(desk, call(body=wrong, namespace="default"))
 
 
 async def test_clients_belong_to_their_namespace() -> None:

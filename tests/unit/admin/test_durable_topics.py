@@ -9,7 +9,7 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
 from flockmq.admin.errors import ApiError
 from flockmq.cluster.advice import Advice, LeaderAdvice
-from flockmq.cluster.commands import CreateTopic, SetTarget
+from flockmq.cluster.commands import CreateTopic, NodeSeen, SetTarget
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import MemoryDurable
@@ -133,6 +133,21 @@ async def test_a_partition_with_a_silent_node_is_not_healthy() -> None:
     assert "no leader" in found.problem
 
 
+async def test_fewer_copies_than_wanted_are_not_healthy() -> None:
+    desk, port = open_desk(nodes=1)
+    made = await create(desk, "plant")
+    assert (made.replication_factor, made.copies_possible) == (3, 1)
+    [found] = await durable_topics.topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    assert not found.healthy
+    assert found.problem == "Few copies: 1 of 3, with 1 core node alive; more are made when nodes join."
+    assert len((await durable_topics.list_partitions(desk, call(tenants.PartitionPage(unhealthy=True)))).items) == 1
+    for node in (2, 3):
+        port.apply(NodeSeen(node, f"n{node}@host", "127.0.0.1", 16000 + node))
+    [found] = await durable_topics.topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    assert found.problem == "Few copies: 1 of 3; more are being made."
+    assert durable_topics.get_topic(desk, call(model.InNamespace(), name="plant")).copies_possible == 3
+
+
 @pytest.mark.parametrize("text", ["99", "x", "-1", "1" * 30])
 async def test_a_partition_that_is_not_there(text: str) -> None:
     desk, _ = open_desk()
@@ -167,8 +182,6 @@ async def test_the_progress_of_a_move() -> None:
 async def test_a_rebalance_begins_moves() -> None:
     desk, port = open_desk(nodes=1)
     await create(desk, "plant", shards=4, replication_factor=1)
-    from flockmq.cluster.commands import NodeSeen
-
     port.apply(NodeSeen(9, "n9@host", "127.0.0.1", 16009))
     found = await durable_cluster.start_rebalance(desk, call(tenants.RebalanceQuery(moves_max=1)))
     assert found.begun == 1
@@ -206,7 +219,7 @@ async def test_advice_is_followed_as_far_as_it_can_be() -> None:
         ("leader", name, "move", "hot"),
         ("leader", name, "refused", ""),
     ]
-    assert "shards" in done.steps[1].reason
+    assert "1 shard," in done.steps[1].reason
     assert port.state().partition(partition.group).preferred == other
     again = await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(), advice))
     assert [one.outcome for one in again.steps] == ["done", "refused"]

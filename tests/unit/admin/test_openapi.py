@@ -44,6 +44,16 @@ def test_every_reference_leads_somewhere_and_every_schema_is_used() -> None:
     assert found == {f"#/components/schemas/{name}" for name in OPENAPI["components"]["schemas"]}
 
 
+def test_descriptions_are_no_source_code() -> None:
+    for name, schema in OPENAPI["components"]["schemas"].items():
+        assert not re.search(r"\s\s|\n", schema.get("description", "")), name
+
+
+def test_names_of_namespaces_are_bounded_wherever_they_are_taken() -> None:
+    for name in ("PublishRequest", "CursorRequest", "TopicRequest"):
+        assert OPENAPI["components"]["schemas"][name]["properties"]["namespace"]["maxLength"] == 128
+
+
 def test_schema_names_fit_into_references() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in OPENAPI["components"]["schemas"])
     assert "ConnectionPage" in OPENAPI["components"]["schemas"]

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.admin.errors import INVALID_BODY, REFUSED, ApiError, ErrorKind
+from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError, ErrorKind
 from flockmq.admin.model import MessageProperties, PublishRequest, PublishResult, UserProperty
 from flockmq.admin.publishing import publish
+from flockmq.node.namespaces import NamespaceLimits
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness import BrokerHarness
 
@@ -127,3 +128,26 @@ def test_a_payload_beyond_the_packet_limit_is_refused() -> None:
     kind, text = refusal(PublishRequest(topic="a", payload="x" * 101), harness)
     assert kind is REFUSED
     assert "100" in text
+
+
+def test_a_message_to_a_namespace() -> None:
+    harness = BrokerHarness()
+    harness.broker.set_namespaces([NamespaceLimits("acme")], harness.now)
+    inside = harness.client("c", username="acme/bob")
+    outside = harness.client("c")
+    for client in (inside, outside):
+        client.subscribe(b"a")
+    publish(harness.broker, PublishRequest(topic="a", payload="x", namespace="acme"), harness.now)
+    harness.flush()
+    assert (inside.payloads(), outside.payloads()) == ([b"x"], [])
+
+
+def test_namespaces_that_can_not_be_published_to() -> None:
+    kind, text = refusal(PublishRequest(topic="a", namespace="nope"))
+    assert (kind, "no namespace 'nope'" in text) == (NOT_FOUND, True)
+    kind, text = refusal(PublishRequest(topic="$ns/acme/a"))
+    assert (kind, "`namespace`" in text) == (REFUSED, True)
+    harness = BrokerHarness()
+    harness.broker.set_namespaces([NamespaceLimits("acme")], harness.now)
+    kind, text = refusal(PublishRequest(topic="$x", namespace="acme"), harness)
+    assert (kind, "begin with $" in text) == (REFUSED, True)

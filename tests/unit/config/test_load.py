@@ -229,6 +229,7 @@ def test_other_variables_of_that_prefix_are_left_alone() -> None:
             r"tcp\.default and listeners\.tcp\.two both want 0\.0\.0\.0 port 1883",
         ),
         ("[admin]\nbind = '0.0.0.0:1883'\n", r"listeners\.tcp\.default and admin both want"),
+        ("[store]\njournal_bytes = '16MiB'\n", r"store\.journal_bytes is 16,777,216: a journal file must hold"),
         ("[limits]\nqueue_bytes_max = 100\n", r"queue_bytes_max \(100\) is less than packet_bytes_max"),
         ("[tls]\ncert_file = '/nowhere/c.pem'\n", r"tls\.cert_file names /nowhere/c\.pem, which can't be read"),
         (

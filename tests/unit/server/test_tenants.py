@@ -76,10 +76,10 @@ def test_namespaces_come_and_go(scene: Scene) -> None:
     scene.machine.done(CreateNamespace("acme"))
     scene.follow()
     assert scene.names == ["acme"]
-    scene.machine.done(AlterNamespace("acme", connections_max=3, messages_per_second_max=4))
+    scene.machine.done(AlterNamespace("acme", connections_max=3, messages_per_second_max=4, stored_bytes_max=5))
     scene.follow()
     space = scene.broker.node.spaces.by_name["acme"]
-    assert (space.connections_max, space.messages_per_s_max) == (3, 4)
+    assert (space.connections_max, space.messages_per_s_max, space.stored_bytes_max) == (3, 4, 5)
     scene.machine.done(DeleteNamespace("acme"))
     scene.follow()
     assert scene.names == []

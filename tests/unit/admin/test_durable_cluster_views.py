@@ -1,0 +1,91 @@
+"""The cluster with what its state and its partitions add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from flockmq.admin import cluster_model as model
+from flockmq.admin.durable_cluster_views import with_decisions
+from flockmq.admin.durable_port import MetaStatus
+from flockmq.cluster.commands import CreateTopic, NodeSeen
+from flockmq.cluster.model import EDGE
+from unit.admin.durable_desks import MemoryDurable
+
+
+@dataclass
+class Shown:
+    cluster: model.Cluster
+    decisions: model.Decisions
+
+
+def member(number: int) -> model.Member:
+    return model.Member(
+        name=f"n{number}@host",
+        id=f"{number:016x}",
+        host="127.0.0.1",
+        port=16000 + number,
+        state="alive",
+        role="core",
+        version="1",
+        is_self=number == 1,
+        linked=True,
+        rtt_ms=None,
+        clock_offset_ms=None,
+        clients=0,
+        routes=0,
+        unsent_bytes=0,
+    )
+
+
+async def show(port: MemoryDurable, voters: tuple[int, ...] = (1, 2, 3), edges: tuple[int, ...] = ()) -> Shown:
+    members = [replace(member(number), role="edge" if number in edges else "core") for number in (1, 2, 3)]
+    bare = model.Cluster(id="1" * 16, node="n1@host", state="formed", reason="", members=members)
+    meta = MetaStatus(1, list(voters), [], port.state().index)
+    found = with_decisions(bare, port.state(), meta, await port.replicas(None))
+    assert found.decisions is not None
+    return Shown(found, found.decisions)
+
+
+async def test_partitions_with_too_few_copies_and_with_a_replica_away_are_counted() -> None:
+    port = MemoryDurable(3)
+    port.apply(CreateTopic("plant", shards=2))
+    port.apply(CreateTopic("many", shards=3, replication_factor=5))
+    port.apply(CreateTopic("single", replication_factor=1))
+    shown = (await show(port)).decisions
+    assert (shown.few_copies, shown.replica_away, shown.without_leader) == (3, 0, 0)
+    [home] = next(iter(port.state().topics["default/single"].partitions)).replicas
+    port.silent = {next(number for number in (1, 2, 3) if number != home)}
+    shown = (await show(port)).decisions
+    assert (shown.few_copies, shown.replica_away) == (3, 5)
+
+
+async def test_edge_nodes_have_no_partitions_to_count() -> None:
+    port = MemoryDurable(2)
+    port.apply(NodeSeen(1, "n1@host", "127.0.0.1", 16001, role=EDGE))
+    port.apply(CreateTopic("plant", replication_factor=1))
+    edge, core, silent = (await show(port, edges=(1,))).cluster.members
+    assert (edge.leads, edge.replicas, edge.lag) == (None, None, None), "also of the one that answers"
+    assert (core.leads, core.replicas, core.lag) == (1, 1, 0)
+    assert silent.replicas is None
+
+
+async def test_voters_are_in_the_order_of_their_names() -> None:
+    port = MemoryDurable(0)
+    for number, name in ((1, "c@host"), (2, "a@host"), (3, "b@host")):
+        port.apply(NodeSeen(number, name, "127.0.0.1", 16000 + number))
+    assert (await show(port)).decisions.voters == ["a@host", "b@host", "c@host"]
+
+
+async def test_two_voters_come_with_a_warning() -> None:
+    port = MemoryDurable(2)
+    assert "third core node" in (await show(port, (1, 2))).decisions.warning
+    for voters in ((1,), (1, 2, 3)):
+        assert not (await show(port, voters)).decisions.warning
+
+
+async def test_zones_are_those_of_cluster_state() -> None:
+    port = MemoryDurable(1)
+    port.apply(NodeSeen(2, "n2@host", "127.0.0.1", 16002, zone="east"))
+    assert [one.zone for one in (await show(port)).cluster.members] == ["", "east", ""]
