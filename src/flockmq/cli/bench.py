@@ -59,6 +59,7 @@ from flockmq.cli.bench_options import (
 )
 from flockmq.cli.bench_print import count_up, live_rates, print_crowd, print_outcome
 from flockmq.cli.output import JsonOption, print_json
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -366,7 +367,7 @@ def _processors(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError:
-        raise FlockError(f"--cpus can't be {text!r}; write numbers with commas, like 1 or 1,3") from None
+        raise UsageError(f"--cpus can't be {text!r}; write numbers with commas, like 1 or 1,3.") from None
 
 
 def _run(

@@ -8,15 +8,14 @@ import typer
 
 from flockmq.cli import registrations
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.durable_options import NAMESPACE_DEFAULT
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, print_fields, print_json, print_listing
-from flockmq.errors import FlockError
+from flockmq.cli.durable_options import NAMESPACE_DEFAULT, in_known_namespace
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
+from flockmq.cli.usage import UsageError
+from flockmq.wording import counted
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
 NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", metavar="N", help="In this namespace.")]
-RegisteredOption = Annotated[
-    bool, typer.Option("--registered", help="Registered clients of a namespace, connected or not.")
-]
+RegisteredOption = Annotated[bool, typer.Option("--registered", help="Registered clients, connected or not.")]
 Kind = Annotated[
     Literal["client", "username", "address"], typer.Option("--kind", help="What VALUE is: client id, user name, IP.")
 ]
@@ -47,12 +46,22 @@ def list_clients(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List the clients that are connected now, or with --registered those that may log in."""
+    """List the clients that are connected now to the node at --server, or with --registered those that may log in.
+
+    Who is connected to another node is listed there: `flockmq cluster status` counts the clients of all nodes. What is
+    registered is the same on all of them.
+    """
     if registered:
-        registrations.list_registered(server, namespace or NAMESPACE_DEFAULT, limit, as_json=as_json)
+        if prefix is not None or peer is not None:
+            wrong = "--peer" if prefix is None else "--prefix"
+            raise UsageError(
+                f"{wrong} is about those that are connected: who is registered has a name, which --username chooses by."
+            )
+        registrations.list_registered(server, namespace, username, limit, as_json=as_json)
         return
     client = admin_client(server)
-    found = client.connections(client_id_prefix=prefix, username=username, peer=peer, namespace=namespace)
+    there = client.connections(client_id_prefix=prefix, username=username, peer=peer, namespace=namespace)
+    found = in_known_namespace(client, namespace, there)
     columns = {
         "CLIENT": "client_id",
         "NAMESPACE": "namespace",
@@ -65,7 +74,7 @@ def list_clients(
         "MESSAGES OUT": "messages_out",
         "SINCE": "connected_at",
     }
-    print_listing(found, columns, as_json=as_json, limit=limit, nothing="No client is connected.")
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="No client is connected to this node.")
 
 
 def show_client(
@@ -150,4 +159,4 @@ def _seconds(duration: str) -> int | None:
     try:
         return parse_number(duration, "s")
     except ValueError as error:
-        raise FlockError(f"--for can't be {duration!r}: {error}.") from None
+        raise UsageError(f"--for can't be {duration!r}: {error}.") from None

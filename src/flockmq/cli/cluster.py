@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.output import JsonOption, counted, print_fields, print_json, print_table
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client, one_server
+from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_model import Cluster, Decisions, Member
@@ -33,6 +35,8 @@ COLUMNS: Final = (
     "VERSION",
     "ID",
 )
+ZONE_AT: Final = 3
+"""Where zones are shown, if any node has one."""
 WATCH_S: Final = 1.0
 _OUTCOMES: Final = {
     ("move", True): "would move",
@@ -69,13 +73,14 @@ def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
     if as_json:
         print_json(found)
         return
-    print_fields(_summary(found))
+    print_fields(summary(found))
     if found.members:
         print()
-        _print_members(found.members)
+        print_members(found.members)
 
 
-def _summary(found: Cluster) -> list[tuple[str, object]]:
+def summary(found: Cluster) -> list[tuple[str, object]]:
+    """The cluster in a few lines."""
     states = [member.state for member in found.members]
     counts = [f"{states.count(state)} {state}" for state in ("alive", "suspect", "dead", "left") if state in states]
     fields: list[tuple[str, object]] = [
@@ -85,7 +90,7 @@ def _summary(found: Cluster) -> list[tuple[str, object]]:
         ("nodes", ", ".join(counts) or "none"),
     ]
     if found.reason:
-        fields.append(("waits for", found.reason))
+        fields.append(("waits for" if found.state == "waiting" else "alone because", found.reason))
     if found.decisions is not None:
         fields += _decisions(found.decisions)
     return fields
@@ -93,7 +98,12 @@ def _summary(found: Cluster) -> list[tuple[str, object]]:
 
 def _decisions(found: Decisions) -> list[tuple[str, object]]:
     partitions = f"{found.partitions:,} of {counted(found.topics, 'durable topic')}"
-    counts = ((found.without_leader, "without leader"), (found.moving, "moving"))
+    counts = (
+        (found.without_leader, "without leader"),
+        (found.replica_away, "with a replica away"),
+        (found.few_copies, "with too few copies"),
+        (found.moving, "moving"),
+    )
     notes = [f"{count:,} {what}" for count, what in counts if count]
     return [
         ("state index", found.index),
@@ -101,15 +111,19 @@ def _decisions(found: Decisions) -> list[tuple[str, object]]:
         ("voters", " ".join(found.voters) or None),
         *([("learners", " ".join(found.learners))] if found.learners else []),
         ("partitions", ", ".join([partitions, *notes])),
+        *([("warning", found.warning)] if found.warning else []),
     ]
 
 
-def _print_members(members: list[Member]) -> None:
+def print_members(members: list[Member]) -> None:
+    """A table of nodes."""
+    with_zone = any(member.zone for member in members)
     rows = [
         [
             member.name,
             member.state,
             member.role,
+            *([member.zone or None] if with_zone else []),
             f"[{member.host}]:{member.port}" if ":" in member.host else f"{member.host}:{member.port}",
             "itself" if member.is_self else "up" if member.linked else "down",
             member.rtt_ms,
@@ -124,7 +138,7 @@ def _print_members(members: list[Member]) -> None:
         ]
         for member in members
     ]
-    print_table(COLUMNS, rows)
+    print_table([*COLUMNS[:ZONE_AT], *(["ZONE"] if with_zone else []), *COLUMNS[ZONE_AT:]], rows)
 
 
 def list_nodes(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
@@ -133,7 +147,7 @@ def list_nodes(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = F
     if as_json:
         print_json(found.members)
     else:
-        _print_members(found.members)
+        print_members(found.members)
 
 
 def join(
@@ -144,7 +158,7 @@ def join(
     as_json: JsonOption = False,
 ) -> None:
     """Make the node at --server a member of another node's cluster."""
-    result = admin_client(server).join(address, discard_data=discard_data)
+    result = admin_client(one_server(server, "one node is to join")).join(address, discard_data=discard_data)
     if as_json:
         print_json(result)
     elif result.changed:
@@ -155,7 +169,7 @@ def join(
 
 def leave(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
     """Let the node at --server take leave of the others. It goes on alone, in a cluster of its own."""
-    client = admin_client(server)
+    client = admin_client(one_server(server, "one node is to leave"))
     client.leave()
     if as_json:
         print_json(client.cluster())
@@ -180,14 +194,15 @@ def rebalance(
     A copy is moved by making the new one first. Without --watch one round of moves is begun. With --advice copies and
     leaders go where the file says and stay there until this command is used without it.
     """
+    if dry_run and advice is None:
+        raise UsageError("--dry-run goes with --advice FILE; `flockmq cluster status` shows how things are.")
     client = admin_client(server)
     if advice is not None:
-        _apply(client, advice, dry_run=dry_run, as_json=as_json)
+        if not _apply(client, advice, dry_run=dry_run, as_json=as_json):
+            raise typer.Exit(1)
         if watch and not dry_run:
             _follow(client, as_json=as_json)
         return
-    if dry_run:
-        raise FlockError("--dry-run goes with --advice FILE; `flockmq cluster status` shows how things are")
     found = client.rebalance(moves)
     if watch:
         found = _watch(client, found, moves, as_json=as_json)
@@ -199,8 +214,8 @@ def rebalance(
         print(_progress(found))
 
 
-def _apply(client: AdminClient, file: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Follow an advice, and show what came of it."""
+def _apply(client: AdminClient, file: Path, *, dry_run: bool, as_json: bool) -> bool:
+    """Follow an advice, and show what came of it; False when it had something to say and all of that was refused."""
     import msgspec
 
     from flockmq.cluster.advice import Advice
@@ -212,9 +227,10 @@ def _apply(client: AdminClient, file: Path, *, dry_run: bool, as_json: bool) -> 
     except msgspec.DecodeError as error:
         raise FlockError(f"{file} is no advice ({error}); `flockmq pipeline run traffic` makes one") from error
     found = client.apply_advice(advice, dry_run=dry_run)
+    is_followed = found.refused < len(found.steps) or not found.steps
     if as_json:
         print_json(found)
-        return
+        return is_followed
     if found.steps:
         rows = [
             [
@@ -234,6 +250,7 @@ def _apply(client: AdminClient, file: Path, *, dry_run: bool, as_json: bool) -> 
     made = f" (measured {found.made_at})" if found.made_at else ""
     done = "would be moved" if dry_run else "are on their way"
     print(f"Of {counted(len(found.steps), 'piece')} of advice {found.moves:,} {done}, {found.refused:,} refused{made}.")
+    return is_followed
 
 
 def _follow(client: AdminClient, *, as_json: bool) -> None:

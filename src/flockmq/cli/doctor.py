@@ -1,8 +1,8 @@
 """``flockmq doctor``: looks at a cluster as an operator would who wants to know whether it is well.
 
 ```
- the node's API --> members, links, round trips, clocks, versions --> a finding each: ok | warn | fail
- this machine   --> names resolve, ports answer, cookie file is private
+ the node's API --> members, links, round trips, clocks, versions, voters, partitions --> a finding each:
+ this machine   --> names resolve, ports answer, cookie file is private ------------------> ok | warn | fail
 ```
 The exit code is 1 when anything failed.
 """
@@ -20,13 +20,15 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.output import JsonOption, print_json, print_table
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
-    from flockmq.admin.cluster_model import Cluster, Member
+    from flockmq.admin.cluster_model import Cluster, Decisions, Member
 
 OK: Final = "ok"
 WARN: Final = "warn"
 FAIL: Final = "fail"
+LIVE: Final = ("alive", "suspect")
 RTT_WARN_MS: Final = 10.0
 RTT_FAIL_MS: Final = 100.0
 CLOCK_WARN_MS: Final = 1_000.0
@@ -55,7 +57,7 @@ def doctor(
     cookie_file: Annotated[Path | None, typer.Option("--cookie-file", help="Cookie file to look at.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a cluster: links, round trips, clocks, versions, names, ports and the cookie."""
+    """Check a cluster: links, round trips, clocks, versions, voters, partitions, names, ports and the cookie."""
     cluster = admin_client(server).cluster()
     findings = [*examine(cluster), *reach(cluster), *look_at_cookie(cookie_file)]
     if as_json:
@@ -68,8 +70,8 @@ def doctor(
 
 def examine(cluster: Cluster) -> list[Finding]:
     """What the node's own view tells."""
-    findings = [_formation(cluster)]
-    live = [member for member in cluster.members if member.state in ("alive", "suspect")]
+    findings = _formation(cluster)
+    live = [member for member in cluster.members if member.state in LIVE]
     for member in cluster.members:
         findings += _liveness(member)
     for member in live:
@@ -82,26 +84,71 @@ def examine(cluster: Cluster) -> list[Finding]:
         )
     elif versions:
         findings.append(Finding("versions", cluster.node, OK, f"All nodes run {versions[0]}."))
-    cores = sum(member.role == "core" for member in live)
-    if cores == 2:
-        text = "Two core nodes: when one of them fails nothing can be decided; add a third."
-        findings.append(Finding("quorum", cluster.node, WARN, text))
-    return findings
+    return [*findings, *_quorum(cluster), *_partitions(cluster.node, cluster.decisions)]
 
 
-def _formation(cluster: Cluster) -> Finding:
+def _quorum(cluster: Cluster) -> list[Finding]:
+    """Whether those who decide about cluster state can."""
+    cores = {one.name: one.state in LIVE for one in cluster.members if one.role == "core" and one.state != "left"}
+    alive = sum(cores.values())
+    decisions = cluster.decisions
+    voters = decisions.voters if decisions is not None else []
+    away = [name for name in voters or cores if not cores.get(name, False)]
+    voting = len(voters) - len(away)
+    if (voters and 2 * voting <= len(voters)) or (cores and not alive):
+        who = (
+            f"{voting} of {counted(len(voters), 'voter')} {'is' if voting == 1 else 'are'}"
+            if voters
+            else "No core node is"
+        )
+        text = (
+            f"{who} alive, which is no majority: topics, clients and members can't change, and logs that need the "
+            f"others take no records; start {', '.join(away)}."
+        )
+        return [Finding("quorum", cluster.node, FAIL, text)]
+    text = ""
+    if decisions is not None and decisions.warning:
+        text = decisions.warning
+    elif decisions is not None and voters and decisions.leader is None:
+        text = "Those who decide about cluster state have no leader right now; ask again in a few seconds."
+    elif alive == 2:
+        text = "Two core nodes are alive: when one of them fails nothing can be decided; start a third."
+    return [Finding("quorum", cluster.node, WARN, text)] if text else []
+
+
+def _partitions(node: str, decisions: Decisions | None) -> list[Finding]:
+    if decisions is None or not decisions.partitions:
+        return []
+    counts = (
+        (decisions.without_leader, "without leader", FAIL),
+        (decisions.replica_away, "with a replica away", WARN),
+        (decisions.few_copies, "with too few copies", WARN),
+    )
+    findings = [
+        Finding("partitions", node, verdict, f"{count:,} {what}; see `flockmq partition list --unhealthy`.")
+        for count, what, verdict in counts
+        if count
+    ]
+    return findings or [Finding("partitions", node, OK, "All have a leader and the copies that are wanted.")]
+
+
+def _formation(cluster: Cluster) -> list[Finding]:
     if cluster.state == "formed":
-        return Finding("cluster", cluster.node, OK, f"Belongs to cluster {cluster.id}.")
+        found = [Finding("cluster", cluster.node, OK, f"Belongs to cluster {cluster.id}.")]
+        return [*found, Finding("cluster", cluster.node, WARN, cluster.reason)] if cluster.reason else found
     if cluster.state == "off":
-        return Finding("cluster", cluster.node, WARN, f"Talks to no other node: {cluster.reason}.")
-    return Finding("cluster", cluster.node, FAIL, cluster.reason)
+        return [Finding("cluster", cluster.node, WARN, f"Talks to no other node: {cluster.reason}.")]
+    return [Finding("cluster", cluster.node, FAIL, cluster.reason)]
 
 
 def _liveness(member: Member) -> list[Finding]:
     if member.is_self or member.state == "left":
         return []
     if member.state == "dead":
-        text = "Does not answer; start it, check its network, or let it leave."
+        text = (
+            "Does not answer; start it, or check its network. If it stays away it is taken out by itself after "
+            "cluster.autoclean_ms (5 minutes unless set, 0: never), as long as a majority is there to decide so."
+        )
         return [Finding("member", member.name, FAIL, text)]
     if member.state == "suspect":
         return [Finding("member", member.name, WARN, "Did not answer the last probes; it may be overloaded.")]

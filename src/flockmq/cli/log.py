@@ -10,6 +10,7 @@ import typer
 
 from flockmq.cli.log_read import read
 from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def inspect(
     loaded = _load(folder, StoreSettings().verify_bytes)
     if group is None:
         if offset is not None:
-            raise FlockError("--offset needs --group: offsets count within a group.")
+            raise UsageError("--offset needs --group: offsets count within a group.")
         _show_store(loaded, as_json=as_json)
         return
     log = loaded.store.groups.get(group)

@@ -1,4 +1,11 @@
-"""``flockmq log read``: records of a durable topic, from any node, by offset or time, and as they come."""
+"""``flockmq log read``: records of a durable topic, from any node, by offset or time, and as they come.
+
+```
+ where to begin in each shard --> print what is there --> --follow: wait until a shard has more, or the topic one more
+                                     ^---------------------------------------------------------------------|
+```
+A node that goes away meanwhile is no reason to end: offsets mean the same on all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +14,34 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client, log_client
+from flockmq.cli.durable_options import NAMESPACE_DEFAULT, WHERE_HELP, NamespaceOption, parse_where
 from flockmq.cli.output import JsonOption
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
 from flockmq.server.escape import printable
+from flockmq.wording import no_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flockmq.admin.durable_model import LogRecord
-    from flockmq.client.admin import AdminClient
+    from flockmq.admin.durable_model import Head, LogRecord
+    from flockmq.client.log_batches import Batches
+    from flockmq.client.log_client import LogClient
+    from flockmq.durable.starts import Start
 
 WAIT_MS: Final = 10_000
-PAGE: Final = 1_000
+READ_BYTES: Final = 1 << 20
+RETRY_S: Final = 5.0
+RETRY_S_FOLLOWING: Final = 60.0
+"""Who follows a log sits there for long, and nodes are restarted one after the other meanwhile."""
 
 
 def read(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The durable topic.")],
     *,
     shard: Annotated[int | None, typer.Option("--shard", min=0, help="Only this shard.")] = None,
-    start: Annotated[
-        str, typer.Option("--from", metavar="WHERE", help="earliest, latest, offset:N, or time:2026-03-01T12:00:00Z.")
-    ] = "earliest",
+    start: Annotated[str, typer.Option("--from", metavar="WHERE", help=WHERE_HELP)] = "earliest",
     limit: Annotated[int, typer.Option("--limit", min=0, help="Most records to print; 0 prints all.")] = 100,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what comes later, until Ctrl-C; prints all.")
@@ -39,72 +51,107 @@ def read(
     as_json: JsonOption = False,
 ) -> None:
     """Print committed records: shard, offset, time, topic, client and payload. With --json, one object per line."""
-    client = admin_client(server)
-    positions = starts(client, topic, namespace, start, shard)
-    left = 0 if follow else limit
-    printed = 0
-    while True:
-        after = dict(positions)
-        for number in positions:
-            printed += _drain(client, topic, namespace, number, after, left - printed if left else 0, as_json=as_json)
-            if left and printed >= left:
+    where = parse_where(start, "--from", shard)
+    # Asked once and by itself: where nobody answers at all there is nothing to wait for.
+    shards = admin_client(server).topic(topic, namespace=namespace).shards
+    with log_client(server, namespace, retry_s=RETRY_S_FOLLOWING if follow else RETRY_S) as client:
+        positions = starts(client, topic, shards, where, shard)
+        left = 0 if follow else limit
+        printed = 0
+        while True:
+            for number, offset in list(positions.items()):
+                count, positions[number] = _drain(
+                    client, topic, number, offset, left - printed if left else 0, as_json=as_json
+                )
+                printed += count
+                if left and printed >= left:
+                    return
+            if not follow:
                 return
-        positions = after
-        if not follow:
-            return
-        _wait(client, topic, namespace, positions)
+            _wait(client, topic, positions, is_whole=shard is None)
 
 
-def starts(client: AdminClient, topic: str, namespace: str, start: str, shard: int | None) -> dict[int, int | None]:
+def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int | None) -> dict[int, int | None]:
     """Where to begin in each shard; None is the oldest that is there."""
-    shards = client.topic(topic, namespace=namespace).shards
+    from flockmq.durable.positions import FROM_FIRST, FROM_TIME
+
     if shard is not None and shard >= shards:
-        raise FlockError(f"Topic {topic!r} has {shards} shards, counted from 0; there is no shard {shard}.")
+        raise FlockError(f"{no_shard(topic, shards, shard)}.")
+    problem = "" if shard is not None and start.by_shard is None else start.refusal(shards)
+    if problem:
+        hint = ", or choose a shard with --shard" if start.by_shard is None else ""
+        raise UsageError(f"--from can't be used: {problem}{hint}.")
     offsets: Sequence[int | None]
-    if start.startswith("time:"):
-        offsets = client.offsets_at(topic, start.removeprefix("time:"), namespace=namespace)
-    elif start == "earliest":
+    if start.what == FROM_TIME:
+        offsets = client.offsets_at(topic, start.value)
+    elif start.what == FROM_FIRST:
         offsets = [None] * shards  # needs no leader, and so can be read where there is none
-    elif start == "latest":
-        offsets = [one.end_offset for one in client.heads(topic, namespace=namespace).heads]
-    elif start.startswith("offset:") and start.removeprefix("offset:").isdigit():
-        wanted = int(start.removeprefix("offset:"))
-        heads = client.heads(topic, namespace=namespace).heads
-        offsets = [min(max(wanted, one.first_offset), one.end_offset) for one in heads]
     else:
-        raise FlockError(f"--from can't be {start!r}; use earliest, latest, offset:N or time:2026-03-01T12:00:00Z.")
+        return {one.shard: _offset(start, one) for one in client.heads(topic).heads if shard in (None, one.shard)}
     return {number: offset for number, offset in enumerate(offsets) if shard in (None, number)}
 
 
+def _offset(start: Start, head: Head) -> int:
+    from flockmq.durable.positions import FROM_OFFSET
+
+    what, value = start.of_shard(head.shard)
+    if what == FROM_OFFSET and value > head.end_offset:
+        raise FlockError(
+            f"Shard {head.shard} ends at offset {head.end_offset}, and {value} is beyond that; use --from latest to "
+            "begin at its end."
+        )
+    return start.offset_in(head.shard, head.first_offset, head.end_offset)
+
+
 def _drain(
-    client: AdminClient,
-    topic: str,
-    namespace: str,
-    shard: int,
-    positions: dict[int, int | None],
-    limit: int,
-    *,
-    as_json: bool,
-) -> int:
-    """Print what a shard has from its position on; how many records."""
+    client: LogClient, topic: str, shard: int, offset: int | None, limit: int, *, as_json: bool
+) -> tuple[int, int]:
+    """Print what a shard has from an offset on: how many records, and where to read on."""
+    from flockmq.admin.durable_records import records_of
+
     printed = 0
     while True:
-        most = min(PAGE, limit - printed) if limit else PAGE
-        found = client.records(topic, shard, offset=positions[shard], limit=most, namespace=namespace)
-        for record in found.records:
+        found = _oldest(client, topic, shard) if offset is None else _read(client, topic, shard, offset)
+        most = limit - printed if limit else sys.maxsize
+        records = records_of(client.namespace, found.views, found.offset, most)
+        for record in records:
             _print(shard, record, as_json=as_json)
-        printed += len(found.records)
-        positions[shard] = found.next_offset
-        if not found.records or found.next_offset >= found.end_offset or (limit and printed >= limit):
-            return printed
+        printed += len(records)
+        offset = records[-1].offset + 1 if len(records) == most else found.next_offset
+        if not found.views or offset >= found.end_offset or len(records) == most:
+            return printed, offset
 
 
-def _wait(client: AdminClient, topic: str, namespace: str, positions: dict[int, int | None]) -> None:
-    """Until a shard has more. Shards that are not read are compared with their ends, so they wake nobody twice."""
+def _read(client: LogClient, topic: str, shard: int, offset: int) -> Batches:
+    return client.read(topic, shard, offset, max_bytes=READ_BYTES)
+
+
+def _oldest(client: LogClient, topic: str, shard: int) -> Batches:
+    """What is first in a shard. Retention may remove that while it is asked for."""
+    from flockmq.client.log_batches import OffsetGoneError
+
+    offset = 0
+    while True:
+        try:
+            return _read(client, topic, shard, offset)
+        except OffsetGoneError as gone:
+            offset = max(gone.first_offset, offset + 1)
+
+
+def _wait(client: LogClient, topic: str, positions: dict[int, int | None], *, is_whole: bool) -> None:
+    """Until a shard has more. Shards that are not read are compared with their ends, so they wake nobody twice.
+
+    Who reads the whole topic reads shards that it got meanwhile, from their beginning.
+    """
     sys.stdout.flush()
-    heads = client.heads(topic, namespace=namespace).heads
+    heads = client.heads(topic).heads
+    added = [one.shard for one in heads if one.shard not in positions] if is_whole else []
+    if added:
+        client.metadata(topic, fresh=True)
+        positions.update(dict.fromkeys(added))
+        return
     ends = [one.end_offset if (at := positions.get(one.shard)) is None else at for one in heads]
-    client.heads(topic, after=",".join(map(str, ends)), wait_ms=WAIT_MS, namespace=namespace)
+    client.heads(topic, after=",".join(map(str, ends)), wait_ms=WAIT_MS)
 
 
 def _print(shard: int, record: LogRecord, *, as_json: bool) -> None:

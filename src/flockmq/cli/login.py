@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from flockmq.cli.api import SERVER_DEFAULT, ServerOption
+from flockmq.cli.api import SERVER_DEFAULT, ServerOption, one_server
 from flockmq.cli.output import JsonOption, print_json
 from flockmq.errors import FlockError
 
@@ -21,6 +21,7 @@ def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False)
     from flockmq.client.admin import AdminClient
     from flockmq.security import credentials
 
+    server = one_server(server, "each has a token of its own")
     if sys.stdin.isatty():
         import getpass
 

@@ -3,7 +3,8 @@
 ```
  arguments --> start, version without mistakes: run at once
           `--> typer --> command --> 0
-                |           `-- FlockError: its sentence on standard error --> 1
+                |           |-- FlockError: its sentence on standard error --> 1
+                |           `-- UsageError: "        "        "   ----------> 2
                 `-- usage: what is wrong, and where help is -----------------> 2
 ```
 Typer takes a third of a second to load. Only the modules of the command that was asked for are loaded.
@@ -11,6 +12,7 @@ Typer takes a third of a second to load. Only the modules of the command that wa
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from importlib import import_module
@@ -18,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ COMMANDS: Final = {
     "cursor": "cursor",
     "namespace": "namespace",
     "vpn": "namespace",
+    "acl": "acl",
     "explain": "explain",
     "doctor": "doctor",
     "status": "status",
@@ -74,7 +78,18 @@ def make_app(command: str | None = None) -> typer.Typer:
             continue
         if find_spec(f"flockmq.cli.{module}") is not None:
             import_module(f"flockmq.cli.{module}").register(app)
+    _join_lines(app)
     return app
+
+
+def _join_lines(app: typer.Typer) -> None:
+    """Paragraphs of help without the line breaks of our source: only those of the first one are taken out by Typer."""
+    for command in app.registered_commands:
+        text = inspect.cleandoc(command.help or (command.callback.__doc__ if command.callback else "") or "")
+        command.help = "\n\n".join(" ".join(part.splitlines()) for part in text.split("\n\n"))
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
 
 
 def _root() -> None:
@@ -89,7 +104,7 @@ def run(arguments: list[str]) -> int:
         app = make_app(arguments[0] if arguments else None)
         result = app(args=arguments or ["--help"], prog_name="flockmq", standalone_mode=False)
     except FlockError as error:
-        return _fail(str(error), 1)
+        return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -125,7 +140,7 @@ def _unexpected(error: Exception) -> int:
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "flockmq"
-        said = error.format_message().rstrip(".")
+        said = error.format_message().rstrip(".").replace(": Value error, ", ": ")  # a word of a library's library
         see = " See" if said.endswith("?") else "; see"
         return _fail(f"{said}{see} `{command} --help`.", int(error.exit_code))
     if type(error).__name__ == "Abort":

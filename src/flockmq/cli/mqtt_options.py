@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
 import typer
 
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Target:
         if "FLOCKMQ_PASSWORD" in os.environ:
             return os.environ["FLOCKMQ_PASSWORD"].encode()
         if not sys.stdin.isatty():
-            raise FlockError("--username needs a password; name a file with --password-file, or set FLOCKMQ_PASSWORD.")
+            raise UsageError("--username needs a password; name a file with --password-file, or set FLOCKMQ_PASSWORD.")
         import getpass
 
         return getpass.getpass(f"Password for {self.username}: ").encode()

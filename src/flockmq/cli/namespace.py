@@ -10,7 +10,7 @@ import typer
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import YesOption, confirm
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
-from flockmq.errors import FlockError
+from flockmq.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_tenants_model import NamespaceInfo
@@ -80,7 +80,7 @@ def alter(
     """Change limits of a namespace; those not named stay."""
     wanted = parse_limits(limits)
     if not wanted:
-        raise FlockError("Nothing to change was given; see `flockmq namespace alter --help`.")
+        raise UsageError("Nothing to change was given; see `flockmq namespace alter --help`.")
     _print(admin_client(server).alter_namespace(name, wanted), as_json=as_json)
 
 
@@ -98,19 +98,23 @@ def delete(
 
 def parse_limits(texts: list[str] | None) -> dict[str, int | None]:
     """``["topics=5", "clients=none"]`` as the API takes it."""
+    from flockmq.cluster.model import Limits
     from flockmq.config.units import BYTES, COUNT, parse_number
 
     found: dict[str, int | None] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals:
-            raise FlockError(f"--max can't be {text!r}: give NAME=NUMBER, like topics=100.")
+            raise UsageError(f"--max can't be {text!r}: give NAME=NUMBER, like topics=100.")
         field = name if name.endswith("_max") else f"{name}_max"
+        if field not in Limits.__struct_fields__:
+            names = ", ".join(one.removesuffix("_max") for one in Limits.__struct_fields__)
+            raise UsageError(f"--max can't be {text!r}: there is no limit {name!r}; use one of {names}.")
         try:
             is_none = value.lower() == "none"
             found[field] = None if is_none else parse_number(value, BYTES if "bytes" in field else COUNT)
         except ValueError as error:
-            raise FlockError(f"--max can't be {text!r}: {error}.") from None
+            raise UsageError(f"--max can't be {text!r}: {error}.") from None
     return found
 
 
@@ -123,5 +127,7 @@ def _print(one: NamespaceInfo, *, as_json: bool) -> None:
         print_json(one)
         return
     fields: list[tuple[str, object]] = [("namespace", one.name), ("topics", one.topics), ("clients", one.clients)]
+    if one.stored_bytes is not None:
+        fields.append(("stored bytes", one.stored_bytes))
     fields += [(f"most {name.removesuffix('_max').replace('_', ' ')}", value) for name, value in one.limits.items()]
     print_fields(fields)

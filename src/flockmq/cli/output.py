@@ -22,13 +22,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries to print; 0 prints all.")]
 LIMIT_DEFAULT: Final = 1_000
 NOTHING: Final = "-"
+UNKNOWN: Final = "?"
+"""In place of a figure that nobody could tell."""
 _PIPE_WIDTH: Final = 10_000
 """Tables that don't go to a terminal are as wide as they need to be, so that nothing is cut for a script."""
-
-
-def counted(number: int, thing: str) -> str:
-    """``1 message``, ``2 messages``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def print_json(value: object) -> None:
@@ -55,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     body = [[_cell(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
-        cells = {row[index] for row in body} - {NOTHING}
+        cells = {row[index] for row in body} - {NOTHING, UNKNOWN}
         numeric = bool(cells) and all(cell.replace(",", "").isdigit() for cell in cells)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in body:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.durable_options import AnyNamespaceOption, size_text
+from flockmq.cli.durable_options import AnyNamespaceOption, check_namespace, size_text
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
 from flockmq.cli.topic import print_partitions
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from flockmq.client.admin import AdminClient
 
 
 def register(app: typer.Typer) -> None:
@@ -31,14 +35,25 @@ def list_partitions(
     as_json: JsonOption = False,
 ) -> None:
     """List partitions with leaders, replicas, offsets and lag."""
-    found = admin_client(server).partitions(namespace=namespace, topic=topic, unhealthy=unhealthy)
+    client = admin_client(server)
+    found = client.partitions(namespace=namespace, topic=topic, unhealthy=unhealthy)
     partitions = list(itertools.islice(found, limit or None))
+    if not partitions:
+        _check_topic(client, namespace, topic)
     if as_json:
         print_json(partitions)
     elif partitions:
         print_partitions(partitions, with_topic=True)
     else:
         print("All partitions are healthy." if unhealthy else "There are no partitions.")
+
+
+def _check_topic(client: AdminClient, namespace: str | None, topic: str | None) -> None:
+    """Nothing was found: is that because there is no such topic?"""
+    check_namespace(client, namespace)
+    if topic is not None and all(one.name != topic for one in client.topics(namespace=namespace)):
+        where = "" if namespace is None else f" in namespace {namespace!r}"
+        raise FlockError(f"There is no topic {topic!r}{where}; see `flockmq topic list`.")
 
 
 def show(

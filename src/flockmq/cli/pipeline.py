@@ -11,7 +11,7 @@ import typer
 
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption
 from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
-from flockmq.errors import FlockError
+from flockmq.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from flockmq.spark.pipelines.parameters import Parameter, Values
@@ -24,7 +24,7 @@ _RUN_SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Pipelines: Spark programs over durable topics. They need `flockmq[spark]`.")
+    group = typer.Typer(help="Pipelines: Spark programs over durable topics. They need `flockmq\\[spark]`.")
     group.command("list")(list_pipelines)
     group.command("run", context_settings=_RUN_SETTINGS)(run)
     group.command("init")(init)
@@ -100,6 +100,8 @@ def run(
         print(context.get_help())
         _print_parameters(pipeline)
         return
+    if master and remote:
+        raise UsageError("--master and --remote both say where Spark runs; give one of them.")
     values = _values(pipeline, context.args)
     options = {"server": server, "token": token, "namespace": namespace, **_pairs("--option", option)}
     needs_spark()
@@ -167,7 +169,7 @@ def _seconds(text: str | None) -> float | None:
     try:
         return parse_number(text, MILLISECONDS) / 1_000
     except ValueError:
-        raise FlockError(f"--for can't be {text!r}: give seconds, or a duration like 30s or 10m.") from None
+        raise UsageError(f"--for can't be {text!r}: give seconds, or a duration like 30s or 10m.") from None
 
 
 def _description(pipeline: Pipeline) -> dict[str, object]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flockmq.cli import mqtt_options as o
-from flockmq.cli.output import JsonOption, counted, print_json
+from flockmq.cli.output import JsonOption, print_json
 from flockmq.errors import FlockError
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from flockmq.mqtt.packets import Ack
     from flockmq.mqtt.properties import Properties
 
 
@@ -31,6 +33,18 @@ class Publish:
     retain: bool
     count: int
     properties: Properties | None
+
+
+@dataclass(slots=True)
+class Published:
+    """What became of it."""
+
+    published: int = 0
+    """Messages that the broker took."""
+    unmatched: int = 0
+    """Those of them that had no subscriber."""
+    places: list[tuple[int, int]] = field(default_factory=list)
+    """Partition and offset of those that a durable topic keeps, where that was asked for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -85,12 +99,22 @@ def pub(
         )
     content = None if lines else _payload(payload, file, empty=empty)
     job = Publish(topic=topic, payload=content, qos=qos, retain=retain, count=count, properties=properties)
-    published, unmatched = asyncio.run(publish(target, job))
+    done = asyncio.run(publish(target, job))
     if as_json:
-        print_json({"topic": topic, "published": published, "without_subscribers": unmatched})
-    elif unmatched:
+        found: dict[str, object] = {
+            "topic": topic,
+            "published": done.published,
+            "without_subscribers": done.unmatched,
+        }
+        if done.places:
+            found["places"] = [{"partition": partition, "offset": offset} for partition, offset in done.places]
+        print_json(found)
+        return
+    for partition, offset in done.places:
+        print(f"partition {partition}, offset {offset}")
+    if done.unmatched:
         print(
-            f"The broker took {counted(published, 'message')}; it knew of no subscriber for {unmatched}.",
+            f"The broker took {counted(done.published, 'message')}; it knew of no subscriber for {done.unmatched}.",
             file=sys.stderr,
         )
 
@@ -135,22 +159,43 @@ def _properties(
     return properties
 
 
-async def publish(target: o.Target, job: Publish) -> tuple[int, int]:
-    """Publish all of it; how many messages the broker took, and how many of these had no subscriber."""
+async def publish(target: o.Target, job: Publish) -> Published:
+    """Publish all of it."""
     from flockmq.client.mqtt import MqttClient
     from flockmq.mqtt import reasons
 
-    published = unmatched = 0
+    done = Published()
     async with await MqttClient.connect(target.options()) as client:
         async for payload in _payloads(job):
-            reason = await client.publish(job.topic, payload, qos=job.qos, retain=job.retain, properties=job.properties)
-            if reason >= 0x80:
-                raise FlockError(f"The broker refused a message to {job.topic!r}: {reasons.name(reason)}.")
-            published += 1
-            unmatched += reason == reasons.NO_MATCHING_SUBSCRIBERS
+            answer = await client.ask_publish(
+                job.topic, payload, qos=job.qos, retain=job.retain, properties=job.properties
+            )
+            done.published += 1
+            if answer is None:
+                continue
+            if answer.reason >= 0x80:
+                raise FlockError(
+                    f"The broker refused a message to {job.topic!r}: {reasons.name(answer.reason)}{_why(answer)}."
+                )
+            done.unmatched += answer.reason == reasons.NO_MATCHING_SUBSCRIBERS
+            place = _place(answer)
+            if place is not None:
+                done.places.append(place)
         if job.qos == 0:
             await client.ping()  # nothing else tells whether the broker took them, or closed the connection over one
-    return published, unmatched
+    return done
+
+
+def _why(answer: Ack) -> str:
+    said = answer.properties.reason_string if answer.properties is not None else None
+    return f" ({said.rstrip('.')})" if said else ""
+
+
+def _place(answer: Ack) -> tuple[int, int] | None:
+    """Where a durable topic keeps it, as the broker tells those that ask with ``flockmq-ack: offset``."""
+    told = dict(answer.properties.user) if answer.properties is not None else {}
+    partition, offset = told.get("flockmq-partition", ""), told.get("flockmq-offset", "")
+    return (int(partition), int(offset)) if partition.isdecimal() and offset.isdecimal() else None
 
 
 async def _payloads(job: Publish) -> AsyncIterator[bytes]:

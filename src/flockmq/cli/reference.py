@@ -20,7 +20,8 @@ _INTRODUCTION: Final = """\
 
 `flockmq COMMAND --help` says the same in a terminal. `start` runs a broker; `pub`, `sub` and `bench` speak MQTT;
 `passwd` and `config` work on files; all others ask a running broker's admin API: `--server URL`, or the variable
-`FLOCKMQ_SERVER`, with the token that this user has for it (see `login`, or set `FLOCKMQ_TOKEN`).
+`FLOCKMQ_SERVER`, with the token that this user has for it (see `login`, or set `FLOCKMQ_TOKEN`). Of several servers,
+with commas, the first that answers is asked; `log read` goes on with the other nodes when one goes away.
 
 Every command has `--json` for programs. The exit code is 0 when it went well, 1 when it failed, 2 when the command line
 is wrong; what happened and what to do stands on standard error in one sentence. `FLOCKMQ_DEBUG=1` shows the
@@ -53,7 +54,7 @@ def _sections(path: str, command: Any) -> list[str]:
 
 
 def _text(command: Any) -> str:
-    return inspect.cleandoc(command.help or "").replace("``", "`")
+    return inspect.cleandoc(command.help or "").replace("``", "`").replace("\\[", "[")  # Rich wants these escaped
 
 
 def _argument(argument: Any) -> str:
@@ -71,7 +72,8 @@ def _help(parameter: Any) -> str:
     variable = getattr(parameter, "envvar", None)
     if variable:
         text += f" Variable: `{variable}`."
-    default = parameter.default
+    shown = getattr(parameter, "show_default", None)
+    default = shown if isinstance(shown, str) else parameter.default
     if default not in (None, "", False, (), []) and isinstance(default, (str, int, float)):
         text += f" Default: `{default}`."
     return text

@@ -11,7 +11,10 @@ import typer
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption, YesOption, confirm
 from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
+from flockmq.cli.registrations_import import import_clients
+from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
+from flockmq.mqtt.namespaces import qualified
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_tenants_model import RegisteredClient
@@ -37,6 +40,7 @@ def register(group: typer.Typer) -> None:
     group.command("create")(create)
     group.command("alter")(alter)
     group.command("delete")(delete)
+    group.command("import")(import_clients)
 
 
 def create(
@@ -102,13 +106,13 @@ def alter(
     }
     given = {field: value for field, value in given.items() if value is not None}
     if password and no_password:
-        raise FlockError("--password and --no-password contradict each other; give one of them.")
+        raise UsageError("--password and --no-password contradict each other; give one of them.")
     if password:
         given["password"] = read_password(name)
     elif no_password:
         given["password"] = None
     if not given:
-        raise FlockError("Nothing to change was given; see `flockmq client alter --help`.")
+        raise UsageError("Nothing to change was given; see `flockmq client alter --help`.")
     made = admin_client(server).alter_client(name, ClientChange(**given), namespace=namespace)
     if as_json:
         print_json(made)
@@ -125,24 +129,29 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Take a client's registration away, on all nodes."""
-    confirm(f"Delete client {name!r} of namespace {namespace!r}?", yes=yes)
+    confirm(f"Delete client {qualified(namespace, name)!r}?", yes=yes)
     admin_client(server).delete_client(name, namespace=namespace)
     if as_json:
         print_json({"deleted": name, "namespace": namespace})
     else:
-        print(f"Client {name!r} was deleted.")
+        print(f"Client {qualified(namespace, name)!r} was deleted.")
 
 
-def list_registered(server: str, namespace: str, limit: int, *, as_json: bool) -> None:
-    """``flockmq client list --registered``."""
-    found = list(itertools.islice(admin_client(server).registered_clients(namespace), limit or None))
+def list_registered(server: str, namespace: str | None, username: str | None, limit: int, *, as_json: bool) -> None:
+    """``flockmq client list --registered``: of one namespace, or of all; of one name, in its namespace or to log in."""
+    client = admin_client(server)
+    names = [one.name for one in client.namespaces()] if namespace is None else [namespace]
+    every = itertools.chain.from_iterable(client.registered_clients(name) for name in names)
+    wanted = (one for one in every if username in (None, one.name, _login(one)))
+    found = list(itertools.islice(wanted, limit or None))
     if as_json:
         print_json(found)
     elif found:
         columns = ["CLIENT", "PASSWORD", "SUPERUSER", "PUBLISH", "SUBSCRIBE", "NOT PUBLISH", "NOT SUBSCRIBE"]
         print_table(columns, [_row(one) for one in found])
     else:
-        print(f"No client is registered in namespace {namespace!r}.")
+        name = f" as {username!r}" if username is not None else ""
+        print(f"No client is registered{name}" + (f" in namespace {namespace!r}." if namespace is not None else "."))
 
 
 def show_registered(server: str, namespace: str, name: str, *, as_json: bool) -> None:
@@ -182,7 +191,7 @@ def read_password(name: str) -> str:
 
 
 def _login(client: RegisteredClient) -> str:
-    return client.name if client.namespace == NAMESPACE_DEFAULT else f"{client.namespace}/{client.name}"
+    return qualified(client.namespace, client.name)
 
 
 def _row(client: RegisteredClient) -> list[object]:

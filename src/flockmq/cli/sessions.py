@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.durable_options import in_known_namespace
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
@@ -35,7 +36,10 @@ def list_sessions(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List sessions."""
+    """List the sessions that the node at --server has, connected or not.
+
+    A session is on one node, where its client was last; that of another node is listed there.
+    """
     columns = {
         "CLIENT": "client_id",
         "NAMESPACE": "namespace",
@@ -47,8 +51,10 @@ def list_sessions(
         "QUEUED BYTES": "queued_bytes",
         "IN FLIGHT": "inflight_messages",
     }
-    found = admin_client(server).sessions(client_id_prefix=prefix, connected=connected, namespace=namespace)
-    print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no sessions.")
+    client = admin_client(server)
+    there = client.sessions(client_id_prefix=prefix, connected=connected, namespace=namespace)
+    found = in_known_namespace(client, namespace, there)
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no sessions on this node.")
 
 
 def show_session(

@@ -7,11 +7,12 @@ import base64
 import json
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from flockmq.cli import mqtt_options as o
+from flockmq.cli.durable_options import WHERE_HELP, parse_where
 from flockmq.cli.output import JsonOption
 from flockmq.errors import FlockError
 from flockmq.server.escape import printable
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from flockmq.mqtt.properties import Properties
 
 Format = Literal["line", "payload", "hex", "json"]
+_WHY_NOT: Final = (
+    "; --from needs a durable topic, offset:SHARD=N,... where it has several shards (MQTT 5 would say which it is)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,7 @@ def sub(
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="On a durable topic, history first: earliest, latest, offset:N (offset:SHARD=N,... with several "
-            "shards), or time:2026-03-01T12:00:00Z.",
+            help=f"On a durable topic, history first: {WHERE_HELP}",
         ),
     ] = None,
     count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after this many messages.")] = 0,
@@ -83,6 +86,8 @@ def sub(
     as_json: JsonOption = False,
 ) -> None:
     """Subscribe over MQTT and print messages as they come, until Ctrl-C, --count or --timeout."""
+    if start is not None:
+        parse_where(start, "--from")
     if session_expiry is not None and not target.client_id:
         raise typer.BadParameter("needs --client-id: a session belongs to a client id", param_hint="--session-expiry")
     job = Subscription(
@@ -149,7 +154,7 @@ async def _subscribe(client: MqttClient, job: Subscription, *, is_old: bool) -> 
     for one, reason in zip(job.filters, answer.reasons, strict=True):
         if reason >= 0x80:
             said = answer.properties.reason_string if answer.properties is not None else None
-            hint = f" ({said})" if said else "; --from needs a durable topic" if job.start else ""
+            hint = f" ({said})" if said else _WHY_NOT if job.start else ""
             raise FlockError(f"The broker refused the subscription to {one!r}: {reasons.name(reason)}{hint}.")
     for name, value in answer.properties.user if answer.properties is not None else []:
         if name == "flockmq-oldest":

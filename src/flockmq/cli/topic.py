@@ -12,13 +12,17 @@ from flockmq.cli.durable_options import (
     AnyNamespaceOption,
     NamespaceOption,
     YesOption,
+    check_filters,
+    check_namespace,
     confirm,
+    in_namespace,
     parse_retention,
     retention_text,
     size_text,
 )
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, counted, print_fields, print_json, print_table
-from flockmq.errors import FlockError
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.cli.usage import UsageError
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_model import DataTopic, Partition
@@ -30,9 +34,14 @@ FilterOption = Annotated[
 ]
 Ack = Literal["quorum", "leader", "memory"]
 Exchange = Literal["fanout", "direct", "topic", "headers"]
-_ACK_HELP = "When publishers are answered: stored by a majority, stored by the leader, or known to the leader."
+_ACK_HELP = (
+    "When QoS 1 publishers are answered: stored by a majority, stored by the leader, or known to the leader. QoS 2 "
+    "always waits for the majority."
+)
 _KEY_HELP = "What decides the shard: topic, client, or the name of an MQTT 5 user property."
-_RETENTION_HELP = "How long or how much of each shard to keep, like 7d, 10GB or 7d,10GB; none keeps everything."
+_RETENTION_HELP = (
+    "How long or how much of each shard to keep at least, like 7d, 10GB or 7d,10GB; none keeps everything."
+)
 _EXCHANGE_HELP = "Default exchange type of consumer groups."
 
 
@@ -70,11 +79,12 @@ def create(
     from flockmq.admin.durable_model import RETENTION_MS_DEFAULT, TopicRequest
 
     age_ms, size = parse_retention(retention) if retention else (RETENTION_MS_DEFAULT, None)
+    _check_key(key)
     made = admin_client(server).create_topic(
         TopicRequest(
             name=name,
             namespace=namespace,
-            filters=filters or [],
+            filters=check_filters(filters) or [],
             shards=shards,
             replication_factor=replication_factor,
             retention_ms=age_ms,
@@ -88,6 +98,8 @@ def create(
         print_json(made)
     else:
         print(f"Topic {made.name!r} keeps {', '.join(made.filters)} in {counted(made.shards, 'shard')}.")
+        if made.copies_possible < made.replication_factor:
+            print(f"Copies: {_copies(made)}.")
 
 
 def list_topics(
@@ -100,12 +112,15 @@ def list_topics(
     """List durable topics."""
     import itertools
 
-    found = admin_client(server).topics(namespace=namespace)
+    client = admin_client(server)
+    found = client.topics(namespace=namespace)
     topics = list(itertools.islice(found, limit or None))
+    if not topics:
+        check_namespace(client, namespace)
     if as_json:
         print_json(topics)
     elif not topics:
-        print("There are no durable topics; create one with `flockmq topic create`.")
+        print(f"There are no durable topics; create one with `flockmq topic create NAME{in_namespace(namespace)}`.")
     else:
         columns = ["NAMESPACE", "TOPIC", "FILTERS", "SHARDS", "COPIES", "RETENTION", "ACK", "KEY", "EXCHANGE"]
         print_table(columns, [_row(one) for one in topics])
@@ -147,7 +162,7 @@ def show(
             ("namespace", topic.namespace),
             ("filters", " ".join(topic.filters)),
             ("shards", topic.shards),
-            ("copies", topic.replication_factor),
+            ("copies", _copies(topic)),
             ("retention", retention_text(topic.retention_ms, topic.retention_bytes)),
             ("ack", topic.ack),
             ("key", topic.key),
@@ -157,6 +172,14 @@ def show(
     )
     print()
     print_partitions(partitions, with_topic=False)
+
+
+def _copies(topic: DataTopic) -> str:
+    wanted, possible = topic.replication_factor, topic.copies_possible
+    if possible >= wanted:
+        return str(wanted)
+    alive = f"{counted(possible, 'core node')} alive"
+    return f"{wanted} wanted, {possible} possible with {alive}; more are made when nodes join"
 
 
 def print_partitions(partitions: list[Partition], *, with_topic: bool) -> None:
@@ -208,7 +231,7 @@ def alter(
     from flockmq.admin.durable_model import TopicChange
 
     given: dict[str, Any] = {
-        "filters": filters,
+        "filters": check_filters(filters),
         "shards": shards,
         "replication_factor": replication_factor,
         "ack": ack,
@@ -219,12 +242,25 @@ def alter(
     if retention:
         given["retention_ms"], given["retention_bytes"] = parse_retention(retention)
     if not given:
-        raise FlockError("Nothing to change was given; see `flockmq topic alter --help`.")
-    made = admin_client(server).alter_topic(name, TopicChange(**given), namespace=namespace)
+        raise UsageError("Nothing to change was given; see `flockmq topic alter --help`.")
+    if key is not None:
+        _check_key(key)
+    client = admin_client(server)
+    before = client.topic(name, namespace=namespace)
+    made = client.alter_topic(name, TopicChange(**given), namespace=namespace)
     if as_json:
         print_json(made)
+    elif made == before:
+        print(f"Topic {made.name!r} was like that before; nothing changed.")
     else:
         print(f"Topic {made.name!r} was changed.")
+        if replication_factor is not None and made.copies_possible < made.replication_factor:
+            print(f"Copies: {_copies(made)}.")
+
+
+def _check_key(key: str) -> None:
+    if not key:
+        raise UsageError("--key can't be empty: use topic, client, or the name of an MQTT 5 user property.")
 
 
 def delete(

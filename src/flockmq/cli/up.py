@@ -13,6 +13,7 @@ import typer
 
 from flockmq.cli.output import JsonOption, print_json, print_table
 from flockmq.errors import FlockError
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from flockmq.client.local_cluster import LocalNode
 
 NODES_MAX: Final = 64
+NODES_DEFAULT: Final = 3
 COLUMNS: Final = ("NODE", "STATE", "PID", "MQTT", "WEBSOCKET", "API", "NODES PORT", "LOG")
 
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder of the whole cluster, a folder a node in it.")
 ]
-Count = Annotated[int, typer.Argument(min=1, max=NODES_MAX, metavar="N", help="How many nodes.")]
+Count = Annotated[
+    int | None, typer.Argument(min=1, max=NODES_MAX, metavar="N", help="How many nodes; 3 unless it is said.")
+]
 MqttPort = Annotated[int, typer.Option("--base-mqtt-port", min=1, max=65_000, help="MQTT port of the first node.")]
 WsPort = Annotated[int, typer.Option("--base-ws-port", min=1, max=65_000, help="WebSocket port of the first node.")]
 ApiPort = Annotated[int, typer.Option("--base-api-port", min=1, max=65_000, help="API port of the first node.")]
@@ -48,7 +52,7 @@ def default_data_dir() -> Path:
 
 
 def up(
-    count: Count = 3,
+    count: Count = None,
     *,
     data_dir: DataDirOption = None,
     base_mqtt_port: MqttPort = 1883,
@@ -59,30 +63,55 @@ def up(
     settings: Set = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a cluster on this machine: N nodes on loopback that let anybody in. Ctrl-C stops it."""
-    from flockmq.client.local_cluster import Ports, start_cluster, stop_cluster, wait_ready
+    """Start a cluster on this machine: N nodes on loopback that let anybody in. Ctrl-C stops it.
 
-    folder = data_dir or default_data_dir()
+    Where some nodes of it run and others have ended, it starts those again.
+    """
+    from flockmq.client.local_cluster import Ports, read_cluster, start_cluster, start_ended, wait_ready
+
+    folder = (data_dir or default_data_dir()).absolute()
     ports = Ports(mqtt=base_mqtt_port, ws=base_ws_port, api=base_api_port, node=base_port)
     options = ["--allow-anonymous", *(f"--set={one}" for one in settings or [])]
-    nodes = start_cluster(folder.absolute(), count, ports, options)
+    known = read_cluster(folder)
+    if count not in (None, len(known)) and any(node.is_running() for node in known):
+        raise FlockError(
+            f"The cluster in {folder} has {counted(len(known), 'node')}, and some of them run: `flockmq up` without a "
+            f"number starts those that ended. For {counted(count or 0, 'node')} stop it first, with `flockmq down`, or "
+            "give another --data-dir."
+        )
+    nodes = start_ended(folder, options)
+    if nodes:
+        names = {node.name for node in nodes}
+        others = [node.name for node in read_cluster(folder) if node.name not in names]
+        print(f"{', '.join(sorted(names))} had ended: started again. Running: {', '.join(others)}.", file=sys.stderr)
+    else:
+        nodes = start_cluster(folder, count or NODES_DEFAULT, ports, options)
     try:
         for node in wait_ready(nodes):
             print(f"{node.name} serves MQTT on port {node.mqtt_port}", file=sys.stderr)
     except BaseException:
-        list(stop_cluster(folder.absolute()))
+        _stop(folder, nodes)
         raise
+    every = read_cluster(folder)
     if as_json:
-        print_json([_as_json(node) for node in nodes])
+        print_json([_as_json(node) for node in every])
     else:
-        _print_nodes(nodes)
+        _print_nodes(every)
         print(f"\nflockmq cluster status --server {nodes[0].api_url}")
     if detach:
         return
     print("Ctrl-C stops them.", file=sys.stderr)
     _watch(nodes)
-    for node, orderly in stop_cluster(folder.absolute()):
+    for node, orderly in _stop(folder, nodes):
         print(f"{node.name} {'stopped' if orderly else 'had to be killed'}", file=sys.stderr)
+
+
+def _stop(folder: Path, nodes: Sequence[LocalNode]) -> list[tuple[LocalNode, bool]]:
+    """Stop what was started here; nodes of the cluster that ran before go on."""
+    from flockmq.client.local_cluster import read_cluster, stop_cluster, stop_nodes
+
+    is_whole = len(nodes) == len(read_cluster(folder))
+    return list(stop_cluster(folder) if is_whole else stop_nodes(nodes))
 
 
 def _watch(nodes: Sequence[LocalNode]) -> None:

@@ -6,9 +6,10 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from flockmq.admin.cluster_model import Cluster, Member
+from flockmq.admin.cluster_model import Cluster, Decisions, Member
 from flockmq.cli.doctor import FAIL, OK, WARN, Finding, examine, look_at_cookie, reach
 
 
@@ -80,6 +81,57 @@ def test_versions_quorum_and_formation() -> None:
     assert verdicts(examine(cluster(member(role="edge"))), "quorum") == []
     assert verdicts(examine(cluster(state="waiting", reason="nobody answers")), "cluster") == [FAIL]
     assert verdicts(examine(cluster(state="off")), "cluster") == [WARN]
+    assert verdicts(examine(cluster(reason="b:1 is in another cluster")), "cluster") == [OK, WARN]
+
+
+def decisions(**changes: Any) -> Decisions:
+    values: dict[str, Any] = {"index": 9, "leader": "n1@a", "voters": ["n1@a", "n2@b"], "learners": [], "topics": 1}
+    values |= {"partitions": 4, "without_leader": 0, "moving": 0, "few_copies": 0, "replica_away": 0, "warning": ""}
+    return Decisions(**values | changes)
+
+
+def test_voters_and_partitions() -> None:
+    found = examine(cluster(member(), member("n3@c"), decisions=decisions(warning="Two nodes decide.")))
+    assert [one.text for one in found if one.check == "quorum"] == ["Two nodes decide."]
+    assert verdicts(found, "partitions") == [OK]
+    found = examine(cluster(decisions=decisions(few_copies=4, replica_away=1, without_leader=1)))
+    assert verdicts(found, "partitions") == [FAIL, WARN, WARN]
+    assert verdicts(examine(cluster(decisions=decisions(partitions=0))), "partitions") == []
+
+
+@pytest.mark.parametrize("topics", [0, 1])
+def test_without_a_majority_of_voters_nothing_is_decided(topics: int) -> None:
+    voters = decisions(voters=["n1@a", "n2@b", "n3@c"], topics=topics, partitions=4 * topics)
+    dead = [member("n2@b", state="dead", linked=False), member("n3@c", state="dead", linked=False)]
+    [found] = [one for one in examine(cluster(*dead, decisions=voters)) if one.check == "quorum"]
+    assert found.verdict == FAIL
+    assert "1 of 3 voters is alive" in found.text
+    assert "start n2@b, n3@c" in found.text
+    assert verdicts(examine(cluster(dead[0], member("n3@c"), decisions=voters)), "quorum") == [WARN]
+    assert verdicts(examine(cluster(member("n2@b"), decisions=voters)), "quorum") == [WARN], "the third is not seen"
+    pair = decisions(voters=["n1@a", "n2@b"], warning="Two nodes decide.")
+    assert verdicts(examine(cluster(dead[0], decisions=pair)), "quorum") == [FAIL]
+
+
+def test_a_majority_without_a_leader_is_told() -> None:
+    voters = decisions(voters=["n1@a", "n2@b", "n3@c"], leader=None)
+    assert verdicts(examine(cluster(member(), member("n3@c"), decisions=voters)), "quorum") == [WARN]
+
+
+def test_who_decides_is_not_known_where_no_core_node_is_alive() -> None:
+    unknown = decisions(voters=[], leader=None)
+    edge = cluster(member("n2@b", state="dead"), decisions=unknown)
+    edge = msgspec.structs.replace(
+        edge, members=[msgspec.structs.replace(edge.members[0], role="edge"), edge.members[1]]
+    )
+    [found] = [one for one in examine(edge) if one.check == "quorum"]
+    assert (found.verdict, "start n2@b" in found.text) == (FAIL, True)
+
+
+def test_a_dead_node_is_taken_out_by_itself() -> None:
+    [found] = [one for one in examine(cluster(member(state="dead"))) if one.check == "member"]
+    assert "taken out by itself" in found.text
+    assert "leave" not in found.text
 
 
 def test_names_and_ports() -> None:

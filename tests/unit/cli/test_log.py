@@ -67,17 +67,17 @@ def test_inspect_shows_records(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "code", "text"),
     [
-        (["--group", "9"], "There is no group 9"),
-        (["--offset", "9"], "--offset needs --group"),
-        (["--group", "7", "--offset", "-1"], "Offset -1 of group 7 is gone"),
+        (["--group", "9"], 1, "There is no group 9"),
+        (["--offset", "9"], 2, "--offset needs --group"),
+        (["--group", "7", "--offset", "-1"], 1, "Offset -1 of group 7 is gone"),
     ],
 )
 def test_inspect_says_what_is_wrong(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, text: str
 ) -> None:
-    assert run(["log", "inspect", str(folder), *arguments]) == 1
+    assert run(["log", "inspect", str(folder), *arguments]) == code
     assert text in capsys.readouterr().err
 
 

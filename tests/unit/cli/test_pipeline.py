@@ -53,6 +53,8 @@ def test_help_of_a_pipeline_shows_its_own_options_too(capsys: pytest.CaptureFixt
         (["archive", "--lake", "lake", "--conf", "spark.cores.max"], "--conf: 'spark.cores.max' is not KEY=VALUE"),
         (["archive", "--lake", "lake", "--option", "ca"], "--option: 'ca' is not KEY=VALUE"),
         (["archive", "--lake", "lake", "--once", "--for", "10"], "give it or --for, not both"),
+        (["archive", "--lake", "lake", "--for", "ever"], "--for can't be 'ever'"),
+        (["archive", "--lake", "lake", "--master", "local", "--remote", "sc://x"], "give one of them"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(
@@ -69,8 +71,6 @@ def test_a_wrong_command_line_is_one_sentence(
     ("arguments", "sentence"),
     [
         (["archvie"], "There is no pipeline 'archvie'; did you mean archive?"),
-        (["archive", "--lake", "lake", "--for", "ever"], "--for can't be 'ever'"),
-        (["archive", "--lake", "lake", "--master", "local", "--remote", "sc://x"], "give one of them"),
     ],
 )
 def test_what_can_not_run_is_one_sentence(
