@@ -16,6 +16,16 @@ def states(node: NodeProcess) -> dict[str, str]:
     return {member.name: member.state for member in node.admin().cluster().members}
 
 
+def voters(node: NodeProcess) -> list[str]:
+    decisions = node.admin().cluster().decisions
+    assert decisions is not None
+    return decisions.voters
+
+
+def alive_in_state(node: NodeProcess) -> list[str]:
+    return sorted(one["name"] for one in node.admin().dump()["nodes"] if one["state"] == "ALIVE")
+
+
 def test_a_killed_node_is_known_to_be_dead_by_all_and_comes_back_without_its_contact_point(tmp_path: Path) -> None:
     with NodeCluster(tmp_path, 5, ["--set=cluster.profile=lan"]) as cluster:
         first, *others = cluster.nodes
@@ -99,6 +109,49 @@ def test_a_cluster_by_environment_variables_alone_then_join(tmp_path: Path) -> N
     finally:
         for node in nodes:
             node.close()
+
+
+def test_a_node_that_left_is_whole_alone_and_when_it_joins_again(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 3) as cluster:
+        cluster.wait_settled()
+        one, _, three = cluster.nodes
+        command(one, "topic", "create", "before", "--shards=2")
+        command(three, "cluster", "leave")
+        cluster.wait(lambda: voters(three) == [three.name], "the node to decide for itself, under its name")
+        cluster.wait(lambda: alive_in_state(three) == [three.name], "its own cluster state to have it")
+        command(three, "topic", "create", "alone")
+        cluster.wait(
+            lambda: all(one.leader == three.name for one in three.admin().topic_partitions("alone")),
+            "its own partition",
+        )
+        command(three, "topic", "delete", "alone", "--yes")
+        command(three, "cluster", "join", f"{HOST}:{one.port}")
+        cluster.wait(cluster.sees_all, "all nodes to see each other again")
+        cluster.wait_settled()
+        cluster.wait(lambda: voters(one) == sorted(node.name for node in cluster.nodes), "its seat")
+        cluster.wait(
+            lambda: all(len(one.replicas) == 3 for one in three.admin().topic_partitions("before")), "its copies"
+        )
+
+
+def test_a_node_of_another_cluster_is_told_how_to_come_to_the_one_it_was_to_join(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 2) as cluster:
+        cluster.wait_settled()
+        one, two = cluster.nodes
+        command(two, "cluster", "leave")
+        two.stop()
+        two.start()
+        two.wait_ready()
+        advice = f"flockmq cluster join {HOST}:{one.port}"
+        cluster.wait(lambda: advice in two.admin().cluster().reason, "word of the other cluster")
+        told = [line for line in two.log_file.read_text("utf-8").splitlines() if "contact_elsewhere" in line]
+        assert len(told) == 1
+        assert advice in told[0]
+        assert advice in command(two, "cluster", "status")
+        assert advice in command(two, "doctor")
+        command(two, "cluster", "join", f"{HOST}:{one.port}")
+        cluster.wait(cluster.sees_all, "both nodes to see each other again")
+        assert two.admin().cluster().reason == ""
 
 
 async def test_sessions_keep_a_node_from_joining_by_accident(tmp_path: Path, clients: Clients) -> None:

@@ -78,7 +78,7 @@ class World:
         """What is in the logs, in the order of payloads."""
         self.run(500)
         found: list[bytes] = []
-        for group in self.cluster.groups():
+        for group in self.cluster.groups:
             process = next(one for one in self.cluster.processes() if one.engine.is_leader(group))
             found += [payload for _, payload in read_log(process.store.groups[group])[1]]
         return sorted(found)

@@ -6,7 +6,7 @@
              `-- closed, or silence: another node; what is open is sent again, in its order (DUP), or its PUBREL
  subscriber: connect --> SUBSCRIBE --> what comes, taken down for each connection apart
 ```
-Payloads are ``NAME KEY NUMBER``; numbers count up for every publisher and key.
+Payloads are ``NAME KEY NUMBER``; numbers count up for every publisher and key. Some messages of QoS 1 are retained.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flockmq.testing.harness import make_properties
 if TYPE_CHECKING:
     import random
 
+    from flockmq.testing.durable_deliveries import Seen
     from flockmq.testing.durable_harness import DurableHarness
-    from flockmq.testing.durable_rules import Seen
     from flockmq.testing.harness import HarnessClient
     from flockmq.testing.simulation.events import Action
 
@@ -32,6 +32,7 @@ GAP_US: Final = 80_000
 SILENCE_US: Final = 4_000_000
 CONNECT_US: Final = 50_000
 EXPIRY_S: Final = 3_600
+RETAIN_EVERY: Final = 5
 BURST: Final = (1, 1, 2, 4)
 
 
@@ -147,10 +148,11 @@ class Client:
 class _Message:
     """One message until it is done."""
 
-    def __init__(self, packet_id: int, topic: bytes, payload: bytes) -> None:
+    def __init__(self, packet_id: int, topic: bytes, payload: bytes, retain: bool) -> None:
         self.packet_id = packet_id
         self.topic = topic
         self.payload = payload
+        self.retain = retain
         self.released = False
         """QoS 2: its PUBREC came."""
 
@@ -177,7 +179,8 @@ class Publisher(Client):
                 self.send(p.Ack(p.PUBREL, message.packet_id))
             else:
                 self._cluster.rules.sent_again(message.payload)
-                self.send(p.Publish(message.topic, message.payload, self.qos, False, True, message.packet_id))
+                again = p.Publish(message.topic, message.payload, self.qos, message.retain, True, message.packet_id)
+                self.send(again)
 
     def _publish(self) -> None:
         self._later(GAP_US, self._publish)
@@ -200,8 +203,9 @@ class Publisher(Client):
         # The smallest free one: ids are used again as soon as they may be, which is what hurts.
         used = {message.packet_id for message in self.open}
         packet_id = next(number for number in range(1, WINDOW + 1) if number not in used)
-        self.open.append(_Message(packet_id, topic, payload))
-        self.send(p.Publish(topic, payload, self.qos, False, False, packet_id))
+        retain = self.qos == 1 and self._numbers[key] % RETAIN_EVERY == 0
+        self.open.append(_Message(packet_id, topic, payload, retain))
+        self.send(p.Publish(topic, payload, self.qos, retain, False, packet_id))
 
     def got(self, packet: p.Packet) -> None:
         """An answer."""
@@ -217,10 +221,10 @@ class Publisher(Client):
             self.open.remove(message)
         elif packet.kind == p.PUBACK:
             self._expect_first(message)
-            self._cluster.rules.acknowledged(message.payload)
+            self._cluster.rules.acknowledged(message.payload, self.node)
             self.open.remove(message)
         elif packet.kind == p.PUBREC:
-            self._cluster.rules.acknowledged(message.payload)
+            self._cluster.rules.acknowledged(message.payload, self.node)
             message.released = True
             self.send(p.Ack(p.PUBREL, message.packet_id))
         elif packet.kind == p.PUBCOMP:
@@ -275,7 +279,8 @@ class Subscriber(Client):
         elif isinstance(packet, p.Publish):
             if packet.qos == 2 and packet.packet_id in self._unreleased:
                 self._cluster.rules.broken("delivery", f"{self.name}: packet id {packet.packet_id} came again")
-            self._seen.messages.append((packet.topic, packet.payload))
+            if not packet.retain:  # what comes with a SUBSCRIBE is not of the stream
+                self._seen.messages.append((packet.topic, packet.payload))
             self._answer(packet)
         elif isinstance(packet, p.Ack) and packet.kind == p.PUBREL:
             self._unreleased.discard(packet.packet_id)

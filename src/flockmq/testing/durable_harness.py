@@ -12,15 +12,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from flockmq.cluster.commands import CreateTopic, DeleteTopic, Rebalance
-from flockmq.cluster.model import DEFAULT_NAMESPACE
+from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic, Rebalance
+from flockmq.cluster.model import DEFAULT_NAMESPACE, QUORUM
 from flockmq.cluster.tables import key_of
 from flockmq.gossip.settings import profile
 from flockmq.node.settings import BrokerSettings
 from flockmq.testing.durable_clients import TOPIC, Client, Publisher, Subscriber
 from flockmq.testing.durable_machine import Machine, Process
 from flockmq.testing.durable_network import DELAY_US_MAX, DurableNetwork
-from flockmq.testing.durable_rules import Rules, read_log
+from flockmq.testing.durable_rules import Rules, read_log, read_retained
 from flockmq.testing.harness import START_MS
 from flockmq.testing.simulation.events import EventQueue
 from flockmq.testing.simulation.history import Violation
@@ -53,15 +53,19 @@ class DurableHarness:
         self.figures: dict[str, int] = {}
         self.settings = BrokerSettings(sys_interval_ms=0)
         self.gossip = profile("local")
-        self.rules = Rules(self, plan.shards)
+        self.rules = Rules(self, plan.shards, is_early=plan.ack != QUORUM)
         self.machines: list[Machine] = []
         self.network = DurableNetwork(self, self._rng("network"))
         self.machines += [Machine(self, number, self._rng(f"node {number}")) for number in range(1, plan.nodes + 1)]
         self.clients: list[Client] = []
         self._boots = 0
         self._created: Result | None = None
-        self._groups: list[int] = []
-        self._ends = [0] * plan.shards
+        self.groups: list[int] = []
+        """Of all shards that anybody knows of, in their order."""
+        self._ends: list[int] = []
+        self._was_dark = False
+        """At some moment no node lived: what only memories had is gone (disks of retained messages are not simulated).
+        """
 
     def _rng(self, name: str) -> random.Random:
         return random.Random(f"{self.seed} {name}")  # noqa: S311
@@ -88,6 +92,8 @@ class DurableHarness:
     def died(self, number: int) -> None:
         """A process ended."""
         self.network.died(number)
+        self.rules.died(number)
+        self._was_dark = self._was_dark or not self.processes()
         for client in self.clients:
             if client.node == number:
                 client.lost()
@@ -107,7 +113,6 @@ class DurableHarness:
     def run(self) -> None:
         """Everything; Violation when a rule is broken."""
         self.form()
-        self._groups = self.groups()
         began = self.queue.now
         for number, (qos, replay) in enumerate(SUBSCRIBERS):
             self.clients.append(Subscriber(self, f"s{number}", qos, self._rng(f"subscriber {number}"), replay=replay))
@@ -154,7 +159,8 @@ class DurableHarness:
     def _create(self, machine: Machine) -> None:
         process = machine.process
         assert process is not None
-        command = CreateTopic(TOPIC, shards=self.plan.shards, replication_factor=self.plan.copies)
+        plan = self.plan
+        command = CreateTopic(TOPIC, shards=plan.shards, replication_factor=plan.copies, ack=plan.ack)
         process.durable.meta.submit(command, self._topic_made, self.now_ms())
 
     def _topic_made(self, result: Result) -> None:
@@ -169,17 +175,9 @@ class DurableHarness:
         """The topic as a node knows it."""
         return process.durable.meta.state.topics.get(key_of(DEFAULT_NAMESPACE, TOPIC))
 
-    def groups(self) -> list[int]:
-        """Of all shards, in their order."""
-        for process in self.processes():
-            topic = self.topic(process)
-            if topic is not None:
-                return [one.group for one in sorted(topic.partitions, key=lambda one: one.shard)]
-        return []
-
     def leader_of(self, shard: int) -> int:
         """Number of the node that leads a shard in the latest term; 0 for nobody."""
-        groups = self.groups()
+        groups = self.groups
         best = (0, 0)
         for process in self.processes():
             if shard < len(groups) and process.engine.is_leader(groups[shard]):
@@ -187,17 +185,23 @@ class DurableHarness:
                 best = max(best, (term, process.machine.number))
         return best[1]
 
-    def committed_end(self, shard: int) -> int:
-        """Offset behind all that any node ever knew to be committed: after a restart they have to find out again."""
-        return self._ends[shard]
+    def committed_ends(self) -> list[int]:
+        """For each shard the offset behind all that any node ever knew to be committed: after a restart they have to
+        find out again.
+        """
+        return list(self._ends)
 
     def look_at(self, process: Process) -> None:
         """A turn of a node is over: see how far its logs are."""
-        for shard, group in enumerate(self._groups):
+        topic = self.topic(process)
+        if topic is not None and len(topic.partitions) > len(self.groups):
+            self.groups = [one.group for one in sorted(topic.partitions, key=lambda one: one.shard)]
+            self._ends += [0] * (len(self.groups) - len(self._ends))
+        for shard, group in enumerate(self.groups):
             self._ends[shard] = max(self._ends[shard], process.engine.committed_offset(group))
 
     def _not_led(self) -> str:
-        for shard in range(self.plan.shards):
+        for shard in range(max(self.plan.shards, len(self.groups))):
             if not self.leader_of(shard):
                 return f"shard {shard} has no leader"
         return ""
@@ -235,6 +239,10 @@ class DurableHarness:
             self._submit(self._named(words[0]), DeleteTopic(words[1]))
         elif fault.kind == "rebalance":
             self._submit(self._named(words[0]), Rebalance())
+        elif fault.kind == "grow":
+            self._submit(self._named(words[0]), AlterTopic(TOPIC, shards=self.plan.shards + 1))
+        elif fault.kind == "copies":
+            self._submit(self._named(words[0]), AlterTopic(TOPIC, replication_factor=int(words[1])))
         elif fault.kind == "roam":
             number = self._named(words[0]).number
             for client in self.clients:
@@ -281,6 +289,29 @@ class DurableHarness:
         # Whatever is still on its way to subscribers, or to a log, arrives.
         self.queue.run_until(self.queue.now + CALM_MS * 1_000)
         self.until("nodes that are level", self._not_level, HEAL_MS_MAX)
+        if not self._was_dark:
+            self.until("retained messages", self._not_retained, HEAL_MS_MAX)
+
+    def _not_retained(self) -> str:
+        state = self.processes()[0].durable.meta.state
+        replicas = {one.group: one.replicas[0] for one in state.partitions()}
+        by_shard: list[dict[bytes, bytes]] = []
+        for group in self.groups:
+            holder = self.machine(replicas[group]).process
+            assert holder is not None
+            by_shard.append(read_retained(holder.engine.replicas[group].log))
+        wanted: dict[bytes, bytes] = {}
+        for topic in {topic for names in by_shard for topic in names}:
+            for shard in self.rules.shards_of(topic):  # what a key has in its new one is later
+                if shard < len(by_shard) and topic in by_shard[shard]:
+                    wanted[topic] = by_shard[shard][topic]
+        for process in self.processes():
+            for topic, payload in wanted.items():
+                message = process.harness.broker.retained.get(topic, self.now_ms())
+                found = None if message is None else message.run.payload(0)
+                if found != payload:
+                    return f"node {process.machine.number} has {found!r} of {topic!r}, the log {payload!r}"
+        return ""
 
     def _not_serving(self, goal: int) -> str:
         missing = self._not_one() or self._not_led()
@@ -301,7 +332,7 @@ class DurableHarness:
     def _not_delivered(self) -> str:
         for process in self.processes():
             streams = process.durable.delivery.streams.by_group
-            for group, end in zip(self._groups, self._ends, strict=True):
+            for group, end in zip(self.groups, self._ends, strict=True):
                 if group in streams and streams[group].next < end:
                     return f"node {process.machine.number} delivered {streams[group].next} of {end} of group {group}"
         return ""
@@ -342,7 +373,6 @@ class DurableHarness:
                     f"nodes {first.machine.number} and {process.machine.number} have different ones at the same index"
                 )
                 raise Violation("cluster state", text)
-        wanted_groups = self.groups()
         logs = {}
         for partition in first.durable.meta.state.partitions():
             copies = {}
@@ -352,8 +382,9 @@ class DurableHarness:
                 copies[number] = read_log(process_.engine.replicas[partition.group].log)
             _check_copies(partition.group, {number: entries for number, (entries, _) in copies.items()})
             logs[partition.group] = max((records for _, records in copies.values()), key=len)
-        self.rules.check_logs([logs[group] for group in wanted_groups])
-        self.rules.check_deliveries([logs[group] for group in wanted_groups])
+        by_shard = [logs[group] for group in self.groups]
+        self.rules.check_logs(by_shard)
+        self.rules.check_deliveries(by_shard)
 
 
 def _check_copies(group: int, copies: dict[int, dict[int, bytes]]) -> None:

@@ -40,6 +40,7 @@ SETTLE_MS: Final = 5_000
 """How long a node that starts waits for others, see ``server/cluster.py``."""
 CLUSTER_ID: Final = 0xF10C
 PORT: Final = 16_000
+WRITE_BYTES_MAX: Final = 16_384
 STORE: Final = StoreSettings(
     journal_bytes=262_144,
     commit_bytes=65_536,
@@ -149,12 +150,15 @@ class Process:
         """Nodes that this one wants to be linked with."""
         self.clients: list[tuple[HarnessClient, Callable[[], None]]] = []
         boot = self.cluster.next_boot()
+        self.harness.broker.retained.origin = number
+        self.harness.broker.retained.share(number)
         me = Member(number, boot, f"n{number}@sim", machine.host, PORT, cluster_id=CLUSTER_ID)
         rules = Rules(lists_peers=False, contact_points=1)
         self.node = ClusterNode(self.harness.broker, me, self.cluster.gossip, rules, Ballot(), True, rng, now)
         self.node.ship = self._ship
         self.store = open_store(machine.disk, STORE, rng)
-        settings = RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True)  # as a server has it
+        # As a server has it, but for a store that is a hundred times smaller.
+        settings = RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True, write_bytes_max=WRITE_BYTES_MAX)
         host = RaftHost(number, boot, settings, rng, now)
         self.durable = DurableNode(self.node, host, self.store, self._stopped, self._keep, now, self._wall_ms())
         self.engine = self.durable.engine
@@ -177,8 +181,9 @@ class Process:
         self.turn_soon()
 
     def takes_clients(self) -> bool:
-        """Real nodes listen once they know what there is, or after a while without others."""
-        return self.durable.is_ready() or self.cluster.now_ms() - self._started >= SETTLE_MS
+        """Real nodes listen once they know what there is, or after a while without others, unless they are in doubt."""
+        waited = self.cluster.now_ms() - self._started
+        return self.durable.is_ready() or (waited >= SETTLE_MS and self.durable.may_serve_alone())
 
     def sees(self, others: set[int]) -> bool:
         """Whether exactly these nodes are alive for it."""

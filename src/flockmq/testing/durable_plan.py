@@ -4,8 +4,9 @@
  nodes=3 shards=2 copies=3 ms=12000; 1200 kill 2; 1900 start 2; 2000 split 1|2,3; 5000 join; 6000 pause L0 2500
  `------------- the cluster --------' ^ ms  ^ what  ^ with
 ```
-``L0`` is whoever leads shard 0 at that moment. A plan is drawn from a seed, or given; chance inside a fault comes from
-the seed and the fault's own text, so that a fault can be left out and the others stay as they were.
+``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early. ``L0`` is whoever leads
+shard 0 at that moment. A plan is drawn from a seed, or given; chance inside a fault comes from the seed and the fault's
+own text, so that a fault can be left out and the others stay as they were.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from flockmq.cluster.model import ACK_NAMES, LEADER, MEMORY, QUORUM
 from flockmq.errors import FlockError
 
 KINDS: Final = {
@@ -30,11 +32,14 @@ KINDS: Final = {
     "make": "NODE NAME: another topic is asked for",
     "drop": "NODE NAME: and not wanted any more",
     "rebalance": "NODE: partitions and leaders are to be spread evenly",
+    "grow": "NODE: the topic gets one more shard, once in a run",
+    "copies": "NODE N: the topic is to have so many replicas",
 }
 DRAWN: Final = (
     *("kill", "crash", "crash", "pause", "split", "split"),
-    *("slow", "delay", "roam", "blackout", "make", "rebalance"),
+    *("slow", "delay", "roam", "blackout", "make", "rebalance", "grow", "copies"),
 )
+ACKS: Final = (QUORUM, QUORUM, QUORUM, QUORUM, LEADER, MEMORY)
 START_MS: Final = 300
 """A node that is down is started after this at the earliest."""
 
@@ -60,6 +65,7 @@ class Plan:
     copies: int = 3
     duration_ms: int = 12_000
     """How long things go wrong; then all is healed and must work again."""
+    ack: int = QUORUM
     faults: tuple[Fault, ...] = field(default=())
 
     def with_faults(self, faults: list[Fault]) -> Plan:
@@ -68,6 +74,8 @@ class Plan:
 
     def __str__(self) -> str:
         head = f"nodes={self.nodes} shards={self.shards} copies={self.copies} ms={self.duration_ms}"
+        if self.ack != QUORUM:
+            head += f" ack={ACK_NAMES[self.ack]}"
         return "; ".join((head, *map(str, self.faults)))
 
 
@@ -87,6 +95,7 @@ def parse_plan(text: str) -> Plan:
             shards=int(values["shards"]),
             copies=int(values["copies"]),
             duration_ms=int(values["ms"]),
+            ack=ACK_NAMES.index(values.get("ack", ACK_NAMES[QUORUM])),
             faults=tuple(faults),
         )
     except (KeyError, ValueError) as error:
@@ -97,7 +106,12 @@ def draw_plan(seed: int) -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"{seed} plan")  # noqa: S311
     nodes = rng.choice((3, 3, 3, 4, 5))
-    plan = Plan(nodes=nodes, shards=rng.choice((1, 2, 3)), duration_ms=rng.choice((6_000, 9_000, 12_000)))
+    plan = Plan(
+        nodes=nodes,
+        shards=rng.choice((1, 2, 3)),
+        duration_ms=rng.choice((6_000, 9_000, 12_000, 18_000)),
+        ack=random.Random(f"{seed} ack").choice(ACKS),  # noqa: S311
+    )
     faults: list[Fault] = []
     at = rng.randrange(200, 1_500)
     while at < plan.duration_ms:
@@ -117,7 +131,7 @@ def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) ->
         faults.append(Fault(at, kind, (node, str(rng.choice((300, 1_500, 4_000))))))
     elif kind == "split":
         faults.append(Fault(at, kind, (_draw_parts(rng, plan.nodes),)))
-        back = at + rng.choice((500, 2_500, 5_000))
+        back = at + rng.choice((500, 2_500, 5_000, 12_000))  # at the longest, nodes give up what waits for a leader
         faults.append(Fault(back, "join"))
         if rng.random() < 0.5:  # clients give up a part and go on in another, while what they sent is stuck
             faults.append(Fault(at + 300, "roam", (str(rng.randrange(plan.nodes) + 1),)))
@@ -125,8 +139,10 @@ def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) ->
         faults.append(Fault(at, kind, (node, str(rng.choice((20, 100, 400))))))
     elif kind == "delay":
         faults.append(Fault(at, kind, (str(rng.choice((1, 20, 100))),)))
-    elif kind in ("roam", "rebalance"):
+    elif kind in ("roam", "rebalance", "grow"):
         faults.append(Fault(at, kind, (node,)))
+    elif kind == "copies":
+        faults.append(Fault(at, kind, (node, str(rng.randrange(plan.nodes) + 1))))
     elif kind == "make":
         name = f"other{len(faults)}"
         faults.append(Fault(at, kind, (node, name)))

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from itertools import pairwise
 
-from flockmq.log.checksum import crc32c
+from flockmq.routing.durable import shard_of
 
 SIZE = 64
 
@@ -28,7 +28,7 @@ class Memory:
         self.acknowledged: dict[bytes, float] = {}
         """Payload -> when its PUBACK came."""
         self.refused: dict[bytes, int] = {}
-        """Payload -> reason code; only those that were sent once and never acknowledged."""
+        """Payload -> reason code: in no log, and never will be, however often they were sent."""
         self.seen: list[dict[int, list[bytes]]] = []
         """For every connection of every subscriber: shard -> payloads as they came."""
         self.kills: list[tuple[float, float]] = []
@@ -38,17 +38,16 @@ class Memory:
 
     def shard_of(self, topic: bytes) -> int:
         """The shard of a topic name, which is the key."""
-        return crc32c(topic) % self.shards
+        return shard_of(topic, self.shards)
 
     def told(self, payload: bytes, reason: int) -> None:
         """A PUBACK came."""
         now = time.monotonic()
         if reason < 0x80:
-            self.refused.pop(payload, None)
             if payload not in self.acknowledged:
                 self.acknowledged[payload] = now
                 self._acks[self.sent[payload]].append(now)
-        elif payload not in self.attempts and payload not in self.acknowledged:
+        else:
             self.refused[payload] = reason
         self._changed.set()
 

@@ -3,7 +3,7 @@
 | rule | broken when |
 | --- | --- |
 | nothing lost | an acknowledged message is in no log |
-| no phantom | a record is there that nobody sent, or that was refused when it was sent for the only time |
+| no phantom | a record is there that nobody sent, or that was refused |
 | order | of one publisher and key, a message stands for the first time behind one with a higher number |
 | offsets | they are not dense, or a record is in another shard than that of its key |
 | replicas | two disks hold different bytes |

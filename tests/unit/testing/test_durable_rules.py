@@ -23,8 +23,8 @@ class Cluster:
     def count(self, name: str, by: int = 1) -> None:
         self.figures[name] = self.figures.get(name, 0) + by
 
-    def committed_end(self, shard: int) -> int:
-        return 2 + shard
+    def committed_ends(self) -> list[int]:
+        return [2]
 
 
 class Client:
@@ -89,6 +89,35 @@ def test_what_was_refused_may_not_be_there() -> None:
         found.check_logs(log(1, 2, 3, 4, 5))
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_early_answer_is_a_promise_while_its_node_lives(qos: int) -> None:
+    found = Rules(cast("Any", Cluster()), 1, is_early=True)
+    for number in (1, 2):
+        found.sent(payload(number), TOPIC, qos, connection=1)
+        found.acknowledged(payload(number), node=number)
+    with pytest.raises(Violation, match="nothing lost"):
+        found.check_logs(log(2))
+    found.died(1)
+    with pytest.raises(Violation, match="nothing lost"):
+        found.check_logs(log(1))
+    if qos == 1:
+        found.check_logs(log(2))
+    else:
+        with pytest.raises(Violation, match="nothing lost"):
+            found.check_logs(log(2))
+
+
+def test_the_order_of_early_answers_is_that_of_a_connection() -> None:
+    found = Rules(cast("Any", Cluster()), 1, is_early=True)
+    for number, connection in ((1, 1), (2, 1), (3, 2)):
+        found.sent(payload(number), TOPIC, 1, connection)
+    found.check_logs(log(3, 1, 2))
+    with pytest.raises(Violation, match="order"):
+        found.check_logs(log(2, 1, 3))
+    found.sent_again(payload(2))
+    found.check_logs(log(2, 1, 3))
+
+
 @pytest.mark.parametrize(
     ("came", "replay", "is_kept"),
     [
@@ -119,3 +148,57 @@ def test_deliveries(came: tuple[int, ...], replay: bool, is_kept: bool) -> None:
     else:
         with pytest.raises(Violation, match="delivery"):
             found.check_deliveries(log(1, 2, 3, 4, 5))
+
+
+def moved(rules: Rules) -> bytes:
+    """A topic name that another shard takes when there are two."""
+    names = (b"t/p/%d" % number for number in range(100))
+    return next(name for name in names if rules.shards_of(name) == [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ((1, 2), (3, 4, 5), ""),
+        ((1, 2), (2, 3, 4, 5), ""),
+        ((), (1, 2, 3, 4, 5), ""),
+        ((1, 3), (2, 4, 5), "order"),
+        ((1, 2), (3, 5, 4), "order"),
+        ((1, 2), (4, 5), "nothing lost"),
+    ],
+)
+def test_the_order_of_a_key_goes_on_in_its_new_shard(old: tuple[int, ...], new: tuple[int, ...], rule: str) -> None:
+    found = Rules(cast("Any", Cluster()), 1)
+    topic = moved(found)
+    for number in range(1, 6):
+        found.sent(payload(number), topic, 1)
+        found.acknowledged(payload(number))
+    found.sent_again(payload(2))
+    logs = [[(topic, payload(number)) for number in numbers] for numbers in (old, new)]
+    if not rule:
+        found.check_logs(logs)
+        return
+    with pytest.raises(Violation) as broken:
+        found.check_logs(logs)
+    assert broken.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("came", "is_kept"),
+    [((1, 2, 2, 3, 4, 5), True), ((1, 2, 3, 4, 5), False), ((1, 2, 2, 4, 5), False), ((1, 2, 2, 3, 4), False)],
+)
+def test_deliveries_from_both_shards_of_a_key(came: tuple[int, ...], is_kept: bool) -> None:
+    """Message 2 stands in both."""
+    found = Rules(cast("Any", Cluster()), 1)
+    topic = moved(found)
+    seen = found.asked("s", cast("Any", Client()))
+    found.promised_to(seen, True, 0)
+    for number in range(1, 6):
+        found.sent(payload(number), topic, 1)
+    seen.messages.extend((topic, payload(number)) for number in came)
+    logs = [[(topic, payload(number)) for number in numbers] for numbers in ((1, 2), (2, 3, 4, 5))]
+    if is_kept:
+        found.check_deliveries(logs)
+    else:
+        with pytest.raises(Violation, match="delivery"):
+            found.check_deliveries(logs)
