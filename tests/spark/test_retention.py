@@ -26,6 +26,7 @@ KEPT_BYTES: Final = 3 * SEGMENT_BYTES
 HELD_TIMES: Final = 4
 """A cursor holds so many times what a topic keeps."""
 RECORD_BYTES: Final = 4_000
+RECORDS_AT_ONCE: Final = 10
 OPTIONS: Final = (f"--set=store.segment_bytes={SEGMENT_BYTES}", "--set=store.cache_bytes=65536")
 WAIT_S: Final = 120.0
 
@@ -63,7 +64,12 @@ class Reader:
 
 
 def fill(cluster: SparkCluster, topic: str, size: int) -> None:
-    cluster.publish(topic, [(f"{topic}/device", bytes(RECORD_BYTES)) for _ in range(size // RECORD_BYTES)])
+    """Not all at once: what comes together is one batch, and so in one segment, which goes as a whole or not at all."""
+    left = size // RECORD_BYTES
+    while left:
+        some = min(left, RECORDS_AT_ONCE)
+        cluster.publish(topic, [(f"{topic}/device", bytes(RECORD_BYTES))] * some)
+        left -= some
 
 
 def test_held_then_bounded_then_reported(

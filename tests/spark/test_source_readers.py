@@ -157,6 +157,23 @@ def test_a_cursor_moves_with_commits_and_is_where_a_new_query_starts(site: Site)
         site.stream(other, cursor="mine").initialOffset()
 
 
+def test_a_query_that_starts_again_leaves_to_operators_what_its_cursor_holds(site: Site) -> None:
+    topic = site.topic("operated")
+    site.fill(topic, 1)
+
+    def start(**options: str) -> bool:
+        reader = site.stream(topic, cursor="operated", startingOffsets="earliest", **options)
+        reader.initialOffset()
+        reader.stop()
+        return site.client.cursor("operated").hold
+
+    assert start() is True, "a new one"
+    site.client.create_cursor("operated", topic, hold=False)
+    assert start() is False, "as it was told since"
+    assert start(cursorHold="true") is True
+    assert start(cursorHold="false") is False
+
+
 def test_topics_and_shards_that_appear_later_are_read_from_their_start(site: Site) -> None:
     first = site.topic("later-a")
     site.fill(first, 1)

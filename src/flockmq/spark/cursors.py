@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from flockmq.admin.durable_tenants_model import ReadCursor
 from flockmq.client.log_client import LogClient
 from flockmq.client.transport import AdminError
 from flockmq.errors import FlockError
@@ -25,6 +26,8 @@ PAUSE_S: Final = 5.0
 """After a cursor could not be moved."""
 COMMIT_RETRY_S: Final = 2.0
 """How long a micro-batch waits for a commit; a query does not stand still for it."""
+ASKED_MAX: Final = 3
+"""How often nodes are asked where a cursor stands while a shard has no leader."""
 logger = logging.getLogger("flockmq.spark")
 
 
@@ -35,14 +38,17 @@ def cursor_name(options: ReadOptions, topic: str) -> str:
 
 
 def positions_of(options: ReadOptions, client: LogClient, reach: Reach) -> Offsets | None:
-    """Where the query's cursors stand; the start of a shard that they do not know. None when there is no cursor."""
+    """Where the query's cursors stand; the start of a shard that they were not put in yet. None when there is none.
+
+    FlockError while nobody can say: a query that began at the start of a shard would read everything again.
+    """
     if not options.cursor:
         return None
     found = firsts(reach)
     is_known = False
     for topic in reach:
         try:
-            cursor = client.cursor(cursor_name(options, topic))
+            cursor = _known(client, cursor_name(options, topic))
         except AdminError as error:
             if error.status != 404:
                 raise
@@ -53,6 +59,15 @@ def positions_of(options: ReadOptions, client: LogClient, reach: Reach) -> Offse
             if position.offset is not None and position.shard in found[topic]:
                 found[topic][position.shard] = max(position.offset, found[topic][position.shard])
     return found if is_known else None
+
+
+def _known(client: LogClient, name: str) -> ReadCursor:
+    """A cursor whose every position is known. Nodes wait a while for leaders, each time that they are asked."""
+    for _ in range(ASKED_MAX):
+        cursor = client.cursor(name)
+        if all(position.known for position in cursor.positions):
+            return cursor
+    raise FlockError(f"Cursor {name!r}: {cursor.problem} Then start the query again")
 
 
 def _check_topic(name: str, actual: str, topic: str) -> None:
@@ -79,9 +94,22 @@ class QueryCursors:
             if topic in self._known:
                 continue
             name = cursor_name(self._options, topic)
-            cursor = self._client.create_cursor(name, topic, hold=self._options.cursor_hold)
+            hold = self._options.cursor_hold
+            if hold is None and not self._exists(name):
+                hold = True
+            # One that is there holds as whoever runs the cluster has said since, unless the query says otherwise.
+            cursor = self._client.create_cursor(name, topic, hold=hold)
             _check_topic(name, cursor.topic, topic)
             self._known.add(topic)
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self._client.cursor(name)
+        except AdminError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
 
     def move(self, positions: Offsets) -> None:
         """Say how far the query has come; what it said before is not said again."""

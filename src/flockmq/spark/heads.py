@@ -22,6 +22,7 @@ from flockmq.client.transport import AdminError
 from flockmq.errors import FlockError
 from flockmq.spark.options import ReadOptions
 from flockmq.spark.servers import RETRY_S
+from flockmq.wording import no_shard
 
 WAIT_MS: Final = 10_000
 LIST_S: Final = 2.0
@@ -60,7 +61,7 @@ def _selected(options: ReadOptions, topic: str, heads: Sequence[Head]) -> list[H
     by_shard = {head.shard: head for head in heads}
     for shard in wanted:
         if shard not in by_shard:
-            raise FlockError(f"Topic {topic!r} has {len(heads)} shards, counted from 0; there is no shard {shard}")
+            raise FlockError(no_shard(topic, len(heads), shard))
     return [by_shard[shard] for shard in wanted]
 
 

@@ -85,7 +85,8 @@ class ReadOptions:
     strategy: Strategy = "error"
     fail_on_data_loss: bool = True
     cursor: str = ""
-    cursor_hold: bool = True
+    cursor_hold: bool | None = None
+    """None: not given. Cursors that are made hold, and those that are there stay as they are."""
     records_max: int | None = None
     records_min: int = 0
     delay_ms_max: int = 0
@@ -126,7 +127,7 @@ class ReadOptions:
             strategy=_choice(given, "startingOffsetsByTimestampStrategy", "error", get_args(Strategy)),  # type: ignore[arg-type]
             fail_on_data_loss=_flag(given, "failOnDataLoss", True),
             cursor=given.get("cursor", ""),
-            cursor_hold=_flag(given, "cursorHold", True),
+            cursor_hold=_flag(given, "cursorHold", True) if "cursorHold" in given else None,
             records_max=_number(given, "maxOffsetsPerTrigger"),
             records_min=_number(given, "minOffsetsPerTrigger") or 0,
             delay_ms_max=_sized(given, "maxTriggerDelay", MAX_TRIGGER_DELAY, _UNITS_MS, "15m or 30s") or 0,

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from flockmq.admin.durable_model import READ_BYTES_MAX
-from flockmq.client.log_client import Batches, LogClient, OffsetGoneError
+from flockmq.client.log_client import Batches, LogClient, OffsetBeyondEndError, OffsetGoneError
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.errors import FlockError
 from flockmq.mqtt.topics import matches
@@ -124,6 +124,8 @@ class ReadTask:
                 if error.first_offset >= one.end or error.first_offset <= at:
                     return None
                 at = error.first_offset
+            except OffsetBeyondEndError as error:
+                raise FlockError(_stuck(one, at, error.end_offset)) from error
 
 
 def ahead(items: Iterator[Fetched]) -> Iterator[Fetched]:

@@ -56,6 +56,7 @@ def durable(name: str, *, shards: int = 1, key: str = "topic", namespace: str = 
         filters=[f"{name}/#"],
         shards=shards,
         replication_factor=1,
+        copies_possible=1,
         retention_ms=None,
         retention_bytes=None,
         ack="quorum",

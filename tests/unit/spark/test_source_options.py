@@ -67,6 +67,8 @@ def test_everything_at_once() -> None:
     assert found.end.time_ms == 1772366400000
     assert (found.delay_ms_max, found.bytes_max) == (30_000, 64 << 20)
     assert found.servers.retries == 0
+    assert found.cursor_hold is False
+    assert parse().cursor_hold is None
     assert pickle.loads(pickle.dumps(found)) == found
 
 

@@ -93,7 +93,10 @@ def run(job: Job) -> Summary:
     client = job.servers.client()
     topics = list(values.texts("topic")) or sorted(topic.name for topic in client.topics())
     if not topics:
-        raise FlockError("There is no durable topic in this namespace; create one with `flockmq topic create`.")
+        where = client.namespace
+        raise FlockError(
+            f"There is no durable topic in namespace {where!r}; create one with `flockmq topic create NAME -n {where}`."
+        )
     placed = [one for topic in topics for one in client.metadata(topic, fresh=True)]
     job.say(f"Reading {', '.join(topics)} from {moment(start_ms):%F %T} to {moment(end_ms):%F %T} UTC")
     reader = job.spark.read.format("flockmq").schema(_SCHEMA).options(**job.read_options())
