@@ -21,7 +21,7 @@ from flockmq.client.load.plan import Load, Target, topic_name
 from flockmq.client.load.run import Setting, run
 from flockmq.client.load.usage import cpu_seconds
 from flockmq.errors import FlockError
-from flockmq.log.checksum import crc32c
+from flockmq.routing.durable import shard_of
 from flockmq.testing.durable_rest import TopicsApi
 from flockmq.testing.nodes import HOST, NodeCluster
 
@@ -68,7 +68,7 @@ def even_prefix(names: int, shards: int) -> str:
         prefix = f"bench{number}"
         counts = [0] * shards
         for name in range(names):
-            counts[crc32c(topic_name(Load(topics=names, prefix=prefix), name).encode()) % shards] += 1
+            counts[shard_of(topic_name(Load(topics=names, prefix=prefix), name).encode(), shards)] += 1
         if max(counts) - min(counts) <= 1:
             return prefix
     raise FlockError("No prefix spreads the names evenly")
@@ -80,7 +80,7 @@ def share_names(load: Load, topics: int, shards: int) -> list[list[str]]:
     filled = [0] * shards
     for number in range(load.topics):
         name = topic_name(load, number)
-        shard = crc32c(name.encode()) % shards
+        shard = shard_of(name.encode(), shards)
         filters[filled[shard] % topics].append(name)
         filled[shard] += 1
     if min(filled) < topics:

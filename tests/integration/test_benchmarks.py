@@ -12,6 +12,7 @@ from benchmarks.generators import Effort, measure
 from benchmarks.run import main, run_case
 
 from flockmq.errors import FlockError
+from integration.support.programs import need
 
 BY_NAME = {case.name: case for case in CASES}
 SHORT = Effort(seconds=0.2, connections=50)
@@ -47,8 +48,7 @@ def test_an_external_generator_is_understood(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [MOSQUITTO, NATS])
 def test_peers_start_and_stop(name: str) -> None:
-    if brokers.missing(name):
-        pytest.skip(f"{name} is not installed")
+    need(brokers.PROGRAMS[name])
     line = run_case(BY_NAME["qos0-1-1"], [name], SHORT, 1, ())
     assert line.figures[name]["rate"] > 0
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
+from flockmq.client.admin import AdminError
 from flockmq.client.log_client import LogClient
 from flockmq.cluster.advice import Advice, LeaderAdvice
+from flockmq.errors import FlockError
 from flockmq.security import credentials
-from flockmq.testing.nodes import HOST, NodeCluster
+from flockmq.server.durable import STATE_FILE
+from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
 PAYLOADS = [b"%d" % number for number in range(300)]
 
@@ -48,6 +54,13 @@ def _all_led(cluster: NodeCluster, name: str) -> bool:
         for topic in (name,)
         for one in cluster.nodes[0].admin().topic_partitions(name)
     )
+
+
+def _answers(node: NodeProcess) -> bool:
+    try:
+        return node.admin().cluster().state == "formed"
+    except FlockError:
+        return False
 
 
 def read_all(client: LogClient, topic: str, shard: int) -> list[bytes]:
@@ -105,6 +118,20 @@ def test_a_node_without_a_replica_fetches(cluster: NodeCluster) -> None:
         assert answer.headers["x-flockmq-end-offset"] == "300"
         assert client.heads("single").after == "300"
         assert client.offsets_at("single", 0) == [0]
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_what_is_beyond_the_end_is_told_by_any_node(cluster: NodeCluster, copies: int) -> None:
+    name = f"short{copies}"
+    create(cluster, name, replication_factor=copies)
+    with log_client(cluster, 0) as client:
+        client.publish(name, [(name, b"x")] * 3)
+    for node in cluster.nodes:
+        with pytest.raises(AdminError) as refusal:
+            node.admin().records(name, 0, offset=9_999)
+        assert (refusal.value.status, refusal.value.code) == (416, "beyond_end")
+        assert refusal.value.headers["x-flockmq-end-offset"] == "3"
+        assert node.admin().records(name, 0, offset=3).records == []
 
 
 @pytest.mark.parametrize("copies", [1, 3])
@@ -205,3 +232,84 @@ def test_leaders_go_where_advice_says_and_stay_there(cluster: NodeCluster) -> No
     cluster.wait(lambda: admin.rebalance_progress().settled, "all to be where it should be")
     assert leaders() == [wanted] * 6
     assert admin.apply_advice(advice, dry_run=True).moves == 0
+
+
+def test_without_a_majority_publishers_are_refused_with_a_code(cluster: NodeCluster) -> None:
+    """Also where the node has sent to the leader that is gone now, and knew it well."""
+    create(cluster, "lonely", shards=3)
+    survivor, *others = cluster.nodes
+    answers: queue.Queue[int] = queue.Queue()
+    client = paho.Client(CallbackAPIVersion.VERSION2, "lonely", protocol=paho.MQTTv5)
+    client.on_publish = lambda _client, _data, _mid, code, _properties: answers.put(code.value)
+    client.on_disconnect = lambda _client, _data, _flags, code, _properties: answers.put(-code.value)
+    client.connect(HOST, survivor.mqtt_port)
+    client.loop_start()
+    names = [f"lonely/{number}" for number in range(12)]
+    try:
+        for name in names:
+            client.publish(name, b"x", 1)
+        assert [answers.get(timeout=30) for _ in names] == [0] * len(names)
+        for node in others:
+            node.kill()
+        admin = survivor.admin()
+        cluster.wait(lambda: all(one.leader is None for one in admin.topic_partitions("lonely")), "nobody to lead")
+        for name in names:
+            client.publish(name, b"x", 1)
+        assert [answers.get(timeout=30) for _ in names] == [0x80] * len(names)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+        for node in others:
+            if not node.is_running:
+                node.start()
+        for node in others:
+            node.wait_ready()
+    cluster.wait_settled()
+
+
+def test_a_leader_that_says_nothing_moves_no_cursor(cluster: NodeCluster) -> None:
+    create(cluster, "silent", replication_factor=1)
+    [partition] = cluster.nodes[0].admin().topic_partitions("silent")
+    leader = next(node for node in cluster.nodes if partition.leader == node.name)
+    admin = next(node for node in cluster.nodes if node is not leader).admin()
+    records = [model.RecordToPublish(topic="silent/x", payload="x") for _ in range(11)]
+    admin.publish_records("silent", model.PublishRecords(records=records))
+    request = tenants.CursorRequest(name="still", topic="silent")
+    admin.create_cursor(request)
+    admin.commit_cursor("still", {0: 10})
+    leader.pause()
+    try:
+        [position] = admin.cursor("still").positions
+        assert (position.known, position.offset, position.lag) == (False, None, None)
+        with pytest.raises(AdminError) as refused:
+            admin.create_cursor(request)
+        assert refused.value.status == 503
+    finally:
+        leader.resume()
+    cluster.wait_settled()
+    cluster.wait(lambda: admin.cursor("still").problem == "", "the leader")
+    found = admin.create_cursor(request)
+    assert (found.positions[0].offset, found.lag) == (10, 1)
+
+
+def test_a_node_that_can_not_know_of_its_last_changes_serves_nobody(cluster: NodeCluster) -> None:
+    """All nodes lose power right after a topic was made; one of them starts alone."""
+    copies = {node: (node.folder / "data" / STATE_FILE).read_bytes() for node in cluster.nodes}
+    create(cluster, "made-last")
+    for node in cluster.nodes:
+        node.kill()
+    for node, copy in copies.items():
+        (node.folder / "data" / STATE_FILE).write_bytes(copy)
+    alone, *others = cluster.nodes
+    alone.start()
+    cluster.wait(lambda: "waiting_for_majority" in alone.log_tail(), "word of it")
+    assert alone.stop() == 0, "it can be stopped"
+    alone.start()
+    cluster.wait(lambda: _answers(alone), "the admin API, to see what is wrong")
+    assert not alone.is_serving
+    for node in others:
+        node.start()
+    for node in cluster.nodes:
+        node.wait_ready()
+    assert alone.admin().topic("made-last").name == "made-last"
+    cluster.wait_settled()

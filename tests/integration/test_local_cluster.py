@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flockmq.client.local_cluster import Ports, start_cluster, stop_cluster, usable_ports
+from flockmq.client.local_cluster import (
+    Ports,
+    read_cluster,
+    start_cluster,
+    start_ended,
+    stop_cluster,
+    stop_nodes,
+    usable_ports,
+    wait_ready,
+)
 
 
 @pytest.mark.xdist_group("default-ports")
@@ -28,3 +38,24 @@ def test_a_node_that_only_just_starts_is_stopped_too(tmp_path: Path) -> None:
     assert [one.name for one, _ in stop_cluster(tmp_path)] == [node.name]
     with pytest.raises(ProcessLookupError):
         os.kill(node.pid, 0)
+
+
+@pytest.mark.xdist_group("default-ports")
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_a_node_that_ended_is_started_again_beside_the_others(tmp_path: Path) -> None:
+    environment = {"FLOCKMQ_COOKIE": secrets.token_hex(32), "FLOCKMQ_CREDENTIALS": str(tmp_path / "credentials.toml")}
+    options = ["--allow-anonymous", "--set=limits.topic_aliases_max=77"]
+    first, second = start_cluster(tmp_path, 2, usable_ports(2), options, environment)
+    try:
+        list(wait_ready([first, second]))
+        assert start_ended(tmp_path, environment=environment) == [], "all of them run"
+        [(_, orderly)] = stop_nodes([second])
+        assert orderly
+        (again,) = start_ended(tmp_path, environment=environment)
+        list(wait_ready([again]))
+        assert first.is_running(), "nobody touched it"
+        assert read_cluster(tmp_path) == [first, again]
+        assert again == replace(second, pid=again.pid), "the same name, folder, ports and settings"
+    finally:
+        list(stop_cluster(tmp_path))
+    assert start_ended(tmp_path, environment=environment) == [], "there is none any more"

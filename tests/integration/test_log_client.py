@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,10 +17,13 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.api import AdminApi
 from flockmq.admin.desk import NodeInfo
 from flockmq.client.admin import AdminClient, AdminError, UnreachableError
-from flockmq.client.log_client import LogClient, OffsetGoneError, ReadFrom
+from flockmq.client.log_client import LogClient, OffsetBeyondEndError, OffsetGoneError, ReadFrom
 from flockmq.cluster.commands import NodeSeen
 from flockmq.errors import FlockError
 from flockmq.security import credentials
+from flockmq.spark.cursors import positions_of
+from flockmq.spark.offsets import Offsets
+from flockmq.spark.options import ReadOptions
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
 from integration.support.node import Run
 from unit.admin.durable_desks import MemoryDurable
@@ -320,6 +325,43 @@ def test_damaged_batches_are_not_believed(run: Run) -> None:
     run(scenario())
 
 
+def test_what_is_beyond_the_end_is_not_waited_for(run: Run) -> None:
+    def tour(client: LogClient) -> None:
+        client.publish("plant", numbers(0, 4))
+        began_s = time.monotonic()
+        with pytest.raises(OffsetBeyondEndError, match="beyond the end") as refusal:
+            client.read("plant", 0, 9_999)
+        assert refusal.value.end_offset == 4
+        assert time.monotonic() - began_s < 1, "it was not tried again for retry_s"
+        assert client.read("plant", 0, 4).views == []
+
+    async def scenario() -> None:
+        async with flock() as site:
+            await site.admin(create)
+            await site.use(tour)
+
+    run(scenario())
+
+
+def test_records_that_nobody_stored_are_sent_again(run: Run) -> None:
+    async def scenario() -> None:
+        async with flock() as site:
+            await site.admin(create)
+            site.port.refuse = "The partition has no leader now; try again."
+            client = LogClient(site.urls[0], "right", retry_s=0)
+            with pytest.raises(AdminError, match="no leader now") as refusal:
+                await asyncio.to_thread(client.publish, "plant", numbers(0, 2))
+            assert refusal.value.status == 503
+            client.close()
+            sending = asyncio.create_task(site.use(lambda client: client.publish("plant", numbers(0, 2))))
+            await asyncio.sleep(0)
+            site.port.refuse = ""
+            await sending
+            assert site.port.log(1).end == 2
+
+    run(scenario())
+
+
 def test_cursors_and_heads(run: Run) -> None:
     def tour(client: LogClient) -> None:
         client.publish("plant", numbers(0, 4))
@@ -343,3 +385,33 @@ def test_cursors_and_heads(run: Run) -> None:
 def test_a_client_needs_a_server() -> None:
     with pytest.raises(FlockError, match="No server"):
         LogClient([])
+
+
+def test_a_query_does_not_begin_at_the_start_of_a_shard_because_nobody_knows_its_cursor(run: Run) -> None:
+    async def scenario() -> None:
+        async with flock() as site:
+            await site.admin(partial(create, shards=2))
+            await site.use(lambda client: client.publish("plant", numbers(0, 5)))
+            await site.use(lambda client: client.create_cursor("spark", "plant", start="latest"))
+            options = ReadOptions.parse(
+                {"server": site.urls[0], "token": "right", "subscribe": "plant", "cursor": "spark"}
+            )
+
+            def positions(client: LogClient) -> Offsets:
+                found = positions_of(options, client, {"plant": client.heads("plant").heads})
+                assert found is not None
+                return found
+
+            before = await site.use(positions)
+            site.port.leaderless = {2}
+            with pytest.raises(FlockError, match=r"No leader of shard 1 answers.*start the query again"):
+                await site.use(positions)
+            with pytest.raises(AdminError, match="Create it again"):
+                await site.use(lambda client: client.create_cursor("spark", "plant"))
+            site.port.leaderless = set()
+            assert await site.use(positions) == before
+            await site.admin(lambda client: client.alter_topic("plant", model.TopicChange(shards=3)))
+            found = await site.use(positions)
+            assert found == {"plant": {**before["plant"], 2: 0}}, "a shard that is new is read from its start"
+
+    run(scenario())

@@ -88,7 +88,7 @@ def test_what_is_dropped_has_to_be_staged_again(run: Run) -> None:
         with pytest.raises(AdminError, match="stage it again") as caught:
             client.commit_stages("plant", "q", 0, {0: [StagePart(0, 0, 1)]})
         assert (caught.value.status, caught.value.code) == (409, "conflict")
-        with pytest.raises(FlockError, match="has 1 shards, counted from 0; there is no shard 1"):
+        with pytest.raises(FlockError, match="has 1 shard, counted from 0; there is no shard 1"):
             client.stage("plant", 1, StageName("q", 0, 0, 0), 0, chunk(b"a"))
 
     async def check() -> None:

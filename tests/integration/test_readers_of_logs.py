@@ -118,19 +118,23 @@ def test_what_a_cursor_holds_is_held_then_bounded_then_reported(cluster: NodeClu
 
     # Bounded, and reported.
     fill(client, "held", HELD_TIMES * KEPT_BYTES)
-    cluster.wait(lambda: client.cursor("stopped").lost > 0, "retention beyond the bound", 60)
-    cluster.wait(lambda: _size(cluster, "held") <= HELD_TIMES * KEPT_BYTES, "a log within its bound", 60)
-    assert _size(cluster, "held") > KEPT_BYTES
+    cluster.wait(lambda: bool(client.cursor("stopped").lost), "retention beyond the bound", 60)
+    bound = HELD_TIMES * KEPT_BYTES
+    cluster.wait(lambda: _size(cluster, "held") < bound + SEGMENT_BYTES, "a log within its bound", 60)
+    assert _size(cluster, "held") >= bound
     found = client.cursor("stopped")
     with pytest.raises(OffsetGoneError) as gone:
         client.read("held", 0, 7)
     assert gone.value.first_offset > 7
-    assert found.lost == found.positions[0].lost > 0
+    assert found.lost
+    assert found.lost == found.positions[0].lost
     cluster.wait(lambda: all("cursor_overrun" in node.log_file.read_text("utf-8") for node in cluster.nodes), "events")
 
     # Once it has moved on, nothing is held.
     client.commit("stopped", {0: client.heads("held").heads[0].end_offset})
-    cluster.wait(lambda: _size(cluster, "held") <= KEPT_BYTES, "a log of the size that was asked for", 60)
+    most = KEPT_BYTES + SEGMENT_BYTES
+    cluster.wait(lambda: _size(cluster, "held") < most, "a log of the size that was asked for", 60)
+    assert _size(cluster, "held") >= KEPT_BYTES
     assert client.cursor("stopped").lost == 0
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import queue
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from integration.support.process import FREE_PORTS, BrokerProcess
+from integration.support.programs import need
 
 HOST = "127.0.0.1"
 MQTT_JS = "mqtt@5.10.4"
@@ -34,16 +34,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("broker"), "--allow-anonymous", "--json", *FREE_PORTS) as process:
         yield process
         assert process.stop() == 0
-
-
-def need(program: str) -> str:
-    """Path of a program that CI installs; on other machines its absence skips the test, and says so."""
-    found = shutil.which(program)
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"{program} is missing; .ci/run installs it")
-        pytest.skip(f"{program} is not installed")
-    return found
 
 
 def properties_of(packet: int) -> Any:

@@ -286,3 +286,16 @@ async def test_an_open_broker_asks_once_somebody_is_registered(open_tenancy: Ten
     assert await open_tenancy.refusal("acme/whoever") == reasons.BAD_USER_NAME_OR_PASSWORD
     await open_tenancy.client("2", "acme/bob", b"builder")
     await open_tenancy.client("3", "whoever")
+
+
+async def test_an_open_broker_has_rules_once_the_cluster_has_some(open_tenancy: Tenancy) -> None:
+    somebody = await open_tenancy.client("1", "whoever")
+    assert await somebody.subscribe(b"secret/1") == 1
+    rules = (AclRule(False, ("ip:127.0.0.0/8",), "all", ("secret/#",)),)
+    open_tenancy.machine.done(PutAcl("default", True, rules))
+    open_tenancy.follow()
+    assert await somebody.publish(b"secret/1", b"x") == reasons.NOT_AUTHORIZED
+    await until(lambda: not open_tenancy.sessions["1"].subscriptions)
+    assert await somebody.publish(b"a", b"x") < 0x80
+    later = await open_tenancy.client("2")
+    assert await later.publish(b"secret/1", b"x") == reasons.NOT_AUTHORIZED

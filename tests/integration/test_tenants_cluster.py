@@ -1,14 +1,16 @@
-"""Namespaces and registered clients on real nodes: asked for on one, in force on all."""
+"""Namespaces, registered clients and rules on real nodes: asked for on one, in force on all."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Literal
 
 import pytest
 
-from flockmq.admin.durable_tenants_model import ClientChange, ClientRequest
+from flockmq.admin.durable_model import TopicRequest
+from flockmq.admin.durable_tenants_model import AccessRequest, AccessRule, ClientChange, ClientRequest
 from flockmq.client.admin import AdminClient, AdminError
 from flockmq.client.mqtt import MqttClient, MqttError, Options
 from flockmq.mqtt import reasons
@@ -17,6 +19,8 @@ from flockmq.security import credentials
 from flockmq.testing.nodes import HOST, NodeCluster
 
 NODES = 2
+REFUSED = reasons.NOT_AUTHORIZED
+UNHEARD = reasons.NO_MATCHING_SUBSCRIBERS
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +99,81 @@ async def test_tenants_over_nodes(cluster: NodeCluster) -> None:
     await umbrella.publish("still", b"here", qos=1)
     for client in (*acme, umbrella, back):
         await client.disconnect()
+
+
+async def test_a_tenant_stores_no_more_than_it_may_on_all_nodes_together(cluster: NodeCluster) -> None:
+    """Publishing through either node ends for both, and goes on when the limit is raised."""
+    admins = [node.admin() for node in cluster.nodes]
+
+    def prepare() -> None:
+        admins[0].create_topic(TopicRequest(name="kept", namespace="umbrella", shards=2, replication_factor=1))
+        partitions = partial(admins[0].topic_partitions, "kept", namespace="umbrella")
+        cluster.wait(lambda: all(one.leader is not None for one in partitions()), "leaders")
+        register = partial(
+            AdminClient.register_client, request=ClientRequest(name="eve", password="p"), namespace="umbrella"
+        )
+        ask(cluster, 0, register)
+        ask(cluster, 1, lambda admin: admin.alter_namespace("umbrella", {"stored_bytes_max": 20_000}))
+
+    async def until(client: MqttClient, code: int) -> None:
+        async with asyncio.timeout(20):
+            while await client.publish("kept/a", b"x" * 1_000, qos=1) != code:  # noqa: ASYNC110  (the broker tells nobody)
+                await asyncio.sleep(0.05)
+
+    await asyncio.to_thread(prepare)
+    clients = [await connected(cluster, number, f"s{number}", "umbrella/eve", b"p") for number in range(NODES)]
+    for client in clients:
+        await until(client, reasons.QUOTA_EXCEEDED)
+    for admin in admins:
+        shown = await asyncio.to_thread(admin.namespace, "umbrella")
+        assert shown.stored_bytes is not None
+        assert shown.stored_bytes >= 20_000
+        with pytest.raises(AdminError, match="shorten retention") as refused:
+            await asyncio.to_thread(partial(admin.publish, "kept/a", b"x", namespace="umbrella"))
+        assert refused.value.status == 422
+    await asyncio.to_thread(admins[0].alter_namespace, "umbrella", {"stored_bytes_max": None})
+    for client in clients:
+        await until(client, 0)
+        await client.disconnect()
+
+
+def rules(*denied: tuple[str, Literal["publish", "subscribe"], str]) -> AccessRequest:
+    """All is allowed but this."""
+    made = [AccessRule(allow=False, who=[who], action=action, topics=[topic]) for who, action, topic in denied]
+    return AccessRequest(default="allow", rules=made)
+
+
+async def until(client: MqttClient, topic: str, answer: int) -> None:
+    """Publish until that is the answer, which must come within a second."""
+    async with asyncio.timeout(1):
+        while await client.publish(topic, b"x", qos=1) != answer:
+            pass
+
+
+async def test_rules_hold_for_connections_of_all_nodes_within_a_second(cluster: NodeCluster) -> None:
+    first = cluster.nodes[0].admin()
+    register = partial(AdminClient.register_client, request=ClientRequest(name="carol", password="x"))
+    await asyncio.to_thread(ask, cluster, 0, partial(register, namespace="acme"))
+    carol = await connected(cluster, 1, "ruled", "acme/carol", b"x")
+    await carol.subscribe(SubscribeEntry(b"secret/#", 1), SubscribeEntry(b"public/#", 1))
+    await until(carol, "locked", UNHEARD)
+    await until(carol, "secret/1", 0)
+    put = partial(first.put_acl, namespace="acme")
+
+    await asyncio.to_thread(put, rules(("user:carol", "publish", "locked"), ("all", "subscribe", "secret/#")))
+    await until(carol, "locked", REFUSED)
+    await until(carol, "secret/1", UNHEARD)
+    assert await carol.subscribe(SubscribeEntry(b"secret/1", 1), SubscribeEntry(b"b", 1)) == [REFUSED, 1]
+    await until(carol, "public/1", 0)
+
+    await asyncio.to_thread(put, rules(("ip:192.0.2.0/24", "publish", "#"), ("user:bob", "publish", "#")))
+    await until(carol, "locked", UNHEARD)
+    await asyncio.to_thread(put, rules((f"ip:{HOST}", "publish", "other")))
+    await until(carol, "other", REFUSED)
+    assert (await asyncio.to_thread(cluster.nodes[1].admin().acl, "acme")).rules[0].who == [f"ip:{HOST}"]
+    await asyncio.to_thread(first.delete_acl, "acme")
+    await until(carol, "other", UNHEARD)
+    await carol.disconnect()
 
 
 def test_the_token_of_the_founder_opens_every_node(cluster: NodeCluster) -> None:

@@ -9,7 +9,7 @@ from benchmarks.durable.flockmq import SHARDS, even_prefix, share_names
 
 from flockmq.client.load.plan import Load, topic_name
 from flockmq.errors import FlockError
-from flockmq.log.checksum import crc32c
+from flockmq.routing.durable import shard_of
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_figures_with_their_units() -> None:
 
 def test_names_fall_on_all_shards_evenly() -> None:
     load = Load(topics=10, prefix=even_prefix(10, SHARDS))
-    shards = [crc32c(topic_name(load, number).encode()) % SHARDS for number in range(10)]
+    shards = [shard_of(topic_name(load, number).encode(), SHARDS) for number in range(10)]
     assert sorted(shards.count(shard) for shard in range(SHARDS)) == [1, 1, 2, 2, 2, 2]
 
 
 def test_every_shard_of_every_topic_has_a_name() -> None:
     load = Load(publishers=10, topics=MANY_NAMES, prefix="many")
     filters = share_names(load, MANY_TOPICS, SHARDS)
-    assert all({crc32c(name.encode()) % SHARDS for name in names} == set(range(SHARDS)) for names in filters)
+    assert all({shard_of(name.encode(), SHARDS) for name in names} == set(range(SHARDS)) for names in filters)
     assert len({name for names in filters for name in names}) == MANY_NAMES
     with pytest.raises(FlockError, match="don't reach"):
         share_names(Load(publishers=10, topics=60, prefix="many"), MANY_TOPICS, SHARDS)
