@@ -61,6 +61,9 @@ class Logs:
     def is_leader(self, group: int) -> bool:
         return self.world.truths[group].leader == self.node_id
 
+    def knows_all(self, group: int) -> bool:
+        return self.is_leader(group)
+
     def term_of(self, group: int) -> int:
         return self.world.truths[group].term
 

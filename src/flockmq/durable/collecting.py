@@ -30,6 +30,7 @@ from flockmq.durable.control_bodies import ADOPT, Statement, encode_statements
 from flockmq.durable.partition_calls import OK, RELEASE_CALL, UNRELEASED_CALL
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U16, U32, U64, Reader, sized
+from flockmq.raft.speaking import knows_all, near
 from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ TELL_MS: Final = 600
 TOLD_MAX: Final = 10_000
 """Clients and groups that were told so, remembered."""
 RETRY_MS: Final = 200
-NEAR_MS: Final = 500
-"""Half of what a node must have been silent for before others elect somebody in its place."""
 LEADERLESS_MS: Final = 15_000
 NOTE_MS: Final = 60_000
 """An event about missing groups at most so often."""
@@ -307,16 +306,15 @@ class Collecting:
         """
         engine = self._calls.engine
         host = engine.host
-        near = {node for node, peer in host.peers.items() if host.clock.elapsed - peer.heard_at < NEAR_MS}
-        near.add(host.node)
+        nearby = near(host, self._calls.now)
         for group, machine in self._machines.by_group.items():
             node = host.groups.get(group)
             if node is None or node.state.role != LEADER or group in host.broken:
                 continue
             state = node.state
-            if state.quiet and not state.configuration.has_quorum(near):
+            if state.quiet and not state.configuration.has_quorum(nearby):
                 continue
-            if state.quiet and machine.applied >= state.log.last_index and state.commit >= state.term_start:
+            if state.quiet and machine.applied >= state.log.last_index and knows_all(state):
                 job.covered[group] = None
                 continue
             job.waiting[group] = (state.log.last_index, state.term)

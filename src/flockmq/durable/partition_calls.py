@@ -3,7 +3,9 @@
 ```
  ask(group, kind, body, reply)    --> who leads? --> there: OK answer | ELSEWHERE, ask that one | LATER | REFUSED why
                                         ^------ again, until ``timeout_ms`` is over ------'
- gather(groups, kind, body, reply) -> one question per node for all groups that it seems to lead; who does not: again
+                                     a leader that does not know yet all that is committed says LATER
+ gather(groups, kind, body, reply) -> one question per node for all groups that it seems to lead; who does not, or
+                                     can't be sure that nobody else does by now (``raft/speaking.py``): again
  ask_node(node, kind, body, reply) -> that very node
 ```
 A question to this node itself takes the same way without the network. Everything that waits is bounded.
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U32, U64, Reader, large
+from flockmq.raft.speaking import near, speaks_for
 
 if TYPE_CHECKING:
     from flockmq.durable.layout import Layout
@@ -131,7 +134,7 @@ class PartitionCalls:
     def serve_each(self, kind: int, handler: ServeEach) -> None:
         """Answer, at once, a question about many groups, for each of those that this node leads; None: not now."""
         self._serves_each[kind] = handler
-        self._calls.serve(kind, partial(self._on_gather, kind))
+        self._calls.serve(kind, partial(self._on_groups_question, kind))
 
     def serve_node(self, kind: int, handler: Callable[[bytes, Replied], None]) -> None:
         """Answer questions to this very node."""
@@ -139,6 +142,7 @@ class PartitionCalls:
         self._calls.serve_later(kind, partial(self._on_node_question, kind))
 
     def _on_question(self, kind: int, peer: int, body: bytes, reply: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
+        self.now = self._calls.now
         reader = Reader(body)
         group = reader.u64()
         self._handle(kind, group, reader, partial(_send, reply))
@@ -146,21 +150,29 @@ class PartitionCalls:
     def _handle(self, kind: int, group: int, reader: Reader, answer: Replied) -> None:
         if not self.engine.is_leader(group):
             answer(ELSEWHERE, _GROUP.pack(self._leader_of(group)))
-            return
-        self._serves[kind](group, reader, answer)
+        elif not self.engine.knows_all(group):
+            answer(LATER, b"")
+        else:
+            self._serves[kind](group, reader, answer)
 
     def _leader_of(self, group: int) -> int:
         leader = self.engine.leader_of(group)
         return 0 if leader == self.me else leader
 
-    def _on_gather(self, kind: int, body: bytes) -> bytes:
+    def _on_groups_question(self, kind: int, body: bytes) -> bytes:
+        self.now = self._calls.now
+        return self._speak(kind, body)
+
+    def _speak(self, kind: int, body: bytes) -> bytes:
         reader = Reader(body)
         groups = [reader.u64() for _ in range(reader.count(GROUPS_MAX, 8))]
         rest = reader.large(len(body))
         parts: list[bytes] = []
         size = 0
+        host = self.engine.host
+        nearby = near(host, self.now)
         for group in groups:
-            found = self._serves_each[kind](group, Reader(rest)) if self.engine.is_leader(group) else None
+            found = self._serves_each[kind](group, Reader(rest)) if speaks_for(host, group, nearby) else None
             if found is None:
                 continue
             size += len(found) + 12
@@ -170,6 +182,7 @@ class PartitionCalls:
         return b"".join(parts)
 
     def _on_node_question(self, kind: int, peer: int, body: bytes, reply: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
+        self.now = self._calls.now
         self._serves_node[kind](body, partial(_send, reply))
 
     # Who asks.
@@ -299,7 +312,7 @@ class PartitionCalls:
         question = U32.pack(len(groups)) + b"".join([U64.pack(group) for group in groups]) + large(gather.body)
         replied = partial(self._on_round, gather)
         if node == self.me:
-            replied(self._on_gather(gather.kind, question))
+            replied(self._speak(gather.kind, question))
         else:
             self._calls.ask(node, gather.kind, question, replied, self.now, ATTEMPT_MS)
 

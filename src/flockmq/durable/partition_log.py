@@ -36,6 +36,9 @@ class PartitionLogs(Protocol):
     def is_leader(self, group: int) -> bool:
         """Whether this node leads the partition."""
 
+    def knows_all(self, group: int) -> bool:
+        """Whether this node leads the partition, and knows all that was committed before it did."""
+
     def term_of(self, group: int) -> int:
         """The term that the replica here is in."""
 
@@ -80,6 +83,10 @@ class EngineLogs:
     def is_leader(self, group: int) -> bool:
         """Whether it leads."""
         return self.engine.is_leader(group)
+
+    def knows_all(self, group: int) -> bool:
+        """Whether it leads, and nothing of earlier terms is left to apply."""
+        return self.engine.knows_all(group)
 
     def term_of(self, group: int) -> int:
         """Its term."""

@@ -144,9 +144,10 @@ class Positions:
         return LATER if self.logs.is_here(group) else NOTHING
 
     def locate(self, group: int, what: int, value: int) -> Told | None:
-        """The answer of the replica here; None when there is none, or (for the end) unless it leads."""
+        """The answer of the replica here; None when there is none, or (for the end) unless it leads and
+        knows all of it."""
         logs = self.logs
-        if not logs.is_here(group) or group not in self.caught_up or (what == FROM_END and not logs.is_leader(group)):
+        if not logs.is_here(group) or group not in self.caught_up or (what == FROM_END and not logs.knows_all(group)):
             return None
         first, end = logs.first(group), logs.end(group)
         offset = end

@@ -61,6 +61,8 @@ class Calls:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
+        self.now = 0
+        """When the latest question or answer came, or time passed."""
         self._number = 0
         self._open: dict[int, _Open] = {}
         self._served: dict[int, Serve] = {}
@@ -99,8 +101,9 @@ class Calls:
         """As when the link is lost."""
         self.peer_down(peer, now)
 
-    def receive(self, peer: int, body: bytes, now: int) -> None:  # noqa: ARG002
+    def receive(self, peer: int, body: bytes, now: int) -> None:
         """A question or an answer."""
+        self.now = now
         if len(body) < _HEAD.size or len(body) > BODY_BYTES_MAX:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"A question between nodes has {len(body)} bytes")
         what, number, kind = _HEAD.unpack_from(body)
@@ -135,6 +138,7 @@ class Calls:
 
     def tick(self, now: int) -> None:
         """Give up on what took too long."""
+        self.now = now
         for number in [number for number, one in self._open.items() if one.due_at <= now]:
             self._open.pop(number).reply(None)
 

@@ -17,6 +17,8 @@ class Peer:
         self.reachable = True
         """Heard within an election timeout. A node that was never heard gets that long to speak."""
         self.heard_at = elapsed
+        self.heard_jumps = -1
+        """How often our clock had jumped by then; -1: it was never heard."""
         self.was_restarted = False
         self.frame_seen = 0
         """Number of the latest frame that came."""
@@ -34,13 +36,14 @@ class Peer:
         """Whether a frame is from the node as it runs now, as far as we know."""
         return boot >= self.boot
 
-    def heard_frame(self, boot: int, number: int, elapsed: int) -> bool:
+    def heard_frame(self, boot: int, number: int, elapsed: int, jumps: int) -> bool:
         """A frame came; False when a later one came before it."""
         if boot > self.boot:
             self.was_restarted = self.boot != 0
             self.boot = boot
             self.frame_seen = 0
         self.heard_at = elapsed
+        self.heard_jumps = jumps
         if number <= self.frame_seen:
             return False
         self.frame_seen = number

@@ -79,7 +79,8 @@ class LogView(Asking):
         self, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
     ) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
-        if self._working().engine.is_leader(group):
+        node = self._working()
+        if node.engine.speaks_for(group, now_ms()) and node.reader.end_of(group) <= offset:
             return chunk
         [(_, end)] = await self._heads([group])
         return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)

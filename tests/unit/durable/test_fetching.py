@@ -104,3 +104,68 @@ def test_heads_times_and_statuses() -> None:
     assert [(status.group, status.role_name, status.end, status.leader) for status in found] == [
         (1, "leader", 5, leader)
     ]
+
+
+def ask_heads(cluster: PartitionCluster, number: int, group: int = 1) -> list[dict[int, tuple[int, int]]]:
+    told: list[dict[int, tuple[int, int]]] = []
+    cluster.nodes[number].fetching.heads([group], lambda found, missing: told.append(found), cluster.now)
+    return told
+
+
+def exchange(cluster: PartitionCluster) -> None:
+    """Every node takes one turn, and what it says to others about logs arrives."""
+    for node in cluster.nodes.values():
+        if node.running:
+            node.turn()
+    flying, cluster.flying = cluster.flying, []
+    for _, receiver, frame in flying:
+        if cluster.nodes[receiver].running:
+            cluster.nodes[receiver].engine.receive(frame)
+
+
+def leads(cluster: PartitionCluster) -> bool:
+    return any(node.running and node.engine.is_leader(1) for node in cluster.nodes.values())
+
+
+def test_a_new_leader_tells_the_end_only_when_it_knows_all_that_was_acknowledged() -> None:
+    cluster = PartitionCluster(nodes=3, groups=1)
+    old = cluster.leader(1)
+    cluster.fill(1, 3)
+    sent = cluster.publish(old.id, 1, b"acknowledged")
+    while not sent.outcomes:
+        exchange(cluster)
+    cluster.flying = []  # nobody else hears that it is committed
+    cluster.kill(old.id)
+    while not leads(cluster):
+        cluster.now += 50
+        for number in cluster.alive():
+            cluster.nodes[number].tick(cluster.now)
+        for _ in range(4):
+            if not leads(cluster):
+                exchange(cluster)
+    new = cluster.leader(1)
+    assert new.reader.end_of(1) == 3, "it has the entry, and does not know yet that it is committed"
+    told = ask_heads(cluster, new.id)
+    assert told == []
+    cluster.run(500)
+    assert told == [{1: (0, 4)}]
+
+
+def test_a_leader_that_stood_still_tells_nothing_before_it_heard_the_others() -> None:
+    cluster = PartitionCluster(nodes=3, groups=1)
+    cluster.fill(1, 3)
+    cluster.run(5_000)
+    old = cluster.leader(1)
+    assert ask_heads(cluster, old.id) == [{1: (0, 3)}]
+    old.running = False  # it is stopped, not gone: nobody has told it anything
+    cluster.run(5_000)
+    cluster.publish(cluster.leader(1).id, 1, b"meanwhile")
+    cluster.run(200)
+    old.running = True
+    assert old.engine.is_leader(1), "as far as it knows"
+    told = ask_heads(cluster, old.id)
+    assert told == []
+    old.tick(cluster.now)
+    assert told == [], "its clock has jumped: it has heard nobody since"
+    cluster.run(1_000)
+    assert told == [{1: (0, 4)}]
