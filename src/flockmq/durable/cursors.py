@@ -182,7 +182,7 @@ class Cursors:
 
     def _resolve(self, group: int, what: int, to: int, value: int) -> int:
         """Where a cursor shall stand; -1: it can't stand there."""
-        end = self._reader.end_of(group)
+        end = self._reader.committed_end(group)
         if what == DELETE:
             return 0
         if what == COMMIT:
@@ -201,7 +201,7 @@ class Cursors:
 
     def _on_positions(self, group: int, reader: Reader) -> bytes | None:
         machine = self._machines.by_group.get(group)
-        end = self._reader.end_of(group)
+        end = self._reader.committed_end(group)
         if machine is None or end < 0:
             return None
         names = [reader.sized() for _ in range(reader.count(NAMES_MAX, 2))] or sorted(machine.cursors)

@@ -273,7 +273,7 @@ class Fetching:
         self._calls.gather(groups, HEADS_CALL, b"", partial(_read_heads, reply), now, timeout_ms)
 
     def _on_heads(self, group: int, fields: Fields) -> bytes | None:  # noqa: ARG002
-        end = self._reader.end_of(group)
+        end = self._reader.committed_end(group)
         return None if end < 0 else U64.pack(self._reader.first_of(group)) + U64.pack(end)
 
     def times(

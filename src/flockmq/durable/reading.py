@@ -145,6 +145,15 @@ class Reader:
         # While a snapshot's entries are on their way the log may end before what is applied.
         return min(machine.end_offset, replica.log.end_offset)
 
+    def committed_end(self, group: int) -> int:
+        """The same at the leader, who may have committed more than its own, slow, disk has: others can read it already.
+        """
+        end = self.end_of(group)
+        if end < 0:
+            return end
+        state = self._engine.replicas[group].node.state
+        return max(end, state.log.offset_at(state.commit + 1))
+
     def first_of(self, group: int) -> int:
         """The oldest offset that can be read here."""
         return self._replica(group).log.first_offset

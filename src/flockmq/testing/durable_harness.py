@@ -20,6 +20,7 @@ from flockmq.node.settings import BrokerSettings
 from flockmq.testing.durable_clients import TOPIC, Client, Publisher, Subscriber
 from flockmq.testing.durable_machine import Machine, Process
 from flockmq.testing.durable_network import DELAY_US_MAX, DurableNetwork
+from flockmq.testing.durable_readers import LogReader
 from flockmq.testing.durable_rules import Rules, read_log, read_retained
 from flockmq.testing.harness import START_MS
 from flockmq.testing.simulation.events import EventQueue
@@ -118,6 +119,8 @@ class DurableHarness:
             self.clients.append(Subscriber(self, f"s{number}", qos, self._rng(f"subscriber {number}"), replay=replay))
         for number, qos in enumerate(PUBLISHERS):
             self.clients.append(Publisher(self, f"p{number}", qos, self._rng(f"publisher {number}")))
+        for number in range(self.plan.readers):
+            LogReader(self, self._rng(f"reader {number}"))
         for fault in self.plan.faults:
             if fault.at_ms < self.plan.duration_ms:
                 self.queue.at(began + fault.at_ms * 1_000, self._inject, fault)

@@ -4,9 +4,10 @@
  nodes=3 shards=2 copies=3 ms=12000; 1200 kill 2; 1900 start 2; 2000 split 1|2,3; 5000 join; 6000 pause L0 2500
  `------------- the cluster --------' ^ ms  ^ what  ^ with
 ```
-``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early. ``L0`` is whoever leads
-shard 0 at that moment. A plan is drawn from a seed, or given; chance inside a fault comes from the seed and the fault's
-own text, so that a fault can be left out and the others stay as they were.
+``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early, ``readers=1`` where logs
+are asked for their ends, and for a cursor. ``L0`` is whoever leads shard 0 at that moment. A plan is drawn from a seed,
+or given; chance inside a fault comes from the seed and the fault's own text, so that a fault can be left out and the
+others stay as they were.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Plan:
     duration_ms: int = 12_000
     """How long things go wrong; then all is healed and must work again."""
     ack: int = QUORUM
+    readers: int = 0
+    """Who ask where logs end, and move a cursor."""
     faults: tuple[Fault, ...] = field(default=())
 
     def with_faults(self, faults: list[Fault]) -> Plan:
@@ -76,6 +79,8 @@ class Plan:
         head = f"nodes={self.nodes} shards={self.shards} copies={self.copies} ms={self.duration_ms}"
         if self.ack != QUORUM:
             head += f" ack={ACK_NAMES[self.ack]}"
+        if self.readers:
+            head += f" readers={self.readers}"
         return "; ".join((head, *map(str, self.faults)))
 
 
@@ -96,6 +101,7 @@ def parse_plan(text: str) -> Plan:
             copies=int(values["copies"]),
             duration_ms=int(values["ms"]),
             ack=ACK_NAMES.index(values.get("ack", ACK_NAMES[QUORUM])),
+            readers=int(values.get("readers", 0)),
             faults=tuple(faults),
         )
     except (KeyError, ValueError) as error:
@@ -111,6 +117,7 @@ def draw_plan(seed: int) -> Plan:
         shards=rng.choice((1, 2, 3)),
         duration_ms=rng.choice((6_000, 9_000, 12_000, 18_000)),
         ack=random.Random(f"{seed} ack").choice(ACKS),  # noqa: S311
+        readers=random.Random(f"{seed} readers").randrange(2),  # noqa: S311
     )
     faults: list[Fault] = []
     at = rng.randrange(200, 1_500)

@@ -1,0 +1,112 @@
+"""Readers of logs, as they ask over HTTP: where does a log end, and where does my cursor stand?
+
+```
+ ask some node, even one that stands still --> ends of all shards    >= all that was known to be committed when asked
+                                          |--> where the cursor is   >= all that was said to be stored when asked
+                                          `--> move the cursor to an end that was told --> stored, or nobody can say
+```
+Nothing has to be answered: a log may have no leader. What is answered has to be true.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.commands import CreateCursor
+from flockmq.cluster.model import DEFAULT_NAMESPACE
+from flockmq.durable.cursors import DONE
+from flockmq.durable.layout import cursor_key
+from flockmq.testing.durable_clients import TOPIC
+from flockmq.testing.simulation.history import Violation
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.cluster.commands import Result
+    from flockmq.durable.cursors import Moved, Position
+    from flockmq.testing.durable_harness import DurableHarness
+    from flockmq.testing.durable_machine import Machine
+
+ASK_US: Final = 60_000
+"""Mean time between two questions."""
+CURSOR: Final = "reader"
+
+
+class LogReader:
+    """One that asks all the time."""
+
+    def __init__(self, cluster: DurableHarness, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._key = cursor_key(DEFAULT_NAMESPACE, CURSOR)
+        self._has_cursor = False
+        self._stored: dict[int, int] = {}
+        """By group: where the cursor stands at least."""
+        self._ends: dict[int, int] = {}
+        """By group: the furthest end that was told."""
+        self._later()
+
+    def _later(self) -> None:
+        self._cluster.queue.after(int(self._rng.random() * 2 * ASK_US) + 1, self._ask_somebody)
+
+    def _ask_somebody(self) -> None:
+        self._later()
+        cluster = self._cluster
+        machine = self._rng.choice(cluster.machines)
+        if machine.process is None:
+            return
+        if not self._has_cursor:
+            machine.do(machine.life, self._create, machine)
+            return
+        # A node that stands still hears of this later; all that was true by now has to be in its answer.
+        floors = dict(zip(cluster.groups, cluster.committed_ends(), strict=True))
+        machine.do(machine.life, self._ask, machine, floors, dict(self._stored))
+
+    def _create(self, machine: Machine) -> None:
+        if machine.process is not None:
+            meta = machine.process.durable.meta
+            meta.submit(CreateCursor(CURSOR, TOPIC), self._created, self._cluster.now_ms())
+
+    def _created(self, result: Result) -> None:
+        self._has_cursor = self._has_cursor or result.ok
+
+    def _ask(self, machine: Machine, floors: dict[int, int], stored: dict[int, int]) -> None:
+        if machine.process is None:
+            return
+        durable = machine.process.durable
+        now = self._cluster.now_ms()
+        groups = list(floors)
+        durable.fetching.heads(groups, partial(self._on_heads, machine.number, floors), now)
+        durable.cursors.positions(groups, [self._key], partial(self._on_positions, machine.number, stored), now)
+        for group, end in self._ends.items():
+            if end > self._stored.get(group, 0) and self._rng.random() < 0.5:
+                durable.cursors.commit(group, self._key, end, partial(self._on_moved, group, end), now)
+
+    def _on_heads(
+        self,
+        number: int,
+        floors: dict[int, int],
+        found: dict[int, tuple[int, int]],
+        missing: list[int],  # noqa: ARG002
+    ) -> None:
+        for group, (_, end) in found.items():
+            self._cluster.count("ends told")
+            self._ends[group] = max(self._ends.get(group, 0), end)
+            if end < floors[group]:
+                text = f"node {number} was told that group {group} ends at {end}; {floors[group]} was committed before"
+                raise Violation("ends", text)
+
+    def _on_positions(self, number: int, stored: dict[int, int], found: list[Position], missing: list[int]) -> None:  # noqa: ARG002
+        for one in found:
+            self._cluster.count("cursors told")
+            if one.offset < stored.get(one.group, -1):
+                text = (
+                    f"node {number} was told {one.offset} in group {one.group}; {stored[one.group]} was stored before"
+                )
+                raise Violation("cursors", text)
+
+    def _on_moved(self, group: int, offset: int, moved: Moved) -> None:
+        if moved.code == DONE:
+            self._cluster.count("cursors moved")
+            self._stored[group] = max(self._stored.get(group, 0), offset)
