@@ -16,12 +16,13 @@ from flockmq.raft.codec import Frame, decode_frame
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry
 from flockmq.raft.forwarder import Forwarder, Outcome
-from flockmq.raft.host import RaftHost, Turn
+from flockmq.raft.host import RaftHost
 from flockmq.raft.messages import Checkpoint
 from flockmq.raft.node import RaftNode
 from flockmq.raft.ready import Proposal
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND, HardState
+from flockmq.raft.turn import Turn
 from raft_cluster import SETTINGS, MemoryLog, batch
 
 

@@ -28,8 +28,8 @@ from flockmq.errors import ConfigError, FlockError
 from flockmq.log.settings import StoreSettings
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.peering.contact import parse_contact
-from flockmq.raft.host import turn_bytes_max
 from flockmq.raft.settings import RaftSettings
+from flockmq.raft.turn import turn_bytes_max
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.tls import TlsSettings
 

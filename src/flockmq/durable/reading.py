@@ -146,8 +146,7 @@ class Reader:
         return min(machine.end_offset, replica.log.end_offset)
 
     def committed_end(self, group: int) -> int:
-        """The same at the leader, who may have committed more than its own, slow, disk has: others can read it already.
-        """
+        """At the leader: also what its own slow disk has not yet, and others can read already."""
         end = self.end_of(group)
         if end < 0:
             return end

@@ -283,56 +283,15 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     identity = accept.identity
     connection.admitted_as = identity.username
     client_id = inside_client_id(identity.namespace, admission.request.client_id)
-    # Who it is may be known only now: by certificate, token or SCRAM.
-    ban = node.bans.check(client_id, identity.username, connection.peer, now)
-    if ban is not None:
-        refuse(node, connection, client_id, reasons.BANNED, ban.reason, now)
-        return
-    space = node.spaces.find(identity.namespace)
-    will = connect.will
-    will_topic = edge_will(space, will) if will is not None else b""
-    if will is not None and (not will_topic or not may_send_will(node, identity, will_topic)):
-        refuse(node, connection, client_id, reasons.NOT_AUTHORIZED, "The will's topic is not allowed", now)
-        return
-    old = node.sessions.get(client_id)
-    problem = namespace_problem(node, identity.namespace, client_id, old)
+    problem = objection(node, connection, connect, identity, client_id, now)
     if problem is not None:
         refuse(node, connection, client_id, problem.reason_code, problem.text, now)
-        return
-    if old is None and len(node.sessions) >= node.sessions_max:
-        refuse(node, connection, client_id, reasons.QUOTA_EXCEEDED, "The broker holds all sessions it may", now)
-        return
-    if old is not None and old.username != identity.username and not node.gate_is_open:
-        # A session belongs to who made it: another user must not inherit its messages, or end it.
-        text = "The client id belongs to another user"
-        refuse(node, connection, client_id, reasons.CLIENT_IDENTIFIER_NOT_VALID, text, now)
         return
     if node.owner is not None and admission.epoch == 0 and not has_claimed(node, connection, admission, accept, now):
         return
     session, present = claim_session(node, connection, connect, client_id, now)
-    session.epoch = admission.epoch
-    if present and node.owner is not None and session.received:
-        # Another owner may have had the session since, and died with it.
-        session.collected = session.received.difference(admission.unreleased or ())
-    if admission.unreleased and not connect.clean_start:
-        session.received = admission.unreleased.union(session.received or ())
-        if not present:
-            session.collected = set(admission.unreleased)
-    connection.phase = CONNECTED
-    connection.auth = None
-    connection.admission = None
-    connection.session = session
-    connection.identity = identity
-    connection.space = space
-    if space is not None:
-        space.connections += 1
-    session.connection = connection
-    session.version = connection.version
-    session.username = identity.username
-    session.peer = connection.peer
-    if will is not None:
-        will.topic = will_topic
-    session.will = will
+    take_unreleased(node, session, admission, present)
+    attach(node, connection, session, identity, connect)
     if present:
         review_session(node, session, None)  # rules may be others by now, its address or its token too
     node.online += 1
@@ -349,6 +308,73 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     connection.connected_at = now
     connection.last_read_at = now
     set_keep_alive_timer(node, connection, now)
+    if not welcome(node, connection, settings, present, now):
+        return
+    if connection.reading_paused:
+        connection.start_reading_again()
+    node.stats.dropped_queue += session.resume(now)
+
+
+def objection(
+    node: NodeState, connection: Connection, connect: Connect, identity: Identity, client_id: str, now: int
+) -> Refuse | None:
+    """Why a client that the gate accepted can't come in all the same; None when it can."""
+    # Who it is may be known only now: by certificate, token or SCRAM.
+    ban = node.bans.check(client_id, identity.username, connection.peer, now)
+    if ban is not None:
+        return Refuse(reasons.BANNED, ban.reason)
+    will = connect.will
+    if will is not None:
+        topic = edge_will(node.spaces.find(identity.namespace), will)
+        if not topic or not may_send_will(node, identity, topic):
+            return Refuse(reasons.NOT_AUTHORIZED, "The will's topic is not allowed")
+    old = node.sessions.get(client_id)
+    problem = namespace_problem(node, identity.namespace, client_id, old)
+    if problem is not None:
+        return problem
+    if old is None and len(node.sessions) >= node.sessions_max:
+        return Refuse(reasons.QUOTA_EXCEEDED, "The broker holds all sessions it may")
+    if old is not None and old.username != identity.username and not node.gate_is_open:
+        # A session belongs to who made it: another user must not inherit its messages, or end it.
+        return Refuse(reasons.CLIENT_IDENTIFIER_NOT_VALID, "The client id belongs to another user")
+    return None
+
+
+def take_unreleased(node: NodeState, session: Session, admission: Admission, present: bool) -> None:
+    """QoS 2 ids that logs know of become those of the session."""
+    session.epoch = admission.epoch
+    if present and node.owner is not None and session.received:
+        # Another owner may have had the session since, and died with it.
+        session.collected = session.received.difference(admission.unreleased or ())
+    if admission.unreleased and not admission.connect.clean_start:
+        session.received = admission.unreleased.union(session.received or ())
+        if not present:
+            session.collected = set(admission.unreleased)
+
+
+def attach(node: NodeState, connection: Connection, session: Session, identity: Identity, connect: Connect) -> None:
+    """A session and a connection belong together from now on."""
+    space = node.spaces.find(identity.namespace)
+    connection.phase = CONNECTED
+    connection.auth = None
+    connection.admission = None
+    connection.session = session
+    connection.identity = identity
+    connection.space = space
+    if space is not None:
+        space.connections += 1
+    session.connection = connection
+    session.version = connection.version
+    session.username = identity.username
+    session.peer = connection.peer
+    will = connect.will
+    if will is not None:
+        will.topic = edge_will(space, will)
+    session.will = will
+
+
+def welcome(node: NodeState, connection: Connection, settings: Properties, present: bool, now: int) -> bool:
+    """The CONNACK; False when the client can't take it, and is gone."""
     if connection.version == 5:
         connack = encode_packet(Connack(present, 0, settings), 5)
         if connection.client_packet_max and len(connack) > connection.client_packet_max:
@@ -357,25 +383,24 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
             if len(connack) > connection.client_packet_max:  # [MQTT-3.1.2-24]
                 text = "The client accepts no packet as large as its CONNACK"
                 hang_up(node, connection, reasons.PACKET_TOO_LARGE, text, now, False)
-                return
+                return False
         connection.reply(connack)
     else:
         connection.reply(b"\x20\x02\x01\x00" if present else b"\x20\x02\x00\x00")
-    if node.log_connections:
+    session = connection.session
+    if node.log_connections and session is not None:
         node.events.note(
             "connected",
             {
-                "client_id": client_id,
-                "username": identity.username,
+                "client_id": session.client_id,
+                "username": session.username,
                 "peer": connection.peer,
                 "listener": connection.listener,
                 "version": connection.version,
                 "session_present": present,
             },
         )
-    if connection.reading_paused:
-        connection.start_reading_again()
-    node.stats.dropped_queue += session.resume(now)
+    return True
 
 
 def namespace_problem(node: NodeState, namespace: str, client_id: str, old: Session | None) -> Refuse | None:

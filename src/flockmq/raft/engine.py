@@ -23,6 +23,7 @@ from flockmq.log.batch import control_batch
 from flockmq.log.errors import DamageError, StoreDown
 from flockmq.raft.appends import Appends
 from flockmq.raft.configuration import Configuration
+from flockmq.raft.handing_over import successor
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.replay import ReplayBound
 from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
@@ -32,8 +33,9 @@ from flockmq.raft.state import LEADER
 if TYPE_CHECKING:
     from flockmq.log.store import Store
     from flockmq.log.work import Commit
-    from flockmq.raft.host import GroupReady, RaftHost
+    from flockmq.raft.host import RaftHost
     from flockmq.raft.ready import Ready
+    from flockmq.raft.turn import GroupReady
 
 UNWRITTEN_BYTES_MAX: Final = 64 * 1024 * 1024
 """Frames that are taken in while the disk has no room; then peers have to wait."""
@@ -198,11 +200,7 @@ class RaftEngine:
             state = node.state
             if state.role != LEADER or group in self.host.broken:
                 continue
-            best = 0
-            for member, progress in state.progress.items():
-                is_there = member not in self.host.unreachable and state.configuration.is_voter(member)
-                if is_there and (not best or progress.match > state.progress[best].match):
-                    best = member
+            best = successor(state, self.host.unreachable)
             if best:
                 left += 1
                 if not state.transfer_to:

@@ -32,6 +32,7 @@ from flockmq.raft.peers import Peer
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
 from flockmq.raft.senders import DeskRules, SenderDesk, SenderTable
 from flockmq.raft.state import LEADER
+from flockmq.raft.turn import TURN_WRITE_BYTES_MAX, Flight, GroupReady, Turn
 
 if TYPE_CHECKING:
     import random
@@ -39,13 +40,9 @@ if TYPE_CHECKING:
     from flockmq.raft.forwarder import Forwarder
     from flockmq.raft.messages import Checkpoint, Message
     from flockmq.raft.ports import LogReader, SnapshotSink, SnapshotSource
-    from flockmq.raft.ready import Ready
     from flockmq.raft.settings import RaftSettings
     from flockmq.raft.state import HardState
 
-TURN_WRITE_BYTES_MAX: Final = 4_194_304
-"""About how much all groups together give out to be written in a turn."""
-TURN_OVERHEAD_BYTES: Final = 65_536
 TURN_SEND_BYTES_MAX: Final = 16_777_216
 """About how much goes into the frame for one peer."""
 UNKNOWN_MAX: Final = 1_024
@@ -53,45 +50,6 @@ STRANGER_MS: Final = 60_000
 BALANCE_MS: Final = 1_000
 BALANCE_GROUPS_MAX: Final = 8
 """Groups whose leadership may be handed over per look, so that balancing never stops everything at once."""
-
-
-def turn_bytes_max(settings: RaftSettings) -> int:
-    """The most bytes that a turn gives out to be written: the last group's share may begin right below the limit."""
-    return TURN_WRITE_BYTES_MAX + settings.write_bytes_max + settings.entry_bytes_max + TURN_OVERHEAD_BYTES
-
-
-class GroupReady:
-    """What one group asks for in a turn."""
-
-    def __init__(self, group: int, ready: Ready) -> None:
-        self.group = group
-        self.ready = ready
-
-
-class Turn:
-    """What all groups ask for.
-
-    1. Write ``writes`` together, behind those of all turns before; when they are durable call ``persisted(number)``.
-    2. Send ``frames``.
-    3. Apply and answer what ``applies`` has: ``install``, then ``committed``, then ``reads``.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-        """0 when there is nothing to write."""
-        self.writes: list[GroupReady] = []
-        self.applies: list[GroupReady] = []
-        self.frames: list[tuple[int, bytes]] = []
-        """(node, frame)"""
-
-
-class _Flight:
-    """A turn that is being written."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.nodes: list[RaftNode] = []
-        self.numbers: list[int] = []
 
 
 class RaftHost:
@@ -127,7 +85,7 @@ class RaftHost:
         """Forwarders with runs that have no outcome."""
         self._is_answer = True
         """Whether what is being delivered was said to this life of the node, not to one before its last start."""
-        self._flights: list[_Flight] = []
+        self._flights: list[Flight] = []
         self._number = 0
         self._beat_at = 0
         self._balance_at = BALANCE_MS
@@ -464,7 +422,7 @@ class RaftHost:
         if turn.writes:
             self._number += 1
             turn.number = self._number
-            flight = _Flight(turn.number)
+            flight = Flight(turn.number)
             for write in turn.writes:
                 flight.nodes.append(self.groups[write.group])
                 flight.numbers.append(write.ready.number)

@@ -22,10 +22,11 @@ from flockmq.log.settings import StoreSettings
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.errors import SafetyError
 from flockmq.raft.forwarder import Forwarder
-from flockmq.raft.host import GroupReady, RaftHost
+from flockmq.raft.host import RaftHost
 from flockmq.raft.node import RaftNode
 from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
 from flockmq.raft.state import LEADER
+from flockmq.raft.turn import GroupReady
 from flockmq.testing.simulation.history import GroupHistory, Violation
 from flockmq.testing.simulation.machine import Machine, machine_from
 from flockmq.testing.simulation.storage import StorageWorker
