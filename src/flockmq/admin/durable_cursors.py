@@ -1,7 +1,8 @@
 """The operations on cursors: named, replicated positions over the partitions of a topic.
 
-What a cursor is stands in cluster state, where it is in the partitions, by ``key_of(namespace, name)``. Making one that
-is there already changes nothing but whether it holds retention, and that only where it is said.
+What a cursor is stands in cluster state, where it is in the partitions, by ``CursorRecord.key``: one that is made again
+after it was deleted is another. Making one that is there already changes nothing but whether it holds retention, and
+that only where it is said.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.errors import INVALID_BODY, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
-from flockmq.cluster.tables import key_of
 from flockmq.durable.positions import FROM_TIME
 from flockmq.durable.starts import parse_start
 from flockmq.errors import FlockError
@@ -62,21 +62,14 @@ async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) ->
     port = durable(desk)
     topic = find_topic(port.state(), asked.namespace, asked.topic)
     start = _check_start(asked.start, len(topic.partitions))
-    key = key_of(asked.namespace, asked.name)
-    is_known = key in port.state().cursors
-    asked_ms = port.wall_ms()
     await change(desk, CreateCursor(asked.name, asked.topic, asked.namespace, asked.hold))
     cursor = find_cursor(port.state(), asked.namespace, asked.name)
     groups = {shard: one.group for shard, one in enumerate(topic.partitions)}
-    positions = await _positions(port, [(key, group) for group in groups.values()])
-    unknown = [shard for shard, group in groups.items() if positions[(key, group)] is None]
+    positions = await _positions(port, [(cursor.key, group) for group in groups.values()])
+    unknown = [shard for shard, group in groups.items() if positions[(cursor.key, group)] is None]
     if unknown:
         raise said_no(BehindError(f"{_nobody_says(unknown)}; it was not moved. Create it again in a moment."))
-    fresh = {shard: group for shard, group in groups.items() if positions[(key, group)] == NOWHERE}
-    if not is_known and cursor.created_ms >= asked_ms:
-        # What partitions know is left of another cursor of that name.
-        stale = {shard: group for shard, group in groups.items() if shard not in fresh}
-        await _put(port, cursor, start, stale)
+    fresh = {shard: group for shard, group in groups.items() if positions[(cursor.key, group)] == NOWHERE}
     # One that is there stays where it stands: shards were added since, or whoever made it died half way. A reader that
     # commits just now is not taken back.
     await _put(port, cursor, start, fresh, is_reset=False)
@@ -141,10 +134,9 @@ async def _put(
 
 
 async def _commit(port: DurablePort, cursor: CursorRecord, wanted: dict[int, int], *, is_reset: bool) -> None:
-    key = key_of(cursor.namespace, cursor.name)
     try:
         # Each partition is a group of its own: their commits need not wait for each other.
-        await asyncio.gather(*(port.commit(key, group, to, is_reset=is_reset) for group, to in wanted.items()))
+        await asyncio.gather(*(port.commit(cursor.key, group, to, is_reset=is_reset) for group, to in wanted.items()))
     except FlockError as error:
         raise said_no(error) from None
 
@@ -182,7 +174,7 @@ async def _views(desk: Desk, cursors: Sequence[CursorRecord]) -> list[model.Read
     topics = [state.topics.get(f"{one.namespace}/{one.topic}") for one in cursors]
     groups = [[one.group for one in topic.partitions] if topic is not None else [] for topic in topics]
     every = sorted({group for some in groups for group in some})
-    keys = [key_of(one.namespace, one.name) for one in cursors]
+    keys = [one.key for one in cursors]
     try:
         told = await port.replicas(every) if every else {}
     except FlockError as error:

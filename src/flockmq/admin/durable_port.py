@@ -131,9 +131,6 @@ class DurablePort(SinkPort, Protocol):
     def ends(self) -> dict[int, int]:
         """End of what is committed, for the partitions that this node leads, by group."""
 
-    def wall_ms(self) -> int:
-        """Now, by the clock that stamps the commands of this node."""
-
     async def command(self, command: Command) -> Result:
         """Change cluster state; the answer comes once the change is known here."""
 
@@ -162,7 +159,7 @@ class DurablePort(SinkPort, Protocol):
 
     async def positions(self, wanted: Sequence[tuple[str, int]]) -> list[int | None]:
         """Where cursors stand: for each (key, group) the next offset to read, NOWHERE, or None where no leader could
-        say. The key of a cursor is ``key_of(namespace, name)``, as partitions and retention call it."""
+        say. The key of a cursor is ``CursorRecord.key``, as partitions and retention call it."""
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """Put a cursor in a group; answered after commit. Only a reset may take it back."""

@@ -152,11 +152,11 @@ def create_cursor(tables: Tables, command: CreateCursor, wall_ms: int) -> Cursor
         )
     if known is None and len(tables.cursors) >= CURSORS_MAX:
         raise RefusedError(LIMIT, f"There are {CURSORS_MAX} cursors, which is the most; delete one first.")
-    created_ms = wall_ms if known is None else known.created_ms
     hold = command.hold
     if hold is None:
         hold = known is not None and known.hold
-    record = CursorRecord(command.namespace, command.name, command.topic, hold, created_ms)
+    created_ms, created_index = (wall_ms, tables.index) if known is None else (known.created_ms, known.created_index)
+    record = CursorRecord(command.namespace, command.name, command.topic, hold, created_ms, created_index)
     if record != known:
         tables.cursors[key] = record
         tables.versions = replace(tables.versions, cursors=tables.index)

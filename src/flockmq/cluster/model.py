@@ -179,6 +179,13 @@ class CursorRecord(Struct, frozen=True, array_like=True):
     hold: bool = False
     """Whether retention waits for it."""
     created_ms: int = 0
+    created_index: int = 0
+    """Of cluster state. Partitions may still know a deleted cursor of this name, which is another one."""
+
+    @property
+    def key(self) -> str:
+        """How partitions call it."""
+        return f"{self.namespace}/{self.name}#{self.created_index}"
 
 
 class Versions(Struct, frozen=True, array_like=True):

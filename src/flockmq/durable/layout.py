@@ -20,11 +20,6 @@ HELD_TIMES: Final = 4
 """A partition with a limit keeps at most so many times as much for the cursors that hold it."""
 
 
-def cursor_key(namespace: str, name: str) -> bytes:
-    """How partitions call a cursor."""
-    return key_of(namespace, name).encode()
-
-
 class Layout:
     """See the module. ``state`` gives what is known now; ``held_bytes`` is what a partition without a limit of its own
     may have on disk while cursors hold it (0: no bound)."""
@@ -32,8 +27,9 @@ class Layout:
     def __init__(self, state: Callable[[], ClusterState], held_bytes: int = 0) -> None:
         self._state = state
         self._held_bytes = held_bytes
+        self._cursors: set[bytes] = set()
         self._holders: dict[str, list[bytes]] = {}
-        self._holders_version = -1
+        self._cursors_version = -1
 
     def groups(self) -> list[int]:
         """All partition groups that there are."""
@@ -72,19 +68,26 @@ class Layout:
 
     def holders_of(self, group: int) -> list[bytes]:
         """Cursors that retention of a group waits for."""
-        state = self._state()
-        place = state.places.get(group)
+        place = self._state().places.get(group)
         if place is None:
             return []
-        if self._holders_version != state.versions.cursors:
-            self._holders_version = state.versions.cursors
-            self._holders = {}
-            for cursor in state.cursors.values():
-                if cursor.hold:
-                    topic = key_of(cursor.namespace, cursor.topic)
-                    self._holders.setdefault(topic, []).append(cursor_key(cursor.namespace, cursor.name))
+        self._look_at_cursors()
         return self._holders.get(place[0], [])
 
     def has_cursor(self, key: bytes) -> bool:
-        """Whether there is a cursor of this name (see ``cursor_key``)."""
-        return key.decode(errors="replace") in self._state().cursors
+        """Whether there is such a cursor (``CursorRecord.key``)."""
+        self._look_at_cursors()
+        return key in self._cursors
+
+    def _look_at_cursors(self) -> None:
+        state = self._state()
+        if self._cursors_version == state.versions.cursors:
+            return
+        self._cursors_version = state.versions.cursors
+        self._cursors = set()
+        self._holders = {}
+        for cursor in state.cursors.values():
+            key = cursor.key.encode()
+            self._cursors.add(key)
+            if cursor.hold:
+                self._holders.setdefault(key_of(cursor.namespace, cursor.topic), []).append(key)

@@ -100,10 +100,6 @@ class DurableView(LogView, SinkView):
 
     # --- what others are asked ---
 
-    def wall_ms(self) -> int:
-        """See ``DurablePort``."""
-        return self._node().meta.wall_ms(now_ms())
-
     async def command(self, command: Command) -> Result:
         """See ``DurablePort``."""
         node = self._working()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import CreateCursor
 from flockmq.cluster.model import DEFAULT_NAMESPACE
+from flockmq.cluster.tables import key_of
 from flockmq.durable.cursors import DONE
-from flockmq.durable.layout import cursor_key
 from flockmq.testing.durable_clients import TOPIC
 from flockmq.testing.simulation.history import Violation
 
@@ -39,8 +39,8 @@ class LogReader:
     def __init__(self, cluster: DurableHarness, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._key = cursor_key(DEFAULT_NAMESPACE, CURSOR)
-        self._has_cursor = False
+        self._key = b""
+        """How partitions call the cursor, once it is made."""
         self._stored: dict[int, int] = {}
         """By group: where the cursor stands at least."""
         self._ends: dict[int, int] = {}
@@ -56,7 +56,7 @@ class LogReader:
         machine = self._rng.choice(cluster.machines)
         if machine.process is None:
             return
-        if not self._has_cursor:
+        if not self._key:
             machine.do(machine.life, self._create, machine)
             return
         # A node that stands still hears of this later; all that was true by now has to be in its answer.
@@ -66,10 +66,14 @@ class LogReader:
     def _create(self, machine: Machine) -> None:
         if machine.process is not None:
             meta = machine.process.durable.meta
-            meta.submit(CreateCursor(CURSOR, TOPIC), self._created, self._cluster.now_ms())
+            known = meta.state.cursors.get(key_of(DEFAULT_NAMESPACE, CURSOR))
+            if known is not None:
+                self._key = known.key.encode()
+            else:
+                meta.submit(CreateCursor(CURSOR, TOPIC), self._created, self._cluster.now_ms())
 
     def _created(self, result: Result) -> None:
-        self._has_cursor = self._has_cursor or result.ok
+        self._cluster.count("cursors made", int(result.ok))
 
     def _ask(self, machine: Machine, floors: dict[int, int], stored: dict[int, int]) -> None:
         if machine.process is None:

@@ -103,9 +103,6 @@ class MemoryDurable:
     def leader_of(self, group: int) -> int:
         return self._state.partition(group).preferred
 
-    def wall_ms(self) -> int:
-        return self.now_ms
-
     async def command(self, command: Command) -> Result:
         if self.no_quorum:
             return Result(False, "No majority of the core nodes can be reached; try again.", None, "timeout")

@@ -122,7 +122,7 @@ async def test_a_cursor_that_is_there_stays_where_it_stands() -> None:
     assert found.hold, "who only makes sure of it takes no hold away"
     freed = tenants.CursorRequest(name="reader", topic="plant", hold=False)
     assert not (await durable_cursors.create_cursor(desk, call(body=freed))).hold
-    assert {name for name, _ in port.cursors} == {"default/reader"}, "as partitions and retention call it"
+    assert {name for name, _ in port.cursors} == {port.state().cursors["default/reader"].key}, "as retention calls it"
     await durable_cursors.delete_cursor(desk, call(model.InNamespace(), cursor="reader"))
     anew = await durable_cursors.create_cursor(desk, call(body=again))
     assert [one.offset for one in anew.positions] == [3, 0, 0], "another cursor of that name"
@@ -163,8 +163,7 @@ async def test_a_node_that_is_behind_moves_no_cursor_that_another_made() -> None
     port.log(1).append([(b"plant/1", b"", b"x", [])] * 10, WALL_MS)
     request = tenants.CursorRequest(name="reader", topic="plant")
     await durable_cursors.create_cursor(desk, call(body=request))
-    await port.commit("default/reader", 1, 8)
-    port.now_ms += 1
+    await port.commit(port.state().cursors["default/reader"].key, 1, 8)
     port.late = earlier.state()
     found = await durable_cursors.create_cursor(desk, call(body=request))
     assert [one.offset for one in found.positions] == [8]

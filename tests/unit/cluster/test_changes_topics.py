@@ -161,7 +161,7 @@ def test_cursors() -> None:
     machine.topic("t")
     machine.topic("u")
     created = machine.done(CreateCursor("spark", "t"))
-    assert created == CursorRecord("default", "spark", "t", False, machine.wall_ms)
+    assert created == CursorRecord("default", "spark", "t", False, machine.wall_ms, machine.state.index)
     version = machine.state.versions.cursors
     assert machine.done(CreateCursor("spark", "t")) == created
     assert machine.state.versions.cursors == version
@@ -179,6 +179,11 @@ def test_cursors() -> None:
     machine.done(DeleteTopic("t"))
     assert list(machine.state.cursors) == ["default/other"]
     assert machine.state.versions.cursors == machine.state.index
+    before = machine.state.cursors["default/other"].key
+    machine.done(DeleteCursor("other"))
+    again = machine.done(CreateCursor("other", "u"))
+    assert isinstance(again, CursorRecord)
+    assert again.key != before, "partitions may still know where the first one stood"
     machine.done(DeleteCursor("other"))
     machine.refused(DeleteCursor("other"), NOT_FOUND)
 

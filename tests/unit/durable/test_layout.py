@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.durable.layout import Layout, cursor_key
+from flockmq.durable.layout import Layout
 from flockmq.log.settings import Retention
 from partition_cluster import PartitionCluster
 
@@ -38,5 +38,6 @@ def test_only_cursors_that_hold_are_waited_for() -> None:
     assert layout.holders_of(1) == []
     cluster.set_cursor("a", hold=False)
     cluster.set_cursor("b", hold=True)
-    assert layout.holders_of(1) == [cursor_key("default", "b")] == [b"default/b"]
+    assert layout.holders_of(1) == [cluster.state.cursors["default/b"].key.encode()] == [b"default/b#0"]
     assert layout.holders_of(7) == []
+    assert [layout.has_cursor(key) for key in (b"default/a#0", b"default/a#1", b"default/a")] == [True, False, False]

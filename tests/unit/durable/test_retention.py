@@ -134,7 +134,7 @@ def test_by_age_while_entries_without_records_keep_coming() -> None:
     cluster.fill(1, 5)
     cluster.set_topic(retention_ms=20_000)
     for number in range(600):
-        cluster.nodes[1].cursors.reset(1, b"default/busy", OFFSET, number % 5, lambda moved: None, cluster.now)
+        cluster.nodes[1].cursors.reset(1, b"default/busy#0", OFFSET, number % 5, lambda moved: None, cluster.now)
         cluster.run(50)
     assert all(node.reader.first_of(1) == 5 for node in cluster.nodes.values())
     assert all(len(node.store.groups[1].segments) < 4 for node in cluster.nodes.values())
@@ -158,11 +158,11 @@ def test_a_cursor_holds_what_it_needs_until_it_has_moved_on() -> None:
     cluster.fill(1, 60)
     cluster.set_cursor("slow", hold=True)
     cluster.set_cursor("free", hold=False)
-    commit(cluster, b"default/slow", 10)
+    commit(cluster, b"default/slow#0", 10)
     cluster.set_topic(retention_bytes=8_000)
     cluster.run(25_000)
     assert all(node.reader.first_of(1) <= 10 for node in cluster.nodes.values())
-    commit(cluster, b"default/slow", 60)
+    commit(cluster, b"default/slow#0", 60)
     cluster.run(25_000)
     assert all(node.reader.first_of(1) > 10 for node in cluster.nodes.values())
 
@@ -180,7 +180,7 @@ def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> Non
     cluster = PartitionCluster(groups=1)
     cluster.fill(1, 60)
     cluster.set_cursor("slow", hold=True)
-    commit(cluster, b"default/slow", 3)
+    commit(cluster, b"default/slow#0", 3)
     cluster.set_topic(retention_bytes=1_500)
     cluster.run(25_000)
     node = cluster.nodes[1]
@@ -191,7 +191,7 @@ def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> Non
     lost = sum(int(str(event.fields["lost"])) for event in events)
     assert lost == first - 3 == node.keeper.records_lost
     told = []
-    node.cursors.positions([1], [b"default/slow"], lambda found, missing: told.extend(found), cluster.now)
+    node.cursors.positions([1], [b"default/slow#0"], lambda found, missing: told.extend(found), cluster.now)
     cluster.run(300)
     assert told[0].lost == cluster.leader(1).reader.first_of(1) - 3
 
@@ -200,7 +200,7 @@ def test_a_restart_after_retention_has_the_same_state() -> None:
     cluster = PartitionCluster(groups=1)
     cluster.fill(1, 60)
     cluster.set_cursor("slow", hold=False)
-    commit(cluster, b"default/slow", 33)
+    commit(cluster, b"default/slow#0", 33)
     cluster.set_topic(retention_bytes=6_000)
     cluster.run(25_000)
     before = cluster.nodes[1].machines.by_group[1].encode()
@@ -210,9 +210,9 @@ def test_a_restart_after_retention_has_the_same_state() -> None:
         cluster.restart(number)
     cluster.run(5_000)
     for node in cluster.nodes.values():
-        assert node.machines.by_group[1].cursors == {b"default/slow": 33}
+        assert node.machines.by_group[1].cursors == {b"default/slow#0": 33}
         assert node.reader.end_of(1) == 60
-    assert b"default/slow" in before
+    assert b"default/slow#0" in before
 
 
 def test_a_follower_that_lacks_what_is_gone_is_filled_by_checkpoint_and_entries() -> None:
@@ -224,7 +224,7 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_by_checkpoint_and_entries(
     cluster.set_cursor("c", hold=False)
     cluster.run(300)
     told: list[Moved] = []
-    cluster.leader(1).cursors.commit(1, b"default/c", 50, told.append, cluster.now)
+    cluster.leader(1).cursors.commit(1, b"default/c#0", 50, told.append, cluster.now)
     cluster.run(300)
     cluster.set_topic(retention_bytes=6_000)
     cluster.run(25_000)
@@ -232,7 +232,7 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_by_checkpoint_and_entries(
     cluster.restart(slow)
     cluster.run(10_000)
     node = cluster.nodes[slow]
-    assert node.machines.by_group[1].cursors == {b"default/c": 50}
+    assert node.machines.by_group[1].cursors == {b"default/c#0": 50}
     assert node.reader.end_of(1) == 65
     first = node.reader.first_of(1)
     assert node.reader.read(1, first, 1 << 20) == cluster.leader(1).reader.read(1, first, 1 << 20)
