@@ -68,20 +68,31 @@ async def change(desk: Desk, command: Command) -> Value | None:
     return result.value
 
 
-def find_topic(state: ClusterState, namespace: str, name: str) -> TopicRecord:
+def find_topic(port: DurablePort, namespace: str, name: str) -> TopicRecord:
     """A topic, or 404."""
     try:
-        return state.topic(namespace, name)
+        return port.state().topic(namespace, name)
     except RefusedError as error:
-        raise ApiError(NOT_FOUND, str(error)) from None
+        raise not_found(port, error) from None
 
 
-def find_cursor(state: ClusterState, namespace: str, name: str) -> CursorRecord:
+def find_cursor(port: DurablePort, namespace: str, name: str) -> CursorRecord:
     """A cursor, or 404."""
     try:
-        return state.cursor(namespace, name)
+        return port.state().cursor(namespace, name)
     except RefusedError as error:
-        raise ApiError(NOT_FOUND, str(error)) from None
+        raise not_found(port, error) from None
+
+
+def not_found(port: DurablePort, error: RefusedError) -> ApiError:
+    """404; while this node has not heard what the others know, nobody should take its word for it."""
+    if port.is_current():
+        return ApiError(NOT_FOUND, str(error))
+    return said_no(
+        BehindError(
+            f"{error} But this node has not heard from a majority since its start; ask another, or again in a moment."
+        )
+    )
 
 
 def owner_of(state: ClusterState, topic: bytes) -> TopicRecord | None:

@@ -60,10 +60,10 @@ async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) ->
     """Make a cursor and put it where it shall start."""
     asked = call.body
     port = durable(desk)
-    topic = find_topic(port.state(), asked.namespace, asked.topic)
+    topic = find_topic(port, asked.namespace, asked.topic)
     start = _check_start(asked.start, len(topic.partitions))
     await change(desk, CreateCursor(asked.name, asked.topic, asked.namespace, asked.hold))
-    cursor = find_cursor(port.state(), asked.namespace, asked.name)
+    cursor = find_cursor(port, asked.namespace, asked.name)
     groups = {shard: one.group for shard, one in enumerate(topic.partitions)}
     positions = await _positions(port, [(cursor.key, group) for group in groups.values()])
     unknown = [shard for shard, group in groups.items() if positions[(cursor.key, group)] is None]
@@ -78,15 +78,15 @@ async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) ->
 
 async def get_cursor(desk: Desk, call: Call[InNamespace, None]) -> model.ReadCursor:
     """One cursor."""
-    cursor = find_cursor(durable(desk).state(), call.query.namespace, call.path["cursor"])
+    cursor = find_cursor(durable(desk), call.query.namespace, call.path["cursor"])
     return (await _views(desk, [cursor]))[0]
 
 
 async def reset_cursor(desk: Desk, call: Call[InNamespace, model.CursorChange]) -> model.ReadCursor:
     """Put a cursor somewhere else."""
     port = durable(desk)
-    cursor = find_cursor(port.state(), call.query.namespace, call.path["cursor"])
-    topic = find_topic(port.state(), cursor.namespace, cursor.topic)
+    cursor = find_cursor(port, call.query.namespace, call.path["cursor"])
+    topic = find_topic(port, cursor.namespace, cursor.topic)
     shard = call.body.shard
     groups = {number: one.group for number, one in enumerate(topic.partitions)}
     if shard is not None:
@@ -104,9 +104,8 @@ async def reset_cursor(desk: Desk, call: Call[InNamespace, model.CursorChange]) 
 async def commit_cursor(desk: Desk, call: Call[InNamespace, model.CursorCommit]) -> None:
     """A reader tells how far it has come."""
     port = durable(desk)
-    state = port.state()
-    cursor = find_cursor(state, call.query.namespace, call.path["cursor"])
-    topic = find_topic(state, cursor.namespace, cursor.topic)
+    cursor = find_cursor(port, call.query.namespace, call.path["cursor"])
+    topic = find_topic(port, cursor.namespace, cursor.topic)
     wanted = {group_of(topic, str(one.shard)): one.offset for one in call.body.positions}
     await _commit(port, cursor, wanted, is_reset=False)
 

@@ -51,7 +51,7 @@ async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | m
     """Committed records of a partition."""
     port = durable(desk)
     query = call.query
-    topic = find_topic(port.state(), query.namespace, call.path["name"])
+    topic = find_topic(port, query.namespace, call.path["name"])
     group = group_of(topic, call.path["shard"])
     if query.offset is not None and query.time is not None:
         raise ApiError(INVALID_PARAMETER, "`offset` and `time` are both given; give one of them")
@@ -118,7 +118,7 @@ async def get_heads(desk: Desk, call: Call[model.HeadsQuery, None]) -> model.Hea
     """How far the partitions reach."""
     port = durable(desk)
     query = call.query
-    topic = find_topic(port.state(), query.namespace, call.path["name"])
+    topic = find_topic(port, query.namespace, call.path["name"])
     groups = [one.group for one in topic.partitions]
     after = _offsets(query.after)[: len(groups)] if query.after is not None else []
     wait_ms = query.wait_ms if after else 0
@@ -146,7 +146,7 @@ def _offsets(text: str) -> list[int]:
 async def get_offsets(desk: Desk, call: Call[model.OffsetsQuery, None]) -> model.Offsets:
     """Where the records of a time begin."""
     port = durable(desk)
-    topic = find_topic(port.state(), call.query.namespace, call.path["name"])
+    topic = find_topic(port, call.query.namespace, call.path["name"])
     time_ms = parse_moment(call.query.time, "`time`")
     try:
         offsets = await asyncio.gather(*(port.offset_at(one.group, time_ms) for one in topic.partitions))
@@ -159,7 +159,7 @@ async def publish_records(desk: Desk, call: Call[model.InNamespace, model.Publis
     """Append records; answered after commit."""
     port = durable(desk)
     state = port.state()
-    topic = find_topic(state, call.query.namespace, call.path["name"])
+    topic = find_topic(port, call.query.namespace, call.path["name"])
     names: dict[str, bytes] = {}
     messages = [_message(state, topic, one, names) for one in call.body.records]
     client = utf8(call.body.client, "client", FIELD_BYTES_MAX)

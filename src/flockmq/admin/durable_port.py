@@ -122,6 +122,9 @@ class DurablePort(SinkPort, Protocol):
     def state(self) -> ClusterState:
         """Cluster state as this node knows it."""
 
+    def is_current(self) -> bool:
+        """Whether a majority has confirmed that state since this node started."""
+
     async def meta(self) -> MetaStatus:
         """Who decides about cluster state."""
 
@@ -132,7 +135,8 @@ class DurablePort(SinkPort, Protocol):
         """End of what is committed, for the partitions that this node leads, by group."""
 
     async def command(self, command: Command) -> Result:
-        """Change cluster state; the answer comes once the change is known here."""
+        """Change cluster state; the answer comes once all live nodes know it (one that stands still is waited for a
+        second)."""
 
     async def replicas(self, groups: Sequence[int] | None) -> dict[int, list[ReplicaStatus]]:
         """What the nodes tell of their replicas of these groups (None: of all), by group."""

@@ -39,7 +39,7 @@ async def stage_batch(desk: Desk, call: Call[model.StageQuery, bytes]) -> None:
     port = durable(desk)
     state = port.state()
     query = call.query
-    topic = find_topic(state, query.namespace, call.path["name"])
+    topic = find_topic(port, query.namespace, call.path["name"])
     group = group_of(topic, call.path["shard"])
     rules = ChunkRules(
         namespace_prefix(topic.namespace),
@@ -66,7 +66,7 @@ async def stage_batch(desk: Desk, call: Call[model.StageQuery, bytes]) -> None:
 async def commit_sink(desk: Desk, call: Call[InNamespace, model.SinkCommit]) -> model.SinkCommitted:
     """Publish what was staged."""
     port = durable(desk)
-    topic = find_topic(port.state(), call.query.namespace, call.path["name"])
+    topic = find_topic(port, call.query.namespace, call.path["name"])
     query = _query(call.path["query"])
     shards = [one.shard for one in call.body.shards]
     if len(set(shards)) != len(shards):
@@ -110,7 +110,7 @@ def _told(shard: int, status: CommitStatus) -> model.CommittedShard:
 async def get_sink(desk: Desk, call: Call[InNamespace, None]) -> model.SinkState:
     """What the shards know of a query."""
     port = durable(desk)
-    topic = find_topic(port.state(), call.query.namespace, call.path["name"])
+    topic = find_topic(port, call.query.namespace, call.path["name"])
     groups = [one.group for one in topic.partitions]
     try:
         found = await port.sink_states(groups, _query(call.path["query"]))
@@ -127,7 +127,7 @@ async def get_sink(desk: Desk, call: Call[InNamespace, None]) -> model.SinkState
 async def drop_stages(desk: Desk, call: Call[model.DropQuery, None]) -> None:
     """Forget what was staged of a batch, in all shards."""
     port = durable(desk)
-    topic = find_topic(port.state(), call.query.namespace, call.path["name"])
+    topic = find_topic(port, call.query.namespace, call.path["name"])
     query = _query(call.path["query"])
     try:
         await asyncio.gather(*(port.drop_stages(one.group, query, call.query.batch) for one in topic.partitions))

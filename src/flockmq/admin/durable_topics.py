@@ -63,8 +63,8 @@ async def create_topic(desk: Desk, call: Call[NoQuery, model.TopicRequest]) -> m
 
 def get_topic(desk: Desk, call: Call[model.InNamespace, None]) -> model.DataTopic:
     """One topic."""
-    state = durable(desk).state()
-    return topic_view(find_topic(state, call.query.namespace, call.path["name"]), len(state.alive_cores()))
+    port = durable(desk)
+    return topic_view(find_topic(port, call.query.namespace, call.path["name"]), len(port.state().alive_cores()))
 
 
 async def alter_topic(desk: Desk, call: Call[model.InNamespace, model.TopicChange]) -> model.DataTopic:
@@ -95,7 +95,7 @@ async def delete_topic(desk: Desk, call: Call[model.InNamespace, None]) -> None:
 async def topic_partitions(desk: Desk, call: Call[model.InNamespace, None]) -> list[model.Partition]:
     """The partitions of a topic."""
     port = durable(desk)
-    topic = find_topic(port.state(), call.query.namespace, call.path["name"])
+    topic = find_topic(port, call.query.namespace, call.path["name"])
     told = await _told(desk, [one.group for one in topic.partitions])
     nodes = port.state().nodes
     return [partition_view(topic, one, told.get(one.group, ()), nodes) for one in topic.partitions]
@@ -149,6 +149,6 @@ def _key(text: str) -> tuple[int, str]:
 
 def _made(desk: Desk, made: object, namespace: str, name: str) -> model.DataTopic:
     """What came of a command: with its answer, or, when it was done at another node, from the state known here."""
-    state = durable(desk).state()
-    record = made if isinstance(made, TopicRecord) else find_topic(state, namespace, name)
-    return topic_view(record, len(state.alive_cores()))
+    port = durable(desk)
+    record = made if isinstance(made, TopicRecord) else find_topic(port, namespace, name)
+    return topic_view(record, len(port.state().alive_cores()))

@@ -23,6 +23,7 @@ from flockmq.durable.control import Control
 from flockmq.durable.cursors import Cursors
 from flockmq.durable.delivery import Delivery
 from flockmq.durable.ends import Ends
+from flockmq.durable.everybody import Everybody
 from flockmq.durable.facts import MapFacts
 from flockmq.durable.fences import Fences
 from flockmq.durable.fetching import Fetching
@@ -87,6 +88,7 @@ class DurableNode:
         self.engine = RaftEngine(host, store, self._applied, self._state_of, on_stopped)
         facts = MapFacts(cluster.maps, cluster.node_id)
         self.meta = Meta(self.engine, cluster.calls, facts, host.rng, self._wall_ms, keep)
+        self.everybody = Everybody(facts, self._alive)
         self.members = Members(self.meta, self.engine, self._seen, policy)
         self.partitions = Partitions(self.meta, self.engine)
         self.layout = Layout(lambda: self.meta.state, store.held_bytes)
@@ -156,6 +158,7 @@ class DurableNode:
             return False
         self._slow_at = now + SLOW_TICK_MS
         self.meta.tick(now)
+        self.everybody.flush(now)
         self.members.tick(now)
         self.partitions.tick(now)
         self.calls.tick(now)
@@ -242,6 +245,7 @@ class DurableNode:
 
     def _after_turn(self, now: int) -> None:
         self.meta.flush(now)
+        self.everybody.flush(now)
 
     def _alive(self) -> list[int]:
         return [member.node_id for member in self.cluster.swim.alive()]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin.durable_port import BehindError, FullError, Message, MetaStatus, ReplicaStatus, UnknownOutcomeError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from flockmq.cluster.state import ClusterState
     from flockmq.durable.answers import Place
     from flockmq.durable.fetching import ReplicaStatus as Told
+    from flockmq.durable.node import DurableNode
     from flockmq.server.cluster import ClusterService
 
 GROUPS_PER_QUESTION: Final = 1_024
@@ -57,6 +59,10 @@ class DurableView(LogView, SinkView):
     def state(self) -> ClusterState:
         """See ``DurablePort``."""
         return self._node().meta.state
+
+    def is_current(self) -> bool:
+        """See ``DurablePort``."""
+        return self._service.is_current()
 
     def figures(self) -> dict[str, Number]:
         """See ``DurablePort``."""
@@ -103,7 +109,16 @@ class DurableView(LogView, SinkView):
     async def command(self, command: Command) -> Result:
         """See ``DurablePort``."""
         node = self._working()
-        return await self._reply(lambda done: node.meta.submit(command, done, now_ms()))
+        result: Result = await self._reply(partial(self._submit, node, command))
+        if result.ok:
+            await self._reply(partial(self._tell_all, node))
+        return result
+
+    def _submit(self, node: DurableNode, command: Command, done: Callable[[Result], None]) -> None:
+        node.meta.submit(command, done, now_ms())
+
+    def _tell_all(self, node: DurableNode, done: Callable[[bool], None]) -> None:
+        node.everybody.wait(node.meta.state.index, done, now_ms())
 
     async def meta(self) -> MetaStatus:
         """See ``DurablePort``."""

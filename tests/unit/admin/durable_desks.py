@@ -73,6 +73,7 @@ class MemoryDurable:
         self.refused_topics: set[bytes] = set()
         """Only these; none: all."""
         self.no_quorum = False
+        self.has_heard = True
         self.leaderless: set[int] = set()
         """Groups that nobody leads: followers tell of their logs, and nobody where cursors stand."""
         self.grown = asyncio.Event()
@@ -96,6 +97,9 @@ class MemoryDurable:
 
     def figures(self) -> dict[str, int | float]:
         return {"cluster_state_index": self._state.index, "topics": len(self._state.topics), "partitions_led": 1}
+
+    def is_current(self) -> bool:
+        return self.has_heard
 
     def ends(self) -> dict[int, int]:
         return {group: log.end for group, log in self.logs.items()}

@@ -231,3 +231,15 @@ async def test_advice_is_followed_as_far_as_it_can_be() -> None:
     )
     failed = await durable_cluster.apply_advice(desk, call(tenants.AdviceQuery(), advice))
     assert [(one.outcome, "majority" in one.reason) for one in failed.steps] == [("refused", True)]
+
+
+async def test_a_node_that_has_not_heard_from_the_others_does_not_say_that_there_is_no_such_topic() -> None:
+    desk, port = open_desk()
+    port.has_heard = False
+    with pytest.raises(ApiError, match="ask another") as refusal:
+        durable_topics.get_topic(desk, call(model.InNamespace(), name="plant"))
+    assert (refusal.value.kind.status, refusal.value.headers["Retry-After"]) == (503, "1")
+    port.has_heard = True
+    with pytest.raises(ApiError) as refusal:
+        durable_topics.get_topic(desk, call(model.InNamespace(), name="plant"))
+    assert refusal.value.kind.status == 404
