@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from pathlib import Path
 
 from cluster.clients import Clients, command, next_message
 from flockmq.mqtt.packets import SubscribeEntry
-from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
+from flockmq.testing.nodes import HOST, WAIT_S_MAX, NodeCluster, NodeProcess
 from flockmq.testing.ports import free_ports
 
 
@@ -98,7 +99,11 @@ def test_a_cluster_by_environment_variables_alone_then_join(tmp_path: Path) -> N
         assert one.admin().cluster().id != two.admin().cluster().id
         assert "is a member of cluster" in command(two, "cluster", "join", f"emqx1@{HOST}:{one.port}")
         assert one.admin().cluster().id == two.admin().cluster().id
-        assert states(one) == states(two) == {one.name: "alive", two.name: "alive"}
+        both = {one.name: "alive", two.name: "alive"}
+        until_s = time.monotonic() + WAIT_S_MAX
+        while not states(one) == states(two) == both:
+            assert time.monotonic() < until_s, (states(one), states(two))
+            time.sleep(0.05)
         assert "was a member" in command(two, "cluster", "join", f"{HOST}:{one.port}")
         status = json.loads(command(one, "cluster", "status", "--json"))
         assert [member["name"] for member in status["members"]] == [one.name, two.name]

@@ -24,7 +24,7 @@ from flockmq.testing.ports import free_port
 from integration.support.certificates import Authority
 from integration.support.node import Node, running, until
 
-LOAD = Load(messages=300, publishers=2, subscribers=3, topics=2)
+LOAD = Load(messages=300, publishers=2, subscribers=3, topics=2, idle_s=30)
 KINDS = ("tcp", "tls", "ws", "wss")
 
 

@@ -42,25 +42,17 @@ def log_client(cluster: NodeCluster, *named: int) -> LogClient:
     return LogClient([urls[number] for number in named], token_of=token_of, timeout_s=5)
 
 
-def create(cluster: NodeCluster, name: str, **fields: object) -> model.DataTopic:
-    made = cluster.nodes[0].admin().create_topic(model.TopicRequest(name=name, **fields))  # type: ignore[arg-type]
-    cluster.wait(lambda: _all_led(cluster, name), f"leaders of {name}")
-    return made
-
-
-def _all_led(cluster: NodeCluster, name: str) -> bool:
-    return all(
-        topic == name and one.leader is not None
-        for topic in (name,)
-        for one in cluster.nodes[0].admin().topic_partitions(name)
-    )
-
-
 def _answers(node: NodeProcess) -> bool:
     try:
         return node.admin().cluster().state == "formed"
     except FlockError:
         return False
+
+
+def _deciders(node: NodeProcess) -> int:
+    """Voters of cluster state, where somebody leads them."""
+    decisions = node.admin().cluster().decisions
+    return len(decisions.voters) if decisions is not None and decisions.leader is not None else 0
 
 
 def read_all(client: LogClient, topic: str, shard: int) -> list[bytes]:
@@ -75,7 +67,7 @@ def read_all(client: LogClient, topic: str, shard: int) -> list[bytes]:
 
 
 def test_what_one_node_decides_all_of_them_show(cluster: NodeCluster) -> None:
-    made = create(cluster, "shown", shards=2)
+    made = cluster.create_topic("shown", shards=2)
     dumps = []
     for node in cluster.nodes:
         admin = node.admin()
@@ -90,7 +82,7 @@ def test_what_one_node_decides_all_of_them_show(cluster: NodeCluster) -> None:
 
 
 def test_records_published_on_one_node_are_read_from_another(cluster: NodeCluster) -> None:
-    create(cluster, "records", shards=3)
+    cluster.create_topic("records", shards=3)
     with log_client(cluster, 1) as writer, log_client(cluster, 2) as reader:
         placed = writer.publish("records", [(f"records/{number % 7}", PAYLOADS[number]) for number in range(300)])
         assert all(one is not None for one in placed)
@@ -104,7 +96,7 @@ def test_records_published_on_one_node_are_read_from_another(cluster: NodeCluste
 
 
 def test_a_node_without_a_replica_fetches(cluster: NodeCluster) -> None:
-    create(cluster, "single", replication_factor=1)
+    cluster.create_topic("single", replication_factor=1)
     [partition] = cluster.nodes[0].admin().topic_partitions("single")
     [home] = [one.node for one in partition.replicas]
     away = next(number for number, node in enumerate(cluster.nodes) if node.name != home)
@@ -123,7 +115,7 @@ def test_a_node_without_a_replica_fetches(cluster: NodeCluster) -> None:
 @pytest.mark.parametrize("copies", [1, 3])
 def test_what_is_beyond_the_end_is_told_by_any_node(cluster: NodeCluster, copies: int) -> None:
     name = f"short{copies}"
-    create(cluster, name, replication_factor=copies)
+    cluster.create_topic(name, replication_factor=copies)
     with log_client(cluster, 0) as client:
         client.publish(name, [(name, b"x")] * 3)
     for node in cluster.nodes:
@@ -137,7 +129,7 @@ def test_what_is_beyond_the_end_is_told_by_any_node(cluster: NodeCluster, copies
 @pytest.mark.parametrize("copies", [1, 3])
 def test_whoever_waits_hears_of_what_comes(cluster: NodeCluster, copies: int) -> None:
     name = f"waited{copies}"
-    create(cluster, name, replication_factor=copies)
+    cluster.create_topic(name, replication_factor=copies)
     found: list[int] = []
 
     def wait(number: int) -> None:
@@ -157,11 +149,13 @@ def test_whoever_waits_hears_of_what_comes(cluster: NodeCluster, copies: int) ->
 
 
 def test_a_cursor_is_where_any_node_put_it(cluster: NodeCluster) -> None:
-    create(cluster, "followed", shards=2)
+    cluster.create_topic("followed", shards=2)
     with log_client(cluster, 0) as one, log_client(cluster, 2) as other:
         placed = one.publish("followed", [(f"followed/{number}", b"x") for number in range(20)])
         per_shard = [sum(1 for place in placed if place and place.shard == shard) for shard in range(2)]
         assert one.create_cursor("reader", "followed", hold=True).lag == 20
+        for node in cluster.nodes:
+            cluster.wait(lambda node=node: "reader" in [one.name for one in node.admin().cursors()], "the cursor")  # type: ignore[misc]
         other.commit("reader", {0: per_shard[0]})
         assert one.cursor("reader").lag == per_shard[1]
         admin = cluster.nodes[1].admin()
@@ -174,9 +168,8 @@ def test_a_cursor_is_where_any_node_put_it(cluster: NodeCluster) -> None:
 
 
 def test_a_single_publish_says_where_it_is(cluster: NodeCluster) -> None:
-    create(cluster, "one-by-one")
+    cluster.create_topic("one-by-one")
     for number, node in enumerate(cluster.nodes):
-        cluster.wait(lambda node=node: "one-by-one" in [one.name for one in node.admin().topics()], "the topic")  # type: ignore[misc]
         kept = node.admin().publish("one-by-one/x", "payload", qos=1)
         assert (kept.durable_topic, kept.shard, kept.offset) == ("one-by-one", 0, number)
 
@@ -195,7 +188,7 @@ def test_registered_clients_are_known_everywhere(cluster: NodeCluster) -> None:
 
 
 def test_reading_and_writing_go_on_when_a_leader_dies(cluster: NodeCluster) -> None:
-    create(cluster, "survives", shards=3)
+    cluster.create_topic("survives", shards=3)
     with log_client(cluster, 0, 1, 2) as client:
         client.publish("survives", [(f"survives/{number}", PAYLOADS[number]) for number in range(100)])
         dead = cluster.nodes[1]
@@ -205,9 +198,7 @@ def test_reading_and_writing_go_on_when_a_leader_dies(cluster: NodeCluster) -> N
         assert sorted(found) == sorted(PAYLOADS[:200])
         partitions = client.metadata("survives", fresh=True)
         assert all(not one.healthy and dead.name in one.problem for one in partitions)
-        decisions = cluster.nodes[0].admin().cluster().decisions
-        assert decisions is not None
-        assert (decisions.leader is not None, len(decisions.voters)) == (True, 3)
+        cluster.wait(lambda: _deciders(cluster.nodes[0]) == 3, "a leader of cluster state, and three voters")
         dead.start()
         dead.wait_ready()
         cluster.wait(lambda: all(one.healthy for one in client.metadata("survives", fresh=True)), "all replicas")
@@ -215,7 +206,7 @@ def test_reading_and_writing_go_on_when_a_leader_dies(cluster: NodeCluster) -> N
 
 
 def test_leaders_go_where_advice_says_and_stay_there(cluster: NodeCluster) -> None:
-    create(cluster, "placed", shards=6)
+    cluster.create_topic("placed", shards=6)
     cluster.wait_settled()  # what moves takes no advice
     admin = cluster.nodes[1].admin()
     wanted = cluster.nodes[2].name
@@ -228,7 +219,7 @@ def test_leaders_go_where_advice_says_and_stay_there(cluster: NodeCluster) -> No
     assert [step.reason for step in found.steps if step.outcome == "refused"] == []
     assert found.moves >= 3, "by number each node led about two"
     cluster.wait(lambda: leaders() == [wanted] * 6, "leaders where they should be")
-    create(cluster, "another", shards=3)  # the cores look again whether all is even
+    cluster.create_topic("another", shards=3)  # the cores look again whether all is even
     cluster.wait(lambda: admin.rebalance_progress().settled, "all to be where it should be")
     assert leaders() == [wanted] * 6
     assert admin.apply_advice(advice, dry_run=True).moves == 0
@@ -236,7 +227,7 @@ def test_leaders_go_where_advice_says_and_stay_there(cluster: NodeCluster) -> No
 
 def test_without_a_majority_publishers_are_refused_with_a_code(cluster: NodeCluster) -> None:
     """Also where the node has sent to the leader that is gone now, and knew it well."""
-    create(cluster, "lonely", shards=3)
+    cluster.create_topic("lonely", shards=3)
     survivor, *others = cluster.nodes
     answers: queue.Queue[int] = queue.Queue()
     client = paho.Client(CallbackAPIVersion.VERSION2, "lonely", protocol=paho.MQTTv5)
@@ -268,7 +259,7 @@ def test_without_a_majority_publishers_are_refused_with_a_code(cluster: NodeClus
 
 
 def test_a_leader_that_says_nothing_moves_no_cursor(cluster: NodeCluster) -> None:
-    create(cluster, "silent", replication_factor=1)
+    cluster.create_topic("silent", replication_factor=1)
     [partition] = cluster.nodes[0].admin().topic_partitions("silent")
     leader = next(node for node in cluster.nodes if partition.leader == node.name)
     admin = next(node for node in cluster.nodes if node is not leader).admin()
@@ -295,7 +286,7 @@ def test_a_leader_that_says_nothing_moves_no_cursor(cluster: NodeCluster) -> Non
 def test_a_node_that_can_not_know_of_its_last_changes_serves_nobody(cluster: NodeCluster) -> None:
     """All nodes lose power right after a topic was made; one of them starts alone."""
     copies = {node: (node.folder / "data" / STATE_FILE).read_bytes() for node in cluster.nodes}
-    create(cluster, "made-last")
+    cluster.create_topic("made-last")
     for node in cluster.nodes:
         node.kill()
     for node, copy in copies.items():

@@ -131,7 +131,7 @@ def test_a_silent_connection_is_closed(run: Run, authority: Authority, kind: str
 def test_a_silent_client_after_the_handshake_is_closed(run: Run, authority: Authority, kind: str) -> None:
     async def scenario() -> None:
         async with running() as node:
-            limits = Limits(connect_timeout_ms=500)
+            limits = Limits(connect_timeout_ms=2_000)
             listener = await node.listen(kind=kind, tls=server_tls(kind, authority), limits=limits)
             client = await open_client(kind, listener, authority)
             await client.closed()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.client.local_cluster import (
+    WS_STEP,
     Ports,
     read_cluster,
     start_cluster,
@@ -20,6 +21,7 @@ from flockmq.client.local_cluster import (
     usable_ports,
     wait_ready,
 )
+from flockmq.testing.ports import free_ports
 
 
 @pytest.mark.xdist_group("default-ports")
@@ -31,6 +33,17 @@ def test_ports_are_beyond_those_that_did_not_serve() -> None:
         assert usable_ports(3, tried=first).mqtt > second.mqtt
 
 
+def ports_for_two() -> Ports:
+    """First ports for two nodes; the WebSockets of the second are two ports on."""
+    found: list[int] = []
+    while len(found) < 4:
+        first, _, third = free_ports(3)
+        if third == first + WS_STEP:
+            found.append(first)
+    mqtt, ws, api, node = found
+    return Ports(mqtt=mqtt, ws=ws, api=api, node=node)
+
+
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_a_node_that_only_just_starts_is_stopped_too(tmp_path: Path) -> None:
     environment = {"FLOCKMQ_COOKIE": secrets.token_hex(32), "FLOCKMQ_CREDENTIALS": str(tmp_path / "credentials.toml")}
@@ -40,12 +53,11 @@ def test_a_node_that_only_just_starts_is_stopped_too(tmp_path: Path) -> None:
         os.kill(node.pid, 0)
 
 
-@pytest.mark.xdist_group("default-ports")
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_a_node_that_ended_is_started_again_beside_the_others(tmp_path: Path) -> None:
     environment = {"FLOCKMQ_COOKIE": secrets.token_hex(32), "FLOCKMQ_CREDENTIALS": str(tmp_path / "credentials.toml")}
     options = ["--allow-anonymous", "--set=limits.topic_aliases_max=77"]
-    first, second = start_cluster(tmp_path, 2, usable_ports(2), options, environment)
+    first, second = start_cluster(tmp_path, 2, ports_for_two(), options, environment)
     try:
         list(wait_ready([first, second]))
         assert start_ended(tmp_path, environment=environment) == [], "all of them run"

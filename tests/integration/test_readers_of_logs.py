@@ -35,12 +35,6 @@ def client(cluster: NodeCluster) -> Iterator[LogClient]:
         yield found
 
 
-def create(cluster: NodeCluster, name: str, **fields: object) -> None:
-    admin = cluster.nodes[0].admin()
-    admin.create_topic(model.TopicRequest(name=name, **fields))  # type: ignore[arg-type]
-    cluster.wait(lambda: all(one.leader is not None for one in admin.topic_partitions(name)), f"leaders of {name}")
-
-
 def fill(client: LogClient, topic: str, size: int) -> None:
     """About so many bytes, in batches of ten records."""
     for _ in range(size // 10_000):
@@ -63,7 +57,7 @@ def read_on(client: LogClient, topic: str, filters: list[str], read_from: ReadFr
 @pytest.mark.parametrize("copies", [1, 3])
 def test_filters_leave_out_batches_wherever_replicas_are(cluster: NodeCluster, client: LogClient, copies: int) -> None:
     topic = f"some{copies}"
-    create(cluster, topic, replication_factor=copies)
+    cluster.create_topic(topic, replication_factor=copies)
     for number in range(30):
         device = "rare" if number % 10 == 3 else "often"
         client.publish(topic, [(f"{topic}/{device}/{each}", bytes(1_000)) for each in range(10)])
@@ -74,7 +68,7 @@ def test_filters_leave_out_batches_wherever_replicas_are(cluster: NodeCluster, c
 
 
 def test_a_node_without_a_replica_filters_what_it_fetched(cluster: NodeCluster) -> None:
-    create(cluster, "far", replication_factor=1)
+    cluster.create_topic("far", replication_factor=1)
     admin = cluster.nodes[0].admin()
     [partition] = admin.topic_partitions("far")
     away = next(node for node in cluster.nodes if node.name != partition.replicas[0].node).admin()
@@ -88,7 +82,7 @@ def test_a_node_without_a_replica_filters_what_it_fetched(cluster: NodeCluster) 
 
 
 def test_leaders_and_followers_serve_the_same(cluster: NodeCluster, client: LogClient) -> None:
-    create(cluster, "same")
+    cluster.create_topic("same")
     fill(client, "same", 100_000)
     urls = {f"http://{HOST}:{node.api_port}": node.name for node in cluster.nodes}
     [partition] = client.metadata("same", fresh=True)
@@ -99,7 +93,7 @@ def test_leaders_and_followers_serve_the_same(cluster: NodeCluster, client: LogC
 
 def test_what_a_cursor_holds_is_held_then_bounded_then_reported(cluster: NodeCluster, client: LogClient) -> None:
     for topic in ("held", "free"):
-        create(cluster, topic, retention_bytes=KEPT_BYTES)
+        cluster.create_topic(topic, retention_bytes=KEPT_BYTES)
         fill(client, topic, 10_000)
     client.create_cursor("stopped", "held", hold=True)
     client.commit("stopped", {0: 7})

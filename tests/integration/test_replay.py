@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from flockmq.admin import durable_model as model
 from flockmq.client.mqtt import MqttClient, Options
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.properties import Properties
@@ -24,12 +23,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with NodeCluster(tmp_path_factory.mktemp("nodes"), 3) as nodes:
         nodes.wait_settled()
         yield nodes
-
-
-def create(cluster: NodeCluster, name: str, **fields: object) -> None:
-    cluster.nodes[0].admin().create_topic(model.TopicRequest(name=name, **fields))  # type: ignore[arg-type]
-    admin = cluster.nodes[0].admin()
-    cluster.wait(lambda: all(one.leader is not None for one in admin.topic_partitions(name)), f"leaders of {name}")
 
 
 async def publish(port: int, topic: str, count: int, first: int = 0) -> None:
@@ -59,7 +52,7 @@ def expected(topic: str, count: int) -> dict[str, list[int]]:
 
 
 async def test_subscribers_on_all_nodes_get_everything_in_order(cluster: NodeCluster) -> None:
-    await asyncio.to_thread(create, cluster, "live", shards=3)
+    await asyncio.to_thread(cluster.create_topic, "live", shards=3)
     clients = [await MqttClient.connect(Options(port=node.mqtt_port)) for node in cluster.nodes]
     for client in clients:
         assert await client.subscribe(SubscribeEntry(b"live/#", 1)) == [1]
@@ -77,7 +70,7 @@ def replay(port: int, *arguments: str) -> list[str]:
 
 
 async def test_history_from_any_node_by_the_command(cluster: NodeCluster) -> None:
-    await asyncio.to_thread(create, cluster, "past", shards=3)
+    await asyncio.to_thread(cluster.create_topic, "past", shards=3)
     await publish(cluster.nodes[0].mqtt_port, "past", COUNT)
     for node, version in zip(cluster.nodes, ("5", "3.1.1", "5"), strict=True):
         lines = await asyncio.to_thread(
@@ -88,7 +81,7 @@ async def test_history_from_any_node_by_the_command(cluster: NodeCluster) -> Non
 
 
 async def test_history_goes_over_into_what_is_new(cluster: NodeCluster) -> None:
-    await asyncio.to_thread(create, cluster, "both")
+    await asyncio.to_thread(cluster.create_topic, "both")
     await publish(cluster.nodes[0].mqtt_port, "both", COUNT)
     client = await MqttClient.connect(Options(port=cluster.nodes[2].mqtt_port, version=4))
     publishing = asyncio.create_task(publish(cluster.nodes[1].mqtt_port, "both", COUNT, COUNT))
@@ -108,7 +101,7 @@ def test_what_can_not_be_replayed_is_told(cluster: NodeCluster) -> None:
 
 
 async def test_a_session_finds_what_it_missed_on_another_node(cluster: NodeCluster) -> None:
-    await asyncio.to_thread(create, cluster, "away", shards=2)
+    await asyncio.to_thread(cluster.create_topic, "away", shards=2)
     properties = Properties()
     properties.session_expiry_s = 600
     first = Options(port=cluster.nodes[0].mqtt_port, client_id="traveller", properties=properties)

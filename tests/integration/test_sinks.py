@@ -41,15 +41,6 @@ def log_client(cluster: NodeCluster, *named: int) -> LogClient:
     return LogClient([urls[number] for number in named], token_of=token_of, timeout_s=5)
 
 
-def create(cluster: NodeCluster, name: str, **fields: object) -> None:
-    cluster.nodes[0].admin().create_topic(model.TopicRequest(name=name, **fields))  # type: ignore[arg-type]
-    for node in cluster.nodes:
-        cluster.wait(lambda node=node: name in [one.name for one in node.admin().topics()], "the topic")  # type: ignore[misc]
-    cluster.wait(
-        lambda: all(one.leader is not None for one in cluster.nodes[0].admin().topic_partitions(name)), "leaders"
-    )
-
-
 def int32(values: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(values)}i", *values)
 
@@ -78,8 +69,15 @@ def read_all(client: LogClient, topic: str, shard: int = 0) -> list[bytes]:
 
 
 def leader_of(cluster: NodeCluster, client: LogClient, topic: str, shard: int = 0) -> NodeProcess:
-    leader = client.metadata(topic, fresh=True)[shard].leader
-    return next(node for node in cluster.nodes if node.name == leader)
+    found: list[NodeProcess] = []
+
+    def is_led() -> bool:
+        leader = client.metadata(topic, fresh=True)[shard].leader
+        found[:] = [node for node in cluster.nodes if node.name == leader]
+        return bool(found)
+
+    cluster.wait(is_led, f"a leader of shard {shard}")
+    return found[0]
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def mended(cluster: NodeCluster) -> Iterator[NodeCluster]:
 @pytest.mark.parametrize("through", range(3))
 def test_a_batch_is_written_once_through_any_node(cluster: NodeCluster, through: int) -> None:
     name = f"once{through}"
-    create(cluster, name, shards=2)
+    cluster.create_topic(name, shards=2)
     topics = [f"{name}/{number}" for number in range(8)]
     by_shard: dict[int, list[str]] = {0: [], 1: []}
     for topic in topics:
@@ -122,7 +120,7 @@ def test_a_batch_is_written_once_through_any_node(cluster: NodeCluster, through:
 
 
 def test_chunks_of_megabytes_reach_a_leader_elsewhere(cluster: NodeCluster) -> None:
-    create(cluster, "large", replication_factor=1)
+    cluster.create_topic("large", replication_factor=1)
     [partition] = cluster.nodes[0].admin().topic_partitions("large")
     away = next(number for number, node in enumerate(cluster.nodes) if node.name != partition.leader)
     payloads = [bytes([number]) * 40_000 for number in range(100)]
@@ -157,7 +155,7 @@ def test_a_namespace_of_its_own(cluster: NodeCluster) -> None:
 
 
 def test_what_is_not_staged_is_refused(cluster: NodeCluster) -> None:
-    create(cluster, "refused")
+    cluster.create_topic("refused")
     with log_client(cluster, 1) as client:
         client.stage("refused", 0, StageName("q", 0, 0, 0), 0, chunk("refused/x", [b"a"]))
         with pytest.raises(AdminError, match="Stage the batch again") as caught:
@@ -188,7 +186,7 @@ async def _receive(client: MqttClient, count: int) -> list[Message]:
 
 
 async def test_live_subscribers_get_what_is_committed(cluster: NodeCluster) -> None:
-    await asyncio.to_thread(create, cluster, "alerts")
+    await asyncio.to_thread(cluster.create_topic, "alerts")
     user = UserColumns(int32([0, 1, 2]), ends([b"unit", b"unit"]), b"unitunit", ends([b"C", b"K"]), b"CK")
 
     def write() -> None:
@@ -217,7 +215,7 @@ async def test_live_subscribers_get_what_is_committed(cluster: NodeCluster) -> N
 
 
 def test_leaders_die_between_stage_commit_and_repeat(mended: NodeCluster) -> None:
-    create(mended, "deadly")
+    mended.create_topic("deadly")
     with log_client(mended, 0, 1, 2) as client:
         for sequence in range(3):
             client.stage("deadly", 0, StageName("q", 7, 0, 1), sequence, chunk("deadly/x", [b"%d" % sequence]))
@@ -238,7 +236,7 @@ def test_leaders_die_between_stage_commit_and_repeat(mended: NodeCluster) -> Non
 
 
 def test_a_leader_dies_in_the_middle_of_a_commit(mended: NodeCluster) -> None:
-    create(mended, "halfway")
+    mended.create_topic("halfway")
     chunks = [[b"%d:%d" % (sequence, number) + b"x" * 1_000 for number in range(200)] for sequence in range(60)]
     with log_client(mended, 0, 1, 2) as client:
         for sequence, payloads in enumerate(chunks):

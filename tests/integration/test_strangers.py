@@ -116,7 +116,8 @@ def test_garbage_meets_silence(run: Run, said: bytes) -> None:
 
 def test_who_sends_little_and_waits_is_not_waited_for(run: Run) -> None:
     async def scenario() -> None:
-        async with two_nodes(LinkSettings(connect_ms=150)) as (_, two, _):
+        async with two_nodes() as (_, two, _):
+            two.links.settings = LinkSettings(connect_ms=150)
             sayings = [b"", b"F", hello.MAGIC, hello.MAGIC + bytes(1_000)]
             assert await asyncio.gather(*(said_to(two.port, said) for said in sayings)) == [b""] * 4
             assert two.links.refusals.counts == {"timeout": 4}
@@ -126,7 +127,8 @@ def test_who_sends_little_and_waits_is_not_waited_for(run: Run) -> None:
 
 def test_a_byte_at_a_time_buys_no_time(run: Run) -> None:
     async def scenario() -> None:
-        async with two_nodes(LinkSettings(connect_ms=150)) as (_, two, _):
+        async with two_nodes() as (_, two, _):
+            two.links.settings = LinkSettings(connect_ms=150)
             reader, writer = await asyncio.open_connection("127.0.0.1", two.port)
             said = hello.MAGIC + bytes(hello.HELLO_BYTES)
 
@@ -180,7 +182,8 @@ def test_a_thousand_refusals_are_a_few_lines(run: Run) -> None:
 @pytest.mark.parametrize("tls", [None, TLS_ON], ids=["plain", "tls"])
 def test_a_recorded_handshake_said_again(run: Run, tls: LinkTlsSettings | None) -> None:
     async def scenario() -> None:
-        async with two_nodes(LinkSettings(connect_ms=300), tls) as (_, two, relay):
+        async with two_nodes(tls=tls) as (_, two, relay):
+            two.links.settings = LinkSettings(connect_ms=300)
             (recorded,) = relay.by_caller
             hello_only = recorded[: hello.HELLO_BYTES]
             for said in (recorded, hello_only, hello_only + bytes(2_000), hello_only + recorded[-200:]):
@@ -195,7 +198,8 @@ def test_a_hello_that_was_meant_for_another_node(run: Run, wants_tls: bool) -> N
     """It is right, and new here: it earns a WELCOME or the first words of TLS, never more bytes than it has."""
 
     async def scenario() -> None:
-        async with two_nodes(LinkSettings(connect_ms=300)) as (_, two, _):
+        async with two_nodes() as (_, two, _):
+            two.links.settings = LinkSettings(connect_ms=300)
             heard = hello.Caller(KEY, hello.PeerInfo(1, 7, 0), 3, wants_tls, bytes(32)).hello()
             said = heard + (client_hello() if wants_tls else bytes(34))
             answer = await said_to(two.port, said)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from flockmq.admin.durable_model import RECORDS_PER_PUBLISH_MAX, Placed, TopicRequest
+from flockmq.admin.durable_model import RECORDS_PER_PUBLISH_MAX, Placed
 from flockmq.client.admin import AdminClient, AdminError
 from flockmq.client.log_client import LogClient
 from flockmq.errors import FlockError
@@ -86,9 +86,7 @@ class SparkCluster:
     def create_topic(self, name: str = "", *, shards: int = 1, **fields: Any) -> str:
         """Declare a durable topic, and wait until all of its partitions have leaders; its name."""
         name = name or self.unique()
-        self.admin(self._alive()[0]).create_topic(TopicRequest(name=name, shards=shards, **fields))
-        namespace = fields.get("namespace", "default")
-        self.nodes.wait(lambda: self._is_led(name, namespace), f"leaders of {name}")
+        self.nodes.create_topic(name, shards=shards, **fields)
         return name
 
     def publish(self, topic: str, records: Iterable[Record], *, client_id: str = "") -> list[Placed]:
@@ -111,11 +109,13 @@ class SparkCluster:
         self.nodes.nodes[number].kill()
 
     def start(self, number: int) -> None:
-        """Start a node again, and wait until it serves and all nodes see each other."""
+        """Start a node again, and wait until it serves, all nodes see each other, and copies are where they belong."""
         node = self.nodes.nodes[number]
         node.start()
         node.wait_ready()
         self.nodes.wait(self.nodes.sees_all, "all nodes to see each other")
+        if len(self._alive()) == NODES:
+            self.nodes.wait_settled()
 
     def mend(self) -> None:
         """Have all nodes run."""
@@ -135,10 +135,6 @@ class SparkCluster:
         return all(
             sum(1 for node in one["nodes"] if node["state"] == "ALIVE" and node["api"]) == NODES for one in dumps
         )
-
-    def _is_led(self, topic: str, namespace: str) -> bool:
-        partitions = self.admin(self._alive()[0]).topic_partitions(topic, namespace=namespace)
-        return all(one.leader is not None for one in partitions)
 
 
 def _parts(records: Iterable[Record]) -> Iterable[list[Record]]:

@@ -23,7 +23,7 @@ def test_records_are_kept_while_a_node_is_away(cluster: SparkCluster) -> None:
 
 
 def test_nodes_are_back_for_the_next_test(cluster: SparkCluster) -> None:
-    assert cluster.nodes.sees_all()
+    cluster.nodes.wait(cluster.nodes.sees_all, "all nodes to see each other")
 
 
 def test_functions_of_test_modules_run_on_workers(spark: SparkSession) -> None:

@@ -68,6 +68,7 @@ def test_all_is_counted_and_the_advice_evens_it_out(
         by_node[node] += bytes_by_shard[shard]
     assert max(by_node.values()) <= max(bytes_by_shard.values()) + camera // 50, "no node has two large partitions"
     admin = cluster.admin()
+    cluster.nodes.wait_settled()  # what moves takes no advice
     assert admin.apply_advice(advice).refused == 0
     cluster.nodes.wait(
         lambda: {one.shard: one.leader for one in admin.topic_partitions(topic)} == leaders, "leaders as advised"

@@ -18,9 +18,10 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from flockmq.client.admin import AdminClient, UnreachableError
+from flockmq.admin.durable_model import TopicRequest
+from flockmq.client.admin import AdminClient, AdminError, UnreachableError
 from flockmq.errors import FlockError
 from flockmq.security import credentials
 from flockmq.testing.ports import free_ports
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
+
+    from flockmq.admin.durable_model import DataTopic
 
 HOST: Final = "127.0.0.1"
 WAIT_S_MAX: Final = 30.0
@@ -218,6 +221,13 @@ class NodeCluster:
             for view in views.values()
         )
 
+    def create_topic(self, name: str, **fields: Any) -> DataTopic:
+        """Declare a durable topic; wait until all running nodes know it, and all of its partitions have leaders."""
+        request = TopicRequest(name=name, **fields)
+        made = self.running()[0].admin().create_topic(request)
+        self.wait(lambda: all(_leads(node, request) for node in self.running()), f"all nodes to know who leads {name}")
+        return made
+
     def wait_settled(self) -> None:
         """Wait until cluster state has every running node alive, and every copy and leader is where it belongs.
 
@@ -241,3 +251,12 @@ class NodeCluster:
                 raise FlockError(f"Waited {seconds:g} s for {what} in vain. Views: {self.views()}\n{logs}")
             time.sleep(0.05)
         return time.monotonic() - began
+
+
+def _leads(node: NodeProcess, topic: TopicRequest) -> bool:
+    """Whether a node knows a topic, and leaders of all of its partitions."""
+    try:
+        partitions = node.admin().topic_partitions(topic.name, namespace=topic.namespace)
+    except AdminError:
+        return False
+    return all(one.leader is not None for one in partitions)

@@ -113,7 +113,7 @@ def test_who_dies_is_gone_when_its_lease_is_and_who_lives_stays(run: Run, server
         await living.start(A)
         for _ in range(2):  # longer than one lease, in all
             await dying.start(B)
-            assert await living.find() == [A, B]
+            await until_listed(living, A, B)
             await crash(dying)
             await until_listed(living, A)
         await living.stop()

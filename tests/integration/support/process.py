@@ -14,7 +14,7 @@ from typing import Any
 
 WAIT_S = 60
 """Longest wait for something that must happen; a shared machine may be slow."""
-FREE_PORTS = ("--mqtt-port", "0", "--ws-port", "0", "--api-port", "0")
+FREE_PORTS = ("--mqtt-port", "0", "--ws-port", "0", "--api-port", "0", "--port", "0")
 
 
 def environment(folder: Path, **variables: str) -> dict[str, str]:

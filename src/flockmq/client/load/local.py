@@ -42,7 +42,7 @@ class LocalBroker:
         self.ports: dict[str, int] = {}
         """By kind: ``tcp``, ``ws``, ``tls``, ``wss``, ``admin``."""
         named = {argument.partition("=")[0] for argument in arguments}
-        free = [f"{flag}=0" for flag in ("--mqtt-port", "--ws-port", "--api-port") if flag not in named]
+        free = [f"{flag}=0" for flag in ("--mqtt-port", "--ws-port", "--api-port", "--port") if flag not in named]
         command = [sys.executable, "-m", "flockmq", "start", f"--data-dir={self._data}", *free, *arguments]
         # Its admin token is of no use to anybody tomorrow, so it stays out of the user's own file.
         variables = {**os.environ, "FLOCKMQ_CREDENTIALS": str(folder / "credentials.toml"), **(environment or {})}

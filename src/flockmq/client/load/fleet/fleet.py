@@ -116,11 +116,15 @@ class Fleet:
                 await room.command(device, self._rng)
 
     async def _trouble(self) -> None:
-        """Make devices drop off, now and then."""
+        """Make devices drop off, now and then; at least one, however long they took to come."""
         until = self._started + self._plan.seconds - CALM_S
-        while time.monotonic() < until:
+        has_dropped = False
+        while time.monotonic() < until or not has_dropped:
             await asyncio.sleep(DROP_INTERVAL_S)
-            self._rng.choice(self._devices).drop()
+            online = [device for device in self._devices if device.online]
+            if online:
+                self._rng.choice(online).drop()
+                has_dropped = True
 
     async def _until_all_are_back(self) -> None:
         await self._until(lambda: all(device.online for device in self._devices))
