@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from flockmq.client.local_cluster import (
+    LAST_FILE,
     WS_STEP,
     Ports,
+    ports_of,
     read_cluster,
     start_cluster,
     start_ended,
@@ -57,7 +59,8 @@ def test_a_node_that_only_just_starts_is_stopped_too(tmp_path: Path) -> None:
 def test_a_node_that_ended_is_started_again_beside_the_others(tmp_path: Path) -> None:
     environment = {"FLOCKMQ_COOKIE": secrets.token_hex(32), "FLOCKMQ_CREDENTIALS": str(tmp_path / "credentials.toml")}
     options = ["--allow-anonymous", "--set=limits.topic_aliases_max=77"]
-    first, second = start_cluster(tmp_path, 2, ports_for_two(), options, environment)
+    ports = ports_for_two()
+    first, second = start_cluster(tmp_path, 2, ports, options, environment)
     try:
         list(wait_ready([first, second]))
         assert start_ended(tmp_path, environment=environment) == [], "all of them run"
@@ -71,3 +74,6 @@ def test_a_node_that_ended_is_started_again_beside_the_others(tmp_path: Path) ->
     finally:
         list(stop_cluster(tmp_path))
     assert start_ended(tmp_path, environment=environment) == [], "there is none any more"
+    last = read_cluster(tmp_path, LAST_FILE)
+    assert (last, ports_of(last)) == ([first, again], ports), "where it was is known"
+    assert (tmp_path / "n1").stat().st_mode & 0o077 == 0

@@ -43,11 +43,11 @@ async def join(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.Join
         raise ApiError(REFUSED, str(error)) from None
 
 
-async def leave(desk: Desk, _call: Call[NoQuery, None]) -> None:
+async def leave(desk: Desk, call: Call[model.LeaveQuery, None]) -> model.JoinResult:
     """Take leave."""
     desk.check_running()
     try:
-        await _cluster(desk).leave()
+        return await _cluster(desk).leave(call.query.discard_data)
     except FlockError as error:
         raise ApiError(REFUSED, str(error)) from None
 

@@ -80,11 +80,20 @@ class JoinRequest(Request, frozen=True):
     )
 
 
+class LeaveQuery(Request, frozen=True):
+    """How to leave."""
+
+    discard_data: Annotated[bool, Meta(description="Leave though nobody takes over what this node stores")] = False
+
+
 class JoinResult(Response, frozen=True):
     """What came of it."""
 
     id: NodeId
     changed: Annotated[bool, Meta(description="False when the node was a member before")]
+    set_aside: Annotated[
+        str, Meta(description="Folder of the node with what it stored before; empty when nobody would miss it")
+    ] = ""
 
 
 class Route(Response, frozen=True):

@@ -35,5 +35,5 @@ class ClusterPort(Protocol):
     async def join(self, address: str, discard_data: bool) -> JoinResult:
         """Become a member of another cluster; FlockError says why not."""
 
-    async def leave(self) -> None:
-        """Take leave of the others; afterwards this node is alone, in a cluster of its own."""
+    async def leave(self, discard_data: bool) -> JoinResult:
+        """Take leave of the others; afterwards this node is alone, in a cluster of its own. FlockError says why not."""

@@ -42,7 +42,9 @@ CLUSTER_OPERATIONS: Final = (
         tag="cluster",
         summary="Let this node take leave of the others; it goes on alone",
         handler=handlers.leave,
-        answer_text="The node is alone",
+        query=model.LeaveQuery,
+        answer=model.JoinResult,
+        answer_text="The node is alone, in this cluster of its own",
         errors=(REFUSED, UNAVAILABLE),
     ),
     Operation(

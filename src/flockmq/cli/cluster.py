@@ -15,7 +15,7 @@ from flockmq.errors import FlockError
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
-    from flockmq.admin.cluster_model import Cluster, Decisions, Member
+    from flockmq.admin.cluster_model import Cluster, Decisions, JoinResult, Member
     from flockmq.admin.durable_tenants_model import Rebalance
     from flockmq.client.admin import AdminClient
 
@@ -51,6 +51,9 @@ Address = Annotated[
 ]
 Discard = Annotated[
     bool, typer.Option("--discard-data", help="Join though this node loses its topics or sessions by it.")
+]
+DiscardLeaving = Annotated[
+    bool, typer.Option("--discard-data", help="Leave though nobody takes over what this node stores.")
 ]
 
 
@@ -163,18 +166,31 @@ def join(
         print_json(result)
     elif result.changed:
         print(f"The node is a member of cluster {result.id} now.")
+        _tell_where(result)
     else:
         print(f"The node was a member of cluster {result.id} before.")
 
 
-def leave(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """Let the node at --server take leave of the others. It goes on alone, in a cluster of its own."""
-    client = admin_client(one_server(server, "one node is to leave"))
-    client.leave()
+def leave(
+    *, discard_data: DiscardLeaving = False, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+) -> None:
+    """Let the node at --server take leave of the others. It goes on alone, in a cluster of its own.
+
+    The others take over all that it stores first. Its clients are told to use another server.
+    """
+    result = admin_client(one_server(server, "one node is to leave")).leave(discard_data=discard_data)
     if as_json:
-        print_json(client.cluster())
+        print_json(result)
+    elif result.changed:
+        print(f"The node has left and is a cluster of its own now, {result.id}.")
+        _tell_where(result)
     else:
-        print("The node has left and is a cluster of its own now.")
+        print(f"The node was a cluster of its own before, {result.id}.")
+
+
+def _tell_where(result: JoinResult) -> None:
+    if result.set_aside:
+        print(f"What it stored before is on the node in {result.set_aside}; remove that when nobody misses it.")
 
 
 def rebalance(

@@ -28,12 +28,26 @@ DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder of the whole cluster, a folder a node in it.")
 ]
 Count = Annotated[
-    int | None, typer.Argument(min=1, max=NODES_MAX, metavar="N", help="How many nodes; 3 unless it is said.")
+    int | None, typer.Argument(min=1, max=NODES_MAX, metavar="N", help="How many nodes; as many as before, or 3.")
 ]
-MqttPort = Annotated[int, typer.Option("--base-mqtt-port", min=1, max=65_000, help="MQTT port of the first node.")]
-WsPort = Annotated[int, typer.Option("--base-ws-port", min=1, max=65_000, help="WebSocket port of the first node.")]
-ApiPort = Annotated[int, typer.Option("--base-api-port", min=1, max=65_000, help="API port of the first node.")]
-NodePort = Annotated[int, typer.Option("--base-port", min=1, max=65_000, help="Port for nodes of the first node.")]
+MqttPort = Annotated[
+    int | None,
+    typer.Option(
+        "--base-mqtt-port", min=1, max=65_000, help="MQTT port of the first node; as before, or 1883. Others follow."
+    ),
+]
+WsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--base-ws-port", min=1, max=65_000, help="Its WebSocket port; as before, or 8083. Others in steps of two."
+    ),
+]
+ApiPort = Annotated[
+    int | None, typer.Option("--base-api-port", min=1, max=65_000, help="Its API port; as before, or 18083.")
+]
+NodePort = Annotated[
+    int | None, typer.Option("--base-port", min=1, max=65_000, help="Its port for nodes; as before, or 16000.")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="Return once all nodes serve; stop them with `flockmq down`.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, for all nodes.")]
 
@@ -55,22 +69,38 @@ def up(
     count: Count = None,
     *,
     data_dir: DataDirOption = None,
-    base_mqtt_port: MqttPort = 1883,
-    base_ws_port: WsPort = 8083,
-    base_api_port: ApiPort = 18083,
-    base_port: NodePort = 16000,
+    base_mqtt_port: MqttPort = None,
+    base_ws_port: WsPort = None,
+    base_api_port: ApiPort = None,
+    base_port: NodePort = None,
     detach: Detach = False,
     settings: Set = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a cluster on this machine: N nodes on loopback that let anybody in. Ctrl-C stops it.
 
-    Where some nodes of it run and others have ended, it starts those again.
+    Where some nodes of it run and others have ended, it starts those again. One that was stopped comes back with as
+    many nodes as it had, on the same ports, unless something else is said.
     """
-    from flockmq.client.local_cluster import Ports, read_cluster, start_cluster, start_ended, wait_ready
+    from flockmq.client.local_cluster import (
+        LAST_FILE,
+        Ports,
+        ports_of,
+        read_cluster,
+        start_cluster,
+        start_ended,
+        wait_ready,
+    )
 
     folder = (data_dir or default_data_dir()).absolute()
-    ports = Ports(mqtt=base_mqtt_port, ws=base_ws_port, api=base_api_port, node=base_port)
+    last = read_cluster(folder) or read_cluster(folder, LAST_FILE)
+    before = ports_of(last)
+    ports = Ports(
+        mqtt=base_mqtt_port or before.mqtt,
+        ws=base_ws_port or before.ws,
+        api=base_api_port or before.api,
+        node=base_port or before.node,
+    )
     options = ["--allow-anonymous", *(f"--set={one}" for one in settings or [])]
     known = read_cluster(folder)
     if count not in (None, len(known)) and any(node.is_running() for node in known):
@@ -85,7 +115,7 @@ def up(
         others = [node.name for node in read_cluster(folder) if node.name not in names]
         print(f"{', '.join(sorted(names))} had ended: started again. Running: {', '.join(others)}.", file=sys.stderr)
     else:
-        nodes = start_cluster(folder, count or NODES_DEFAULT, ports, options)
+        nodes = start_cluster(folder, count or len(last) or NODES_DEFAULT, ports, options)
     try:
         for node in wait_ready(nodes):
             print(f"{node.name} serves MQTT on port {node.mqtt_port}", file=sys.stderr)

@@ -76,9 +76,10 @@ class AdminClient(DurableCalls):
         request = cluster_model.JoinRequest(address=address, discard_data=discard_data)
         return self._decode(self._call("POST", "/api/v1/cluster/join", request), cluster_model.JoinResult)
 
-    def leave(self) -> None:
+    def leave(self, *, discard_data: bool = False) -> cluster_model.JoinResult:
         """Let the node take leave of the others. Takes as long as they need to take over what it stores."""
-        self._transport.request("POST", "/api/v1/cluster/leave", wait_s=LEAVE_S_MAX)
+        path = f"/api/v1/cluster/leave?{urlencode({'discard_data': str(discard_data).lower()})}"
+        return self._decode(self._transport.request("POST", path, wait_s=LEAVE_S_MAX).body, cluster_model.JoinResult)
 
     def routes(self) -> Iterator[cluster_model.Route]:
         """All topic filters of the cluster with their nodes."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 STATE_FILE: Final = "cluster.json"
+LAST_FILE: Final = "last.json"
+"""The same of a cluster that was stopped: how many nodes it had, and on which ports."""
 START_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 15.0
 LOG_LINES: Final = 8
@@ -135,17 +137,25 @@ def holder(folder: Path) -> int:
         os.close(descriptor)
 
 
-def read_cluster(data_dir: Path) -> list[LocalNode]:
-    """The nodes that were started there; none when nothing was."""
+def read_cluster(data_dir: Path, name: str = STATE_FILE) -> list[LocalNode]:
+    """The nodes that were started there; none when nothing was. ``LAST_FILE``: those that were stopped there last."""
     try:
-        told = json.loads((data_dir / STATE_FILE).read_text("utf-8"))
+        told = json.loads((data_dir / name).read_text("utf-8"))
         return [LocalNode(**{**node, "options": tuple(node.get("options", ()))}) for node in told["nodes"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise FlockError(
-            f"{data_dir / STATE_FILE} can't be read ({error}); stop the nodes by hand and remove that file."
+            f"{data_dir / name} can't be read ({error}); stop the nodes by hand and remove that file."
         ) from None
+
+
+def ports_of(nodes: Sequence[LocalNode]) -> Ports:
+    """The first ports of a cluster; the usual ones when it has no nodes."""
+    if not nodes:
+        return Ports()
+    first = nodes[0]
+    return Ports(mqtt=first.mqtt_port, ws=first.ws_port, api=first.api_port, node=first.port)
 
 
 def start_cluster(
@@ -158,7 +168,7 @@ def start_cluster(
             f"{', '.join(running)} run in {data_dir} already; see `flockmq ps`, stop them with `flockmq down`, or give "
             "another --data-dir."
         )
-    data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     nodes = [start_node(data_dir, number, ports, options, environment) for number in range(1, count + 1)]
     write_cluster(data_dir, nodes)
     return nodes
@@ -203,7 +213,7 @@ def start_node(
 ) -> LocalNode:
     """Start the node with this number, counted from 1."""
     folder = data_dir / f"n{number}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"n{number}@{HOST}"
     step = number - 1
     mqtt, ws, api, port = ports.mqtt + step, ports.ws + WS_STEP * step, ports.api + step, ports.node + step
@@ -272,10 +282,10 @@ def _has_ended(pid: int) -> bool:
 
 
 def stop_cluster(data_dir: Path) -> Iterator[tuple[LocalNode, bool]]:
-    """Stop all nodes in order; each with whether it ended by itself. The data stays."""
+    """Stop all nodes in order; each with whether it ended by itself. The data stays, and where they were."""
     yield from stop_nodes(read_cluster(data_dir))
     with contextlib.suppress(FileNotFoundError):
-        (data_dir / STATE_FILE).unlink()
+        (data_dir / STATE_FILE).replace(data_dir / LAST_FILE)
 
 
 def stop_nodes(nodes: Sequence[LocalNode]) -> Iterator[tuple[LocalNode, bool]]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from flockmq.cluster.state import ClusterState
 from flockmq.durable.appending import Appending
 from flockmq.durable.collecting import Collecting
 from flockmq.durable.consensus import Consensus
@@ -47,7 +48,6 @@ from flockmq.raft.engine import RaftEngine
 
 if TYPE_CHECKING:
     from flockmq.cluster.policy import PolicySettings, SeenMember
-    from flockmq.cluster.state import ClusterState
     from flockmq.log.store import Store
     from flockmq.peering.node import ClusterNode
     from flockmq.raft.host import RaftHost
@@ -197,6 +197,10 @@ class DurableNode:
     def hand_over(self) -> int:
         """This node is about to stop: let others lead what it leads; how many groups it still leads."""
         return self.engine.hand_over()
+
+    def forget_topics(self, now: int) -> None:
+        """What were durable topics here are none any more: they are those of a cluster that this node has left."""
+        self.topics.follow(ClusterState(), now)
 
     def take_events(self) -> list[tuple[str, dict[str, object]]]:
         """What happened, for the log."""

@@ -499,6 +499,23 @@ class Broker:
         for connection in list(self.connections.values()):
             disconnect(self.node, connection, reasons.SERVER_SHUTTING_DOWN, "The broker is stopping", now)
 
+    def move_out(self, now: int) -> None:
+        """This node leaves its cluster, to which its clients and their sessions belong: they go to other nodes.
+
+        Wills first, while there is somebody to hear them. Nobody comes in before ``move_in``.
+        """
+        self.node.moving = True
+        for session in list(self.sessions.values()):
+            send_will(self.node, session, now)
+        for connection in list(self.connections.values()):
+            disconnect(self.node, connection, reasons.USE_ANOTHER_SERVER, "This node leaves its cluster", now)
+        for session in list(self.sessions.values()):
+            end_session(self.node, session, now)
+
+    def move_in(self) -> None:
+        """It knows its new cluster."""
+        self.node.moving = False
+
     # --- namespaces ---
 
     def set_namespaces(self, wanted: list[NamespaceLimits], now: int) -> None:

@@ -42,6 +42,7 @@ CLIENT_ID_BYTES_MAX = 65_535
 """Longest client id with its namespace: other nodes are told it with two bytes of length."""
 
 
+MOVING = "This node is on its way to another cluster; connect to another one, or again in a moment"
 NOT_KNOWN_YET = "This node was just started and does not know its clients yet; try again in a moment"
 
 
@@ -76,6 +77,9 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     if node.stopping:
         # 0x8B is for DISCONNECT only [MQTT-3.2.2-8]
         refuse(node, connection, connect.client_id, reasons.SERVER_UNAVAILABLE, "The broker is stopping", now)
+        return
+    if node.moving:
+        refuse(node, connection, connect.client_id, reasons.USE_ANOTHER_SERVER, MOVING, now)
         return
     check_will(connection, connect)
     assigned = not connect.client_id

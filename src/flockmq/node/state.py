@@ -67,6 +67,8 @@ class NodeState:
         """The latest time anybody told."""
         self.wall_offset_ms = wall_ms - now
         self.stopping = False
+        self.moving = False
+        """On the way to another cluster: nobody is let in."""
         self.log_connections = True
         self.connections: dict[int, Connection] = {}
         self.next_connection = 0

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 from flockmq import __version__
 from flockmq.cluster.commands import SetSetting
 from flockmq.discovery import registry
-from flockmq.discovery.manual import ManualDiscovery
 from flockmq.discovery.ports import DiscoveryError, Surroundings, claim
 from flockmq.discovery.settings import NoSettings
 from flockmq.drivers.boot import next_boot
@@ -36,13 +35,13 @@ from flockmq.gossip.seal import Sealer
 from flockmq.gossip.settings import profile
 from flockmq.peering.contact import Contact, parse_contact
 from flockmq.peering.formation import BOOTSTRAP, JOIN, Rules
-from flockmq.peering.joining import MOVE, REFUSE, Belongings, plan_join
 from flockmq.peering.node import ClusterNode
 from flockmq.security.cookie import load_cookie
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings
 from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluster_id, was_founded
+from flockmq.server.cluster_moves import ClusterMoves
 from flockmq.server.cluster_view import ClusterView
-from flockmq.server.durable import DurableService, open_durable, set_aside
+from flockmq.server.durable import DurableService, open_durable
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 from flockmq.server.token import TOKEN_SETTING, to_share
 from flockmq.wire.hello import CLUSTER
@@ -50,12 +49,10 @@ from flockmq.wire.hello import CLUSTER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from flockmq.admin.cluster_model import JoinResult
     from flockmq.cluster.state import ClusterState
     from flockmq.config.sections import Config
     from flockmq.discovery.ports import Discovery
     from flockmq.drivers.runner import Runner
-    from flockmq.durable.node import DurableNode
     from flockmq.node.broker import Broker
     from flockmq.server.data_dir import DataDir
     from flockmq.server.log import Log
@@ -73,8 +70,6 @@ WHY_WAITING: Final = (
 )
 LEAVE_S_MAX: Final = 2.0
 HAND_OVER_S_MAX: Final = 1.5
-PART_S_MAX: Final = 25.0
-JOIN_S_MAX: Final = 15.0
 REMIND_S: Final = 30.0
 """How often the log is told what a node waits for."""
 
@@ -92,25 +87,26 @@ class ClusterService:
         self._token_hash = ""
         self.api_url = ""
         """Where this node's admin API is, as others reach it; empty: it has none."""
-        self._broker = broker
+        self.broker = broker
         self._store = config.store
-        self._folder = data_dir.path
-        self._known = KnownPeers(data_dir.path)
+        self.folder = data_dir.path
+        self.known = KnownPeers(data_dir.path)
         self._rng = random.Random(secrets.randbits(256))  # noqa: S311  (spreads load; secrets don't come from it)
         self._cookie = load_cookie(cluster.cookie_file)
         if self._cookie.warning:
             log.event("warning", "cookie", message=self._cookie.warning)
         self._boot = next_boot(data_dir.path, time.time_ns() // 1_000_000)
+        self._durable_boot = self._boot
         self._host = advertised_host(cluster.host, cluster.advertise_host)
-        self._points = tuple(parse_contact(point) for point in cluster.contact_points)
+        self.points = tuple(parse_contact(point) for point in cluster.contact_points)
         self._name = config.broker.node_name
-        self._discovery = self._make_discovery(config, data_dir.node_id)
+        self.discovery = self._make_discovery(config, data_dir.node_id)
         self._me = Contact(self._host, self.port)
-        known = [peer.contact for peer in self._known.load()]
-        self.has_others = bool(known or self._points or config.cluster.discovery != "manual")
+        known = [peer.contact for peer in self.known.load()]
+        self.has_others = bool(known or self.points or config.cluster.discovery != "manual")
         """Whether this node was told of others, by people, by its own memory or by a plugin that lists them."""
-        if self._known.trouble:
-            log.event("warning", "peers_forgotten", message=self._known.trouble)
+        if self.known.trouble:
+            log.event("warning", "peers_forgotten", message=self.known.trouble)
         self.node = self._make_node(broker, data_dir.node_id, known)
         self.runner = ClusterRunner(self.node, runner)
         self.durable: DurableService | None = None
@@ -122,28 +118,29 @@ class ClusterService:
         self.elsewhere = ""
         """Which contact point is in another cluster, and what to do; empty when none is known to be."""
         self._ask_points_at = time.monotonic() + SETTLE_S_MAX
+        self.moves = ClusterMoves(self)
         self.view = ClusterView(self)
 
     def _make_discovery(self, config: Config, node_id: int) -> Discovery:
         surroundings = Surroundings(
-            node_id=node_id, node_name=self._name, cookie=self._cookie.value, contact_points=self._points
+            node_id=node_id, node_name=self._name, cookie=self._cookie.value, contact_points=self.points
         )
         settings = config.discovery if config.discovery is not None else NoSettings()
         return registry.make(config.cluster.discovery, settings, surroundings)
 
     def _make_node(self, broker: Broker, node_id: int, known: list[Contact]) -> ClusterNode:
         role = EDGE if self.config.role == "edge" else CORE
-        cluster_id = load_cluster_id(self._folder)
+        cluster_id = load_cluster_id(self.folder)
         me = Member(node_id, self._boot, self._name, self._host, self.port, 0, 0, __version__, role, cluster_id)
         rules = Rules(
-            lists_peers=self._discovery.lists_peers,
+            lists_peers=self.discovery.lists_peers,
             expect=self.config.bootstrap_expect,
-            contact_points=len(self._points) + len(known),
+            contact_points=len(self.points) + len(known),
         )
         gossip = profile(self.config.profile)
-        node = ClusterNode(broker, me, gossip, rules, load_ballot(self._folder), False, self._rng, now_ms())
+        node = ClusterNode(broker, me, gossip, rules, load_ballot(self.folder), False, self._rng, now_ms())
         if cluster_id:
-            node.swim.join([(one.host, one.port) for one in [*self._points, *known]], now_ms())
+            node.swim.join([(one.host, one.port) for one in [*self.points, *known]], now_ms())
         return node
 
     @property
@@ -155,13 +152,22 @@ class ClusterService:
     async def open(self) -> None:
         """Recover what this node stores; FlockError when the disk is not usable."""
         self.durable = await open_durable(
-            self.node, self._boot, self._folder, self._store, self.runner.runner, self.log, self._rng
+            self.node, self._durable_boot, self.folder, self._store, self.runner.runner, self.log, self._rng
         )
         for watcher in self.watchers:
             self.durable.node.meta.watch(watcher)
             watcher(self.durable.node.meta.state)
         self.durable.node.tell_about_me(self.api_url, self.config.zone)
         self.node.formation.has_data = bool(self.durable.node.engine.store.groups)
+
+    async def open_anew(self) -> None:
+        """The same with an empty store, in another cluster: nobody may take it for the one that was here before, which
+        counted its messages and commands from 1 as well."""
+        wall_ms = time.time_ns() // 1_000_000
+        self._durable_boot = await asyncio.to_thread(next_boot, self.folder, wall_ms)
+        await self.open()
+        assert self.durable is not None
+        self.durable.start(self.links.set_reading)
 
     async def start(self) -> None:
         """Listen for other nodes and look for them; FlockError when the port can't be had."""
@@ -196,7 +202,7 @@ class ClusterService:
         run.start(links, datagrams)
         if self.durable is not None:
             self.durable.start(links.set_reading)
-            if node.cluster_id and was_founded(self._folder):
+            if node.cluster_id and was_founded(self.folder):
                 self.durable.node.begin(node.cluster_id)
         self._settle_alone()
         self._task = asyncio.get_running_loop().create_task(self._live())
@@ -221,12 +227,13 @@ class ClusterService:
 
     async def settle(self) -> None:
         """Wait, but not for long, until this node knows the others and their routes, and which topics are durable: what
-        its clients publish before that would not get there. A new node that was told of no others does not wait."""
+        its clients publish before that would not get there. A new node that was told of no others serves already."""
         if not self.has_others and not self.node.formation.has_data:
+            await self.moves.wait_whole()
             return
         until = time.monotonic() + SETTLE_S_MAX
         while time.monotonic() < until:
-            if self._is_level():
+            if self.is_level():
                 return
             await asyncio.sleep(0.02)
         if self.is_in_doubt():
@@ -260,7 +267,8 @@ class ClusterService:
         while self.is_in_doubt():  # noqa: ASYNC110  (the pure node knows no event)
             await asyncio.sleep(0.02)
 
-    def _is_level(self) -> bool:
+    def is_level(self) -> bool:
+        """Whether this node knows its topics, and the routes of all others that live."""
         node = self.node
         if self.durable is not None and not self.durable.node.is_ready():
             return False
@@ -276,10 +284,10 @@ class ClusterService:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        await self._discovery.stop()
+        await self.discovery.stop()
         if self._links is not None and self._datagrams is not None:
             await self._hand_over()
-            await self._say_goodbye()
+            await self.say_goodbye()
             self.runner.stop()
         if self.durable is not None:
             await self.durable.stop()
@@ -299,7 +307,8 @@ class ClusterService:
                 return
             await asyncio.sleep(0.02)
 
-    async def _say_goodbye(self) -> None:
+    async def say_goodbye(self) -> None:
+        """Tell the others that this node goes, so that nobody has to find out."""
         node = self.node
         node.leave(now_ms())
         until = time.monotonic() + LEAVE_S_MAX
@@ -312,16 +321,16 @@ class ClusterService:
 
     def _settle_alone(self) -> None:
         """A node that nobody told of others is a cluster of one, at once."""
-        if self.node.formation.decision.kind == BOOTSTRAP and not self._discovery.lists_peers:
-            self._found(secrets.randbits(63) + 1)
+        if self.node.formation.decision.kind == BOOTSTRAP and not self.discovery.lists_peers:
+            self.found(secrets.randbits(63) + 1)
 
-    def _found(self, cluster_id: int) -> None:
+    def found(self, cluster_id: int) -> None:
         """This node is the first of a new cluster. Noted before: a crash in between must not leave it without one."""
         if self.node.swim.me.role == EDGE or self.durable is None:
-            self._belong(cluster_id)
+            self.belong(cluster_id)
             return
-        note_founded(self._folder)
-        self._belong(cluster_id)
+        note_founded(self.folder)
+        self.belong(cluster_id)
         self.durable.node.begin(cluster_id)
 
     async def _live(self) -> None:
@@ -351,11 +360,11 @@ class ClusterService:
     async def _find(self) -> None:
         """List nodes, and call those that are not known."""
         if not self._registered:
-            await self._discovery.start(self._me)
+            await self.discovery.start(self._me)
             self._registered = True
         begun = now_ms()
-        listed = await self._discovery.find()
-        contacts = [*dict.fromkeys([*listed, *self._points])]
+        listed = await self.discovery.find()
+        contacts = [*dict.fromkeys([*listed, *self.points])]
         formation = self.node.formation
         formation.listed(contacts, begun)
         if self.node.cluster_id:
@@ -381,7 +390,7 @@ class ClusterService:
         if self.elsewhere or time.monotonic() < self._ask_points_at:
             return
         self._ask_points_at = time.monotonic() + FIND_SETTLED_S
-        for contact in self._points:
+        for contact in self.points:
             try:
                 await self.links.call(contact.host, contact.port)
             except HelloError as error:
@@ -400,28 +409,29 @@ class ClusterService:
         formation = self.node.formation
         ballot = formation.take_ballot()
         if ballot is not None:
-            await asyncio.to_thread(save_ballot, self._folder, ballot)
+            await asyncio.to_thread(save_ballot, self.folder, ballot)
             formation.kept(ballot, now_ms())
             self.runner.runner.flush_soon()
         if formation.cluster_id:
             return
         decision = formation.decision
         if decision.kind == BOOTSTRAP:
-            found = await claim(self._discovery, secrets.randbits(63) + 1)
+            found = await claim(self.discovery, secrets.randbits(63) + 1)
             if found.mine:
-                self._found(found.cluster_id)
+                self.found(found.cluster_id)
             else:
                 formation.claimed(found.cluster_id)
         elif decision.kind == JOIN:
-            self._belong(decision.cluster_id)
+            self.belong(decision.cluster_id)
         else:
             self._remind(decision.reason)
 
-    def _belong(self, cluster_id: int) -> None:
-        save_cluster_id(self._folder, cluster_id)
+    def belong(self, cluster_id: int) -> None:
+        """This node is one of that cluster from now on."""
+        save_cluster_id(self.folder, cluster_id)
         self.elsewhere = ""
         self.links.set_cluster_id(cluster_id)
-        contacts = [(one.host, one.port) for one in [*self._points, *(peer.contact for peer in self._known.load())]]
+        contacts = [(one.host, one.port) for one in [*self.points, *(peer.contact for peer in self.known.load())]]
         for status in self.links.status():
             member = self.node.member_of(status.peer.node_id)
             if member is not None:
@@ -455,100 +465,7 @@ class ClusterService:
             if one.node_id != me
         ]
         if peers:
-            await asyncio.to_thread(self._known.save, peers)
-
-    # --- what operators ask for ---
-
-    async def join(self, address: str, discard_data: bool) -> JoinResult:
-        """Become part of another node's cluster; FlockError says why not."""
-        from flockmq.admin.cluster_model import JoinResult
-
-        contact = parse_contact(address.rpartition("@")[2])
-        try:
-            info = await self.links.call(contact.host, contact.port)
-            target = info.cluster_id
-        except HelloError as error:
-            if error.peer is None or not error.peer.cluster_id:
-                raise
-            target = error.peer.cluster_id
-        plan = plan_join(self._belongings(), target, discard_data=discard_data)
-        if plan.kind == REFUSE:
-            raise FlockError(plan.reason)
-        if plan.kind == MOVE:
-            if plan.leave_first:
-                await self._say_goodbye()
-            if plan.discard_data:
-                for client_id in list(self._broker.sessions):
-                    self._broker.end_session(client_id, now_ms())
-            self._points = (*self._points, contact)
-            if isinstance(self._discovery, ManualDiscovery):
-                self._discovery.add(contact)
-            self._known.forget()
-            await self._start_over()
-            self._belong(target)
-            await self._wait_for_others()
-        return JoinResult(id=f"{target:016x}", changed=plan.kind == MOVE)
-
-    async def _wait_for_others(self) -> None:
-        until = time.monotonic() + JOIN_S_MAX
-        while len(self.node.swim.alive()) < 2:
-            if time.monotonic() > until:
-                raise FlockError(
-                    "This node belongs to that cluster now, but none of its nodes answers by UDP; check that the port "
-                    "is open for UDP, too. It goes on trying."
-                )
-            await asyncio.sleep(0.05)
-
-    async def leave(self) -> None:
-        """Take leave of the others and be a cluster of one, once they have all that this node stored for them."""
-        await self._part()
-        await self._say_goodbye()
-        for member in self.node.swim.alive():
-            self.links.forget_peer(member.node_id)
-        if self.durable is not None:
-            # Not sooner: whoever has not heard the goodbye would take this node for one that stays.
-            self.durable.node.set_leaving(False)
-        self._points = ()
-        self._known.forget()
-        await self._start_over()
-        self._found(secrets.randbits(63) + 1)
-
-    async def _part(self) -> None:
-        """Let the others take over replicas and votes; FlockError when they can't."""
-        if self.durable is None or len(self.node.swim.alive()) < 2:
-            return
-        node = self.durable.node
-        node.set_leaving(True)
-        try:
-            await self._hand_all_over(node)
-        except (FlockError, asyncio.CancelledError):
-            node.set_leaving(False)  # this node stays, and is to get replicas and a vote again
-            raise
-
-    async def _hand_all_over(self, node: DurableNode) -> None:
-        until = time.monotonic() + PART_S_MAX
-        while node.belongings():
-            if time.monotonic() > until:
-                raise FlockError(
-                    f"{node.belongings()} replicas could not be moved to other nodes within {PART_S_MAX:g} s, so this "
-                    "node stays. See `flockmq cluster status`: most of the others must be there, and have room."
-                )
-            node.hand_over()
-            await asyncio.sleep(0.1)
-
-    async def _start_over(self) -> None:
-        """What this node stored is the former cluster's: put it aside and begin with an empty store."""
-        if self.durable is None:
-            return
-        await self.durable.stop()
-        await asyncio.to_thread(set_aside, self._folder, f"{self.node.cluster_id:016x}")
-        await self.open()
-        self.durable.start(self.links.set_reading)
-
-    def _belongings(self) -> Belongings:
-        broker = self._broker
-        topics = len(self.durable.node.meta.state.topics) if self.durable is not None else 0
-        return Belongings(self.node.cluster_id, len(self.node.swim.alive()), topics, len(broker.sessions))
+            await asyncio.to_thread(self.known.save, peers)
 
 
 def advertised_host(host: str, advertise_host: str) -> str:

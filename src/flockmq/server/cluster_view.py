@@ -151,11 +151,11 @@ class ClusterView:
 
     async def join(self, address: str, discard_data: bool) -> model.JoinResult:
         """Become a member of another cluster."""
-        return await self._service.join(address, discard_data)
+        return await self._service.moves.join(address, discard_data)
 
-    async def leave(self) -> None:
+    async def leave(self, discard_data: bool) -> model.JoinResult:
         """Take leave of the others."""
-        await self._service.leave()
+        return await self._service.moves.leave(discard_data)
 
 
 def _client_id(body: bytes) -> str:

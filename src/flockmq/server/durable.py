@@ -11,6 +11,8 @@ Turns themselves are the node's: consensus speaks at the end of each loop turn, 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import traceback
 from typing import TYPE_CHECKING, Final
 
@@ -120,7 +122,10 @@ class DurableService:
     def _keep_state(self, data: bytes) -> None:
         """Replace the copy in one step; losing it costs a pull from another node, so it need not be synced."""
         partial = self._folder / f"{STATE_FILE}.partial"
-        partial.write_bytes(data)
+        partial.unlink(missing_ok=True)
+        # For its owner alone: hashes of passwords are in it.
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
         partial.replace(self._folder / STATE_FILE)
 
 
@@ -141,16 +146,25 @@ async def open_durable(
     return DurableService(cluster, boot, store, disk, folder, runner, log, rng)
 
 
-def set_aside(folder: Path, label: str) -> None:
-    """What is stored belongs to a cluster that this node is no longer part of: keep it, under another name."""
+def clear_store(folder: Path, label: str, *, keep: bool) -> Path | None:
+    """What is stored belongs to a cluster that this node is no longer part of: begin with nothing.
+
+    With ``keep`` it stays under another name, which is the answer; for people, nothing here reads it again.
+    """
     store = folder / STORE_FOLDER
-    if store.exists():
+    kept: Path | None = None
+    if store.exists() and keep:
         number = 1
         while (folder / f"{STORE_FOLDER}-{label}-{number}").exists():
             number += 1
-        store.rename(folder / f"{STORE_FOLDER}-{label}-{number}")
+        kept = store.rename(folder / f"{STORE_FOLDER}-{label}-{number}")
+        if (folder / STATE_FILE).exists():
+            (folder / STATE_FILE).replace(kept / STATE_FILE)
+    elif store.exists():
+        shutil.rmtree(store)
     (folder / STATE_FILE).unlink(missing_ok=True)
     forget_founded(folder)
+    return kept
 
 
 def _read(path: Path) -> bytes:

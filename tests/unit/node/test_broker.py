@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from flockmq.mqtt.packets import Will
+from flockmq.mqtt import reasons
+from flockmq.mqtt.packets import Connack, Connect, Disconnect, Will
 from flockmq.testing.harness import WALL_MS, BrokerHarness
 
 
@@ -30,3 +31,23 @@ def test_whatever_clients_retain_and_delete_is_noted_for_disk_and_other_nodes() 
     topics = [b"q/0", b"q/1", b"q/2", b"unknown", b"will"]
     assert sorted(unsaved.take(100)) == sorted(unsent.take(100)) == topics
     assert store.tombstones == 2
+
+
+def test_a_node_that_moves_lets_its_clients_go_and_nobody_in_until_it_is_there() -> None:
+    harness = BrokerHarness()
+    watcher = harness.client("watcher")
+    watcher.subscribe(b"will/#")
+    harness.client("device", session_expiry_s=600, will=Will(b"will/device", b"gone"))
+    away = harness.client("away", session_expiry_s=600)
+    away.drop()
+    harness.broker.move_out(harness.now)
+    harness.flush()
+    will, goodbye = watcher.received()
+    assert not isinstance(will, Disconnect), "it hears of others who are gone before it is"
+    assert isinstance(goodbye, Disconnect)
+    assert (goodbye.reason, watcher.closed) == (reasons.USE_ANOTHER_SERVER, True)
+    assert dict(harness.broker.sessions) == {}, "they belong to the cluster that was left"
+    assert harness.connect(Connect(5, "early")).expect(Connack).reason == reasons.USE_ANOTHER_SERVER
+    assert harness.connect(Connect(4, "early")).expect(Connack).reason == 3
+    harness.broker.move_in()
+    assert harness.connect(Connect(5, "late")).expect(Connack).reason == 0

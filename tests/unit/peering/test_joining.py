@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.peering.joining import MOVE, REFUSE, STAY, Belongings, JoinPlan, plan_join
+from flockmq.peering.joining import MOVE, REFUSE, STAY, Belongings, JoinPlan, LeavePlan, plan_join, plan_leave
 
 OTHER = 9
 
@@ -44,3 +44,33 @@ def test_the_same_cluster_is_no_move() -> None:
 
 def test_nobody_joins_a_node_without_a_cluster() -> None:
     assert plan_join(Belongings(1, 1, 0, 0), 0).kind == REFUSE
+
+
+@pytest.mark.parametrize(
+    ("mine", "discard_data", "expected"),
+    [
+        (Belongings(1, 3, 2, 1, 3), False, LeavePlan(MOVE, hand_over=True)),
+        (Belongings(1, 3, 2, 1, 3), True, LeavePlan(MOVE)),
+        (Belongings(1, 1, 2, 1, 3), True, LeavePlan(MOVE)),
+        (Belongings(1, 1, 2, 1, 1), True, LeavePlan(MOVE)),
+        (Belongings(1, 1, 0, 0, 1), True, LeavePlan(MOVE)),
+        (Belongings(1, 1, 0, 0, 1), False, LeavePlan(STAY, "This node is a cluster of its own already.")),
+    ],
+)
+def test_who_may_leave(mine: Belongings, discard_data: bool, expected: LeavePlan) -> None:
+    assert plan_leave(mine, discard_data=discard_data) == expected
+
+
+@pytest.mark.parametrize(
+    ("mine", "reason"),
+    [
+        (Belongings(1, 1, 0, 0, 3), "None of the other 2 nodes of this cluster answers"),
+        (Belongings(1, 1, 4, 0, 2), "The other node of this cluster does not answer"),
+        (Belongings(1, 1, 1, 2, 1), "would cost it 1 topic and 2 sessions"),
+    ],
+)
+def test_why_a_node_does_not_leave_is_said(mine: Belongings, reason: str) -> None:
+    plan = plan_leave(mine)
+    assert plan.kind == REFUSE
+    assert reason in plan.reason
+    assert "--discard-data" in plan.reason

@@ -1,0 +1,109 @@
+"""Real nodes that leave their cluster, and come back: what was acknowledged stays, nobody is asked in vain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.clients import Clients, command
+from flockmq.client.admin import AdminError
+from flockmq.client.log_client import LogClient
+from flockmq.client.mqtt import MqttError
+from flockmq.mqtt import reasons
+from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.security import credentials
+from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
+
+
+def stored(node: NodeProcess, topic: str) -> list[bytes]:
+    """All records of a topic, as this node tells them."""
+    url = f"http://{HOST}:{node.api_port}"
+    token = credentials.load(url, {"FLOCKMQ_CREDENTIALS": str(node.folder / "credentials.toml")})
+    with LogClient(url, token) as client:
+        found: list[bytes] = []
+        for head in client.heads(topic).heads:
+            offset = 0
+            while offset < head.end_offset:
+                batches = client.read(topic, head.shard, offset)
+                found += [record.payload for view in batches for record in view.records()]
+                offset = batches.next_offset
+    return found
+
+
+async def publish(clients: Clients, node: NodeProcess, name: str, payloads: list[bytes]) -> list[bytes]:
+    """One after the other at QoS 1; those that were acknowledged."""
+    client = await clients.connect(node, name)
+    acknowledged = []
+    for number, payload in enumerate(payloads):
+        if await client.publish(f"plant/{number}", payload, qos=1) == 0:
+            acknowledged.append(payload)
+    await client.disconnect()
+    return acknowledged
+
+
+async def test_what_a_node_acknowledges_after_it_came_back_is_in_the_log(tmp_path: Path, clients: Clients) -> None:
+    """It counts its messages from 1 again; nobody may take them for those of before."""
+    with NodeCluster(tmp_path, 3) as cluster:
+        cluster.wait_settled()
+        one, _, three = cluster.nodes
+        cluster.create_topic("plant", shards=2)
+        before = await publish(clients, three, "p", [b"before %d" % number for number in range(12)])
+        assert len(before) == 12
+        command(three, "cluster", "leave")
+        assert list(three.admin().topics()) == []
+        command(three, "cluster", "join", f"{HOST}:{one.port}")
+        after = await publish(clients, three, "p", [b"after %d" % number for number in range(12)])
+        assert len(after) == 12
+        assert sorted(stored(one, "plant")) == sorted(before + after)
+        command(three, "vpn", "create", "acme")
+        assert "acme" in [found.name for found in one.admin().namespaces()]
+
+
+async def test_a_node_that_left_keeps_nothing_for_its_former_topics(tmp_path: Path, clients: Clients) -> None:
+    with NodeCluster(tmp_path, 2) as cluster:
+        cluster.wait_settled()
+        one, two = cluster.nodes
+        cluster.create_topic("plant")
+        client = await clients.connect(two, "somebody")
+        command(two, "cluster", "leave")
+        with pytest.raises(MqttError) as gone:
+            await client.subscribe(SubscribeEntry(b"plant/#", 1))
+        assert gone.value.reason_code == reasons.USE_ANOTHER_SERVER
+        # Alone it is whole: topics can be made at once, and names of the old one are like any others.
+        again = await clients.connect(two, "somebody")
+        assert await again.publish("plant/1", b"of nobody", qos=1) == 0x10
+        command(two, "topic", "create", "own")
+        assert await again.publish("own/1", b"kept", qos=1) == 0
+        assert stored(two, "own") == [b"kept"]
+        assert stored(one, "plant") == []
+        assert [path.name for path in (two.folder / "data").glob("store*")] == ["store"], "others have what it had"
+        assert (two.folder / "data" / "cluster-state").stat().st_mode & 0o077 == 0
+
+
+def test_a_node_does_not_leave_while_nobody_can_take_over_what_it_stores(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 2) as cluster:
+        cluster.wait_settled()
+        one, two = cluster.nodes
+        cluster.create_topic("plant")
+        two.kill()
+        cluster.wait(lambda: "dead" in [member.state for member in one.admin().cluster().members], "a death")
+        refused = command(one, "cluster", "leave", code=1)
+        assert "does not answer" in refused
+        assert "--discard-data" in refused
+        assert [topic.name for topic in one.admin().topics()] == ["plant"]
+        told = command(one, "cluster", "leave", "--discard-data")
+        (aside,) = (one.folder / "data").glob("store-*")
+        assert str(aside) in told
+        assert list(one.admin().topics()) == []
+        assert "before" in command(one, "cluster", "leave"), "there is nobody to leave"
+
+
+def test_a_lone_node_is_asked_twice_before_it_gives_up_its_topics(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 1) as cluster:
+        (one,) = cluster.nodes
+        cluster.create_topic("plant")
+        refused = command(one, "cluster", "leave", code=1)
+        assert "1 topic" in refused
+        with pytest.raises(AdminError, match="alone"):
+            one.admin().leave()
