@@ -77,6 +77,7 @@ def parse_retention(texts: list[str]) -> tuple[int | None, int | None]:
 
 
 def _retention(text: str) -> tuple[str, int]:
+    from flockmq.cluster.checks import NUMBER_MAX
     from flockmq.config.units import BYTES, MILLISECONDS, parse_number
 
     for what, unit in (("age", MILLISECONDS), ("size", BYTES)):
@@ -84,6 +85,8 @@ def _retention(text: str) -> tuple[str, int]:
             value = 0 if text.isdigit() else parse_number(text, unit)
         except ValueError:
             continue
+        if value >= NUMBER_MAX:
+            raise UsageError(f"--retention can't be {text!r}: that is more than can be counted; none keeps everything.")
         if value:
             return what, value
         if not text.isdigit():

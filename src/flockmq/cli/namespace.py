@@ -110,6 +110,8 @@ def parse_limits(texts: list[str] | None) -> dict[str, int | None]:
         if field not in Limits.__struct_fields__:
             names = ", ".join(one.removesuffix("_max") for one in Limits.__struct_fields__)
             raise UsageError(f"--max can't be {text!r}: there is no limit {name!r}; use one of {names}.")
+        if field in found:
+            raise UsageError(f"--max names the limit {name!r} twice; give it once.")
         try:
             is_none = value.lower() == "none"
             found[field] = None if is_none else parse_number(value, BYTES if "bytes" in field else COUNT)

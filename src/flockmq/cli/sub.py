@@ -60,7 +60,7 @@ def sub(
             help=f"On a durable topic, history first: {WHERE_HELP}",
         ),
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after this many messages.")] = 0,
+    count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after this many messages; 0: never.")] = 0,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", "-W", min=0, help="End after this many seconds; failed if --count is set."),

@@ -74,6 +74,10 @@ DOUBTFUL: Final = (CreateTopic, AlterTopic, PutClient, DeleteClient, PutAcl, Del
 """Without these a node would take in messages, or clients, otherwise than it was promised."""
 READ_BYTES: Final = 1_048_576
 OFFER_MS: Final = 200
+WHY_NOBODY_DECIDES: Final = (
+    "Nobody leads the group that decides about the cluster state: most of its voters must run, and `flockmq doctor` "
+    "says which are missing."
+)
 
 
 def is_doubtful(envelope: bytes) -> bool:
@@ -296,7 +300,7 @@ class Meta:
                     pending, unknown("This node caught up in one leap and did not see what came of it.")
                 )
         elif outcome.kind == REFUSED:
-            self._waiting.finish(pending, unavailable("Nobody leads the group that decides about the cluster state."))
+            self._waiting.finish(pending, unavailable(WHY_NOBODY_DECIDES))
         else:
             self._waiting.finish(pending, unknown("No majority of the nodes that decide confirmed the change in time."))
 

@@ -21,6 +21,7 @@ LATEST_MS: Final = 253_402_300_799_000
 """The end of the year 9999."""
 MILLISECONDS_DIGITS_MIN: Final = 11
 """Since April 1970. Ten digits are the seconds of our days, eight a date and four a year: nobody means 1970 by them."""
+SHARD_DIGITS_MAX: Final = 9
 USAGE: Final = "earliest, latest, offset:N, offset:SHARD=N,... or time:2026-01-31T12:00:00Z"
 
 
@@ -72,7 +73,9 @@ def parse_start(text: str) -> Start:
         by_shard: dict[int, int] = {}
         for part in value.split(","):
             shard, _, offset = part.partition("=")
-            if parse_offset(shard) in by_shard:
+            if not shard.isascii() or not shard.isdigit() or len(shard) > SHARD_DIGITS_MAX:
+                raise ValueError(f"{shard[:64]!r} is no shard; use {USAGE}")
+            if int(shard) in by_shard:
                 raise ValueError(f"Shard {int(shard)} is named twice; name each shard once")
             by_shard[int(shard)] = parse_offset(offset)
         return Start(FROM_OFFSET, 0, by_shard)
