@@ -12,7 +12,7 @@ from flockmq.admin.cluster_views import step
 from flockmq.admin.durable_common import owner_of
 from flockmq.admin.durable_port import LEADING
 from flockmq.admin.durable_views import leader_among, node_name, silent_replicas
-from flockmq.cluster.model import BY_TOPIC
+from flockmq.cluster.model import BY_TOPIC, EDGE, LEFT
 from flockmq.cluster.policy import voters_warning
 from flockmq.routing.durable import shard_of
 
@@ -20,6 +20,31 @@ if TYPE_CHECKING:
     from flockmq.admin.durable_port import DurablePort, MetaStatus, ReplicaStatus
     from flockmq.cluster.model import PartitionRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
+
+
+def _unheard(members: Sequence[model.Member], state: ClusterState) -> list[model.Member]:
+    """Nodes that cluster state counts in, and that a node which was started without them has not heard of."""
+    heard = {member.id for member in members}
+    return [
+        model.Member(
+            name=node.name,
+            id=f"{node.id:016x}",
+            host=node.host,
+            port=node.port,
+            state="dead",
+            role="edge" if node.role == EDGE else "core",
+            version=node.version,
+            is_self=False,
+            linked=False,
+            rtt_ms=None,
+            clock_offset_ms=None,
+            clients=None,
+            routes=0,
+            unsent_bytes=0,
+        )
+        for node in state.nodes.values()
+        if node.state != LEFT and f"{node.id:016x}" not in heard
+    ]
 
 
 def with_decisions(
@@ -41,7 +66,7 @@ def with_decisions(
             leads[one.node] = leads.get(one.node, 0) + (one.role == LEADING)
             lags[one.node] = max(lags.get(one.node, 0), end - one.end)
     members = []
-    for member in cluster.members:
+    for member in [*cluster.members, *_unheard(cluster.members, state)]:
         node = int(member.id, 16)
         is_known = member.role == "core" and (node in copies or member.is_self)
         members.append(

@@ -89,3 +89,15 @@ async def test_zones_are_those_of_cluster_state() -> None:
     port = MemoryDurable(1)
     port.apply(NodeSeen(2, "n2@host", "127.0.0.1", 16002, zone="east"))
     assert [one.zone for one in (await show(port)).cluster.members] == ["", "east", ""]
+
+
+async def test_nodes_that_were_not_heard_of_since_the_start_are_shown() -> None:
+    port = MemoryDurable(3)
+    alone = model.Cluster(id="1" * 16, node="n1@host", state="formed", reason="", members=[member(1)])
+    meta = MetaStatus(0, [1, 2, 3], [], port.state().index)
+    found = with_decisions(alone, port.state(), meta, {})
+    assert [(one.id, one.state, one.linked) for one in found.members] == [
+        ("1".zfill(16), "alive", True),
+        ("2".zfill(16), "dead", False),
+        ("3".zfill(16), "dead", False),
+    ]
