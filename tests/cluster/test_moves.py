@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from cluster.clients import Clients, command
+from flockmq.admin.durable_model import TopicRequest
 from flockmq.client.admin import AdminError
 from flockmq.client.log_client import LogClient
 from flockmq.client.mqtt import MqttError
 from flockmq.mqtt import reasons
-from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.mqtt.packets import SubscribeEntry, Will
 from flockmq.security import credentials
+from flockmq.server.move_note import MoveNote, write_note
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
 
@@ -97,6 +99,62 @@ def test_a_node_does_not_leave_while_nobody_can_take_over_what_it_stores(tmp_pat
         assert str(aside) in told
         assert list(one.admin().topics()) == []
         assert "before" in command(one, "cluster", "leave"), "there is nobody to leave"
+
+
+async def test_wills_of_a_node_that_leaves_are_kept(tmp_path: Path, clients: Clients) -> None:
+    with NodeCluster(tmp_path, 3) as cluster:
+        cluster.wait_settled()
+        one, _, three = cluster.nodes
+        cluster.create_topic("plant", shards=2)
+        for number in range(3):
+            await clients.connect(three, f"device{number}", will=Will(b"plant/will", b"of %d" % number, 1))
+        command(three, "cluster", "leave")
+        assert sorted(stored(one, "plant")) == [b"of 0", b"of 1", b"of 2"]
+
+
+def test_a_node_that_came_from_a_cluster_of_many_takes_part_in_its_new_one(tmp_path: Path) -> None:
+    cookie = {"FLOCKMQ_COOKIE": "0123456789abcdef" * 4}
+    with (
+        NodeCluster(tmp_path / "here", 3, environment=cookie) as here,
+        NodeCluster(tmp_path / "there", 1, environment=cookie) as there,
+    ):
+        here.wait_settled()
+        here.create_topic("old")
+        there.create_topic("new")
+        (first, _, mover), (home,) = here.nodes, there.nodes
+        assert "--discard-data" in command(mover, "cluster", "join", f"{HOST}:{home.port}", code=1)
+        command(mover, "cluster", "join", f"{HOST}:{home.port}", "--discard-data")
+
+        def is_whole() -> bool:
+            [partition] = home.admin().topic_partitions("new")
+            return len(voters(home)) == 2 and len(partition.replicas) == 2
+
+        there.wait(is_whole, "a vote and a copy for the node that came")
+        here.wait(lambda: len(first.admin().topic_partitions("old")[0].replicas) == 2, "the others to go on")
+
+
+def test_a_node_that_was_killed_on_its_way_is_there_when_it_is_back(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 2) as cluster:
+        cluster.wait_settled()
+        one, two = cluster.nodes
+        cluster.create_topic("plant")
+        former = int(two.admin().cluster().id or "0", 16)
+        two.kill()
+        write_note(two.folder / "data", MoveNote(former, 77, keep=True))
+        two.options = [option for option in two.options if not option.startswith("--join")]
+        two.start()
+        two.wait_ready()
+        assert two.admin().cluster().id == f"{77:016x}"
+        assert list(two.admin().topics()) == []
+        cluster.wait(lambda: voters(two) == [two.name], "the node to decide for itself")
+        two.admin().create_topic(TopicRequest(name="own"))
+        assert one.admin().cluster().id == f"{former:016x}"
+
+
+def voters(node: NodeProcess) -> list[str]:
+    """Who decides about cluster state."""
+    decisions = node.admin().cluster().decisions
+    return decisions.voters if decisions is not None else []
 
 
 def test_a_lone_node_is_asked_twice_before_it_gives_up_its_topics(tmp_path: Path) -> None:

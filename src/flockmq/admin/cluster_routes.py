@@ -12,6 +12,9 @@ from flockmq.admin.operations import Operation
 
 PREFIX: Final = "/api/v1"
 
+MOVE_S: Final = 40.0
+"""Others take over what a node stores before it goes, and it waits for those it goes to."""
+
 CLUSTER_OPERATIONS: Final = (
     Operation(
         method="GET",
@@ -34,6 +37,7 @@ CLUSTER_OPERATIONS: Final = (
         answer=model.JoinResult,
         answer_text="The cluster that it belongs to now",
         errors=(REFUSED, UNAVAILABLE),
+        extra_s=MOVE_S,
     ),
     Operation(
         method="POST",
@@ -46,6 +50,7 @@ CLUSTER_OPERATIONS: Final = (
         answer=model.JoinResult,
         answer_text="The node is alone, in this cluster of its own",
         errors=(REFUSED, UNAVAILABLE),
+        extra_s=MOVE_S,
     ),
     Operation(
         method="GET",

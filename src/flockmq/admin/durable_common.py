@@ -62,7 +62,10 @@ def durable(desk: Desk) -> DurablePort:
 
 async def change(desk: Desk, command: Command) -> Value | None:
     """Change cluster state; what came of it."""
-    result = await durable(desk).command(command)
+    try:
+        result = await durable(desk).command(command)
+    except FlockError as error:
+        raise said_no(error) from None
     if not result.ok:
         raise ApiError(_KINDS.get(result.code, NO_QUORUM), result.error)
     return result.value

@@ -77,6 +77,8 @@ class Operation:
     """Longest body, where that is not the usual."""
     errors: tuple[ErrorKind, ...] = ()
     secured: bool = True
+    extra_s: float = 0.0
+    """How much longer than others it may take."""
     audited: bool = True
     """Whether the node's log tells who did it, where it changes something: not for what programs do all the time."""
 

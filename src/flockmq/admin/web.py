@@ -160,8 +160,8 @@ class WebServer(web.Server):
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            async with asyncio.timeout(self._limits.request_timeout_s):
-                return await self._operate(request)
+            async with asyncio.timeout(self._limits.request_timeout_s) as limit:
+                return await self._operate(request, limit)
         except ApiError as error:
             response = error_response(error)
             if error.kind in (BODY_TOO_LARGE, TIMEOUT):
@@ -180,10 +180,13 @@ class WebServer(web.Server):
         except Exception as error:  # the last line of defence: one broken handler must not look like a broken server
             return error_response(self.internal_error(error))
 
-    async def _operate(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _operate(self, request: web.BaseRequest, limit: asyncio.Timeout) -> web.StreamResponse:
         raw_path, _, raw_query = request.raw_path.partition("?")
         self._check_target(request, raw_path)
         operation, path = self._router.find(request.method, raw_path)
+        until = limit.when()
+        if operation.extra_s and until is not None:
+            limit.reschedule(until + operation.extra_s)
         peer = _address(request, "peername")
         if operation.secured:
             self._desk.guard.check(peer, request.headers.get(hdrs.AUTHORIZATION), self._desk.clock())

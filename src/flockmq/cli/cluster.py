@@ -182,7 +182,7 @@ def leave(
     if as_json:
         print_json(result)
     elif result.changed:
-        print(f"The node has left and is a cluster of its own now, {result.id}.")
+        print(f"The node has left and is a cluster of its own now, {result.id}. Its own admin token opens it.")
         _tell_where(result)
     else:
         print(f"The node was a cluster of its own before, {result.id}.")

@@ -25,7 +25,7 @@ from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, Unreachable
 
 __all__ = ["DEFAULT_SERVER_URL", "AdminClient", "AdminError", "UnreachableError"]
 
-LEAVE_S_MAX: Final = 30.0
+MOVE_S_MAX: Final = 70.0
 
 
 class AdminClient(DurableCalls):
@@ -74,12 +74,13 @@ class AdminClient(DurableCalls):
     def join(self, address: str, *, discard_data: bool = False) -> cluster_model.JoinResult:
         """Make the node a member of another node's cluster; AdminError ``refused`` says why not."""
         request = cluster_model.JoinRequest(address=address, discard_data=discard_data)
-        return self._decode(self._call("POST", "/api/v1/cluster/join", request), cluster_model.JoinResult)
+        answer = self._transport.request("POST", "/api/v1/cluster/join", request, wait_s=MOVE_S_MAX)
+        return self._decode(answer.body, cluster_model.JoinResult)
 
     def leave(self, *, discard_data: bool = False) -> cluster_model.JoinResult:
         """Let the node take leave of the others. Takes as long as they need to take over what it stores."""
         path = f"/api/v1/cluster/leave?{urlencode({'discard_data': str(discard_data).lower()})}"
-        return self._decode(self._transport.request("POST", path, wait_s=LEAVE_S_MAX).body, cluster_model.JoinResult)
+        return self._decode(self._transport.request("POST", path, wait_s=MOVE_S_MAX).body, cluster_model.JoinResult)
 
     def routes(self) -> Iterator[cluster_model.Route]:
         """All topic filters of the cluster with their nodes."""

@@ -229,6 +229,7 @@ class PartitionCalls:
         return others[attempts % len(others)] if others else 0
 
     def _on_reply(self, ask: _Ask, body: bytes | None) -> None:
+        self.now = max(self.now, self._calls.now)
         self._on_wire -= 1
         if body:
             self._on_answer(ask, body[0], body[1:])
@@ -317,6 +318,7 @@ class PartitionCalls:
             self._calls.ask(node, gather.kind, question, replied, self.now, ATTEMPT_MS)
 
     def _on_round(self, gather: _Gather, body: bytes | None) -> None:
+        self.now = max(self.now, self._calls.now)
         if body is not None:
             try:
                 reader = Reader(body)

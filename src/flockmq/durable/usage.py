@@ -40,6 +40,9 @@ class NamespaceUsage:
         self._over: dict[str, int] = {}
         """For how many rounds a namespace has been full."""
         self._due_at = 0
+        # This node may have been in another cluster just now, and its map is still the same.
+        for key in [key for key, _ in maps.items(node) if key.startswith(KEY)]:
+            maps.delete(key)
 
     def tick(self, now: int) -> None:
         """Tell and hear, once a second."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from flockmq.raft.messages import Message
+
+NEVER: Final = -(1 << 62)
 
 
 class Peer:
@@ -17,8 +19,8 @@ class Peer:
         self.reachable = True
         """Heard within an election timeout. A node that was never heard gets that long to speak."""
         self.heard_at = elapsed
-        self.heard_jumps = -1
-        """How often our clock had jumped by then; -1: it was never heard."""
+        self.heard_raw = NEVER
+        """What the clock said at the last tick before that: not later than when it was."""
         self.was_restarted = False
         self.frame_seen = 0
         """Number of the latest frame that came."""
@@ -36,14 +38,14 @@ class Peer:
         """Whether a frame is from the node as it runs now, as far as we know."""
         return boot >= self.boot
 
-    def heard_frame(self, boot: int, number: int, elapsed: int, jumps: int) -> bool:
+    def heard_frame(self, boot: int, number: int, elapsed: int, raw: int) -> bool:
         """A frame came; False when a later one came before it."""
         if boot > self.boot:
             self.was_restarted = self.boot != 0
             self.boot = boot
             self.frame_seen = 0
         self.heard_at = elapsed
-        self.heard_jumps = jumps
+        self.heard_raw = raw
         if number <= self.frame_seen:
             return False
         self.frame_seen = number

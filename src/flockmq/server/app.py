@@ -30,7 +30,7 @@ from flockmq.node.ports import OpenGate
 from flockmq.security.tls import ServerTls
 from flockmq.server.build import build_kind
 from flockmq.server.check import advice
-from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER, DataDir, open_data_dir
+from flockmq.server.data_dir import MOVE_FILE, PEERS_FILE, STORE_FOLDER, DataDir, open_data_dir
 from flockmq.server.events import log_events
 from flockmq.server.tenants import Tenants
 
@@ -101,6 +101,11 @@ class Server:
     async def _start(self) -> None:
         config = self.config
         self._data_dir = open_data_dir(Path(config.data_dir))
+        if (self._data_dir.path / MOVE_FILE).exists():
+            from flockmq.server.move_note import finish_move
+
+            finish_move(self._data_dir.path)
+            self.log.event("info", "move_finished", message="This node was stopped on its way to another cluster.")
         gate = self._open_gate()
         rng = random.Random(int.from_bytes(os.urandom(32)))  # noqa: S311  (spreads load; secrets don't come from it)
         self._broker = Broker(config.broker, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)

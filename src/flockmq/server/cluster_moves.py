@@ -5,7 +5,8 @@
  join    the same, if it was among others -----------------------------------------> the other cluster's id
                                               nobody is let in meanwhile, until the node knows what there is
 ```
-What could not be given to others stays in the data folder, under another name.
+What could not be given to others stays in the data folder, under another name. A note of the move is there from its
+begin to its end (``move_note``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flockmq.cluster.model import ALIVE, LEFT
 from flockmq.discovery.manual import ManualDiscovery
@@ -24,10 +25,10 @@ from flockmq.errors import FlockError
 from flockmq.gossip.member import EDGE
 from flockmq.peering.contact import parse_contact
 from flockmq.peering.joining import MOVE, REFUSE, Belongings, plan_join, plan_leave
-from flockmq.server.durable import clear_store
+from flockmq.server.move_note import Acquaintance, MoveNote, carry_out, drop_note, write_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from flockmq.admin.cluster_model import JoinResult
     from flockmq.durable.node import DurableNode
@@ -36,53 +37,65 @@ if TYPE_CHECKING:
 PART_S_MAX: Final = 25.0
 JOIN_S_MAX: Final = 15.0
 READY_S_MAX: Final = 5.0
+SEND_S_MAX: Final = 2.0
+T = TypeVar("T")
 
 
 class ClusterMoves:
-    """See the module. One move at a time."""
+    """See the module. One move at a time; once begun it goes on, whoever waits for it."""
 
     def __init__(self, service: ClusterService) -> None:
         self._service = service
         self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Future[Any]] = set()
 
     async def join(self, address: str, discard_data: bool) -> JoinResult:
         """Become part of another node's cluster; FlockError says why not."""
-        contact = parse_contact(address.rpartition("@")[2])
+        return await asyncio.shield(self._task(self._join(address, discard_data)))
+
+    async def leave(self, discard_data: bool) -> JoinResult:
+        """Take leave of the others and be a cluster of one, once they have all that this node stored for them."""
+        return await asyncio.shield(self._task(self._leave(discard_data)))
+
+    async def wait_whole(self) -> None:
+        """Wait, but not for long, until a node alone knows itself and can store topics."""
+        await self._wait(self._is_whole)
+
+    async def _join(self, address: str, discard_data: bool) -> JoinResult:
         service = self._service
+        contact = parse_contact(address.rpartition("@")[2])
         async with self._lock:
             try:
                 info = await service.links.call(contact.host, contact.port)
-                target = info.cluster_id
             except HelloError as error:
                 if error.peer is None or not error.peer.cluster_id:
                     raise
-                target = error.peer.cluster_id
+                info = error.peer
+            target = info.cluster_id
             plan = plan_join(self._belongings(), target, discard_data=discard_data)
             if plan.kind == REFUSE:
                 raise FlockError(plan.reason)
             if plan.kind != MOVE:
+                service.node.swim.join([(contact.host, contact.port)], now_ms())  # it may not know where the others are
                 return _result(target, changed=False)
             if plan.leave_first:
                 await self._part("`flockmq cluster leave --discard-data` goes all the same.")
-            try:
-                service.broker.move_out(now_ms())
-                if plan.leave_first:
-                    await service.say_goodbye()
-                service.points = (*service.points, contact)
-                if isinstance(service.discovery, ManualDiscovery):
-                    service.discovery.add(contact)
-                service.known.forget()
-                kept = await self._start_over(keep=not plan.leave_first and self._has_something())
-                service.has_others = True
-                service.belong(target)
-                await self._wait_for_others()
-                await _until(service.is_level)
-            finally:
-                service.broker.move_in()
+            met = Acquaintance(info.node_id, info.name, contact.host, contact.port)
+            keep = not plan.leave_first and self._has_something()
+            note = MoveNote(service.node.cluster_id, target, keep, met)
+            kept = await self._go(note, say_goodbye=plan.leave_first)
+            service.points = (*service.points, contact)
+            if isinstance(service.discovery, ManualDiscovery):
+                service.discovery.add(contact)
+            service.has_others = True
+            service.belong(target)
+            await asyncio.to_thread(drop_note, service.folder)
+            opening = self._task(self._open_doors(service.is_level))
+            await self._wait_for_others()
+            await asyncio.wait([opening], timeout=READY_S_MAX)
             return _result(target, changed=True, set_aside=kept)
 
-    async def leave(self, discard_data: bool) -> JoinResult:
-        """Take leave of the others and be a cluster of one, once they have all that this node stored for them."""
+    async def _leave(self, discard_data: bool) -> JoinResult:
         service = self._service
         async with self._lock:
             plan = plan_leave(self._belongings(), discard_data=discard_data)
@@ -92,27 +105,15 @@ class ClusterMoves:
                 return _result(service.node.cluster_id, changed=False)
             if plan.hand_over:
                 await self._part("Repeat with --discard-data to leave all the same.")
-            try:
-                service.broker.move_out(now_ms())
-                await service.say_goodbye()
-                for member in service.node.swim.alive():
-                    service.links.forget_peer(member.node_id)
-                if service.durable is not None:
-                    # Not sooner: whoever has not heard the goodbye would take this node for one that stays.
-                    service.durable.node.set_leaving(False)
-                service.points = ()
-                service.known.forget()
-                kept = await self._start_over(keep=not plan.hand_over and self._has_something())
-                service.has_others = False
-                service.found(secrets.randbits(63) + 1)
-                await self.wait_whole()
-            finally:
-                service.broker.move_in()
-            return _result(service.node.cluster_id, changed=True, set_aside=kept)
-
-    async def wait_whole(self) -> None:
-        """Wait, but not for long, until a node alone knows itself and can store topics."""
-        await _until(self._is_whole)
+            keep = not plan.hand_over and self._has_something()
+            note = MoveNote(service.node.cluster_id, secrets.randbits(63) + 1, keep)
+            kept = await self._go(note, say_goodbye=True)
+            service.points = ()
+            service.has_others = False
+            service.found(note.cluster_id)
+            await asyncio.to_thread(drop_note, service.folder)
+            await asyncio.wait([self._task(self._open_doors(self._is_whole))], timeout=READY_S_MAX)
+            return _result(note.cluster_id, changed=True, set_aside=kept)
 
     # --- what is there ---
 
@@ -153,7 +154,7 @@ class ClusterMoves:
         node.set_leaving(True)
         try:
             await self._hand_all_over(node, otherwise)
-        except (FlockError, asyncio.CancelledError):
+        except BaseException:
             node.set_leaving(False)  # this node stays, and is to get replicas and a vote again
             raise
 
@@ -169,17 +170,57 @@ class ClusterMoves:
             node.hand_over()
             await asyncio.sleep(0.1)
 
-    async def _start_over(self, *, keep: bool) -> str:
-        """What this node stored is the former cluster's: begin with an empty store; where the old one is, if it is."""
+    async def _go(self, note: MoveNote, *, say_goodbye: bool) -> str:
+        """Out of the old cluster, with an empty store; where the old one is, if it is.
+
+        If that fails in the middle the doors stay closed: who came in now would be told that messages are kept.
+        """
         service = self._service
-        if service.durable is None:
-            return ""
-        await service.durable.stop()
-        service.durable.node.forget_topics(now_ms())
-        label = f"{service.node.cluster_id:016x}"
-        kept = await asyncio.to_thread(clear_store, service.folder, label, keep=keep)
-        await service.open_anew()
+        await asyncio.to_thread(write_note, service.folder, note)
+        try:
+            service.broker.move_out(now_ms())
+            await self._wait(self._has_sent_all, SEND_S_MAX)
+            if say_goodbye:
+                await service.say_goodbye()
+                for member in service.node.swim.alive():
+                    service.links.forget_peer(member.node_id)
+            if service.durable is not None:
+                # Not sooner: whoever has not heard the goodbye would take this node for one that stays.
+                service.durable.node.set_leaving(False)
+                await service.durable.stop()
+                service.durable.node.forget_topics(now_ms())
+            kept = await asyncio.to_thread(carry_out, service.folder, note)
+            service.known.load()
+            if service.durable is not None:
+                await service.open_anew()
+        except BaseException as error:
+            text = f"This node was on its way to another cluster ({error!r}); restart it, then it is there."
+            service.log.event("error", "move_failed", message=text)
+            raise FlockError(text) from error
         return str(kept) if kept is not None else ""
+
+    def _has_sent_all(self) -> bool:
+        """Whether nothing of this node is on its way into a log: wills of the clients that went are."""
+        durable = self._service.durable
+        return durable is None or not durable.node.engine.appends.without_outcome()
+
+    async def _open_doors(self, condition: Callable[[], bool]) -> None:
+        """Let clients in once it knows what there is."""
+        await self._wait(condition, 0)
+        self._service.broker.move_in()
+
+    async def _wait(self, condition: Callable[[], bool], seconds: float = READY_S_MAX) -> None:
+        """Wait for it; 0: for ever."""
+        until = time.monotonic() + seconds
+        while not condition() and (not seconds or time.monotonic() < until):
+            self._service.runner.runner.flush_soon()
+            await asyncio.sleep(0.02)
+
+    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _wait_for_others(self) -> None:
         until = time.monotonic() + JOIN_S_MAX
@@ -190,13 +231,6 @@ class ClusterMoves:
                     "is open for UDP, too. It goes on trying."
                 )
             await asyncio.sleep(0.05)
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    """Wait for it, but not for long."""
-    until = time.monotonic() + READY_S_MAX
-    while not condition() and time.monotonic() < until:  # noqa: ASYNC110  (the pure node knows no event)
-        await asyncio.sleep(0.02)
 
 
 def _result(cluster_id: int, *, changed: bool, set_aside: str = "") -> JoinResult:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STORE_FOLDER: Final = "store"
 """Logs of durable topics and of the cluster state."""
+MOVE_FILE: Final = "move.json"
+"""A move to another cluster that has begun; see ``move_note``."""
 PEERS_FILE: Final = "peers.json"
 """Where the other members were last seen; a node that has it has been one of many."""
 

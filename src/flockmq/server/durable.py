@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import traceback
 from typing import TYPE_CHECKING, Final
 
@@ -144,27 +143,6 @@ async def open_durable(
     """Recover the store, off the loop, and put everything together. FlockError: the disk is not usable."""
     store, disk = await asyncio.to_thread(open_disk, folder / STORE_FOLDER, settings)
     return DurableService(cluster, boot, store, disk, folder, runner, log, rng)
-
-
-def clear_store(folder: Path, label: str, *, keep: bool) -> Path | None:
-    """What is stored belongs to a cluster that this node is no longer part of: begin with nothing.
-
-    With ``keep`` it stays under another name, which is the answer; for people, nothing here reads it again.
-    """
-    store = folder / STORE_FOLDER
-    kept: Path | None = None
-    if store.exists() and keep:
-        number = 1
-        while (folder / f"{STORE_FOLDER}-{label}-{number}").exists():
-            number += 1
-        kept = store.rename(folder / f"{STORE_FOLDER}-{label}-{number}")
-        if (folder / STATE_FILE).exists():
-            (folder / STATE_FILE).replace(kept / STATE_FILE)
-    elif store.exists():
-        shutil.rmtree(store)
-    (folder / STATE_FILE).unlink(missing_ok=True)
-    forget_founded(folder)
-    return kept
 
 
 def _read(path: Path) -> bytes:

@@ -80,7 +80,7 @@ class LogView(Asking):
     ) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
         node = self._working()
-        if node.engine.speaks_for(group, now_ms()) and node.reader.end_of(group) <= offset:
+        if node.engine.speaks_for(group, now_ms()) and node.reader.committed_end(group) <= offset:
             return chunk
         [(_, end)] = await self._heads([group])
         return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -109,9 +110,15 @@ class DurableView(LogView, SinkView):
     async def command(self, command: Command) -> Result:
         """See ``DurablePort``."""
         node = self._working()
-        result: Result = await self._reply(partial(self._submit, node, command))
+        try:
+            result: Result = await self._reply(partial(self._submit, node, command))
+        except BehindError:
+            raise UnknownOutcomeError(
+                "Nobody said in time whether the change was made; see what is there before you make it again."
+            ) from None
         if result.ok:
-            await self._reply(partial(self._tell_all, node))
+            with suppress(BehindError):  # it is made, whoever knows of it
+                await self._reply(partial(self._tell_all, node))
         return result
 
     def _submit(self, node: DurableNode, command: Command, done: Callable[[Result], None]) -> None:

@@ -63,6 +63,17 @@ def test_limits_are_for_all_nodes_together() -> None:
     assert (acme.connections_elsewhere, acme.nodes) == (0, 1), "it is no longer told where nothing is limited"
 
 
+def test_what_was_told_in_another_cluster_counts_no_more() -> None:
+    node = Network(1, checked=False).nodes[1]
+    nothing = StoredBytes(DurableBroker().engine, Layout(lambda: Machine(3).state))
+    NamespaceUsage(node.maps, 1, spaces(connections=2, sessions=2), nothing).tick(1_000)
+    node.end_turn()
+    assert KEY + b"acme" in dict(node.maps.items(1))
+    NamespaceUsage(node.maps, 1, spaces(connections=0, sessions=0), nothing).tick(2_000)
+    node.end_turn()
+    assert KEY + b"acme" not in dict(node.maps.items(1))
+
+
 class Pair:
     """Two brokers that tell each other what they use: each leads one shard of the topic t."""
 

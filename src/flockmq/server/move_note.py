@@ -1,0 +1,105 @@
+"""A move to another cluster, noted in the data folder before it begins: what a crash leaves half done, the next start
+finishes.
+
+```
+ write_note --> clients and others are told --> carry_out: store, cluster id, peers --> in the new cluster --> drop_note
+                                                    ^--- finish_move, at a start that finds a note
+```
+``carry_out`` may be done twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import msgspec
+
+from flockmq.errors import FlockError
+from flockmq.peering.contact import make_contact
+from flockmq.security.files import replace_file
+from flockmq.server.cluster_id import forget_founded, note_founded, save_cluster_id
+from flockmq.server.data_dir import MOVE_FILE, STORE_FOLDER
+from flockmq.server.durable import STATE_FILE
+from flockmq.server.known_peers import KnownPeer, KnownPeers
+
+
+class Acquaintance(msgspec.Struct, frozen=True):
+    """A node of the cluster that a node moves to."""
+
+    node_id: int
+    name: str
+    host: str
+    port: int
+
+
+class MoveNote(msgspec.Struct, frozen=True):
+    """Where a node goes."""
+
+    former_id: int
+    cluster_id: int
+    keep: bool
+    """Whether what is stored stays in the folder, under another name: nobody took it over."""
+    contact: Acquaintance | None = None
+    """Whom to find there; None: it founds that cluster itself."""
+
+
+def write_note(folder: Path, note: MoveNote) -> None:
+    """Make it durable. Blocks."""
+    replace_file(folder / MOVE_FILE, msgspec.json.encode(note))
+
+
+def drop_note(folder: Path) -> None:
+    """The node is there."""
+    (folder / MOVE_FILE).unlink(missing_ok=True)
+
+
+def finish_move(folder: Path) -> bool:
+    """Do what a note says; False when there is none."""
+    try:
+        note = msgspec.json.decode((folder / MOVE_FILE).read_bytes(), type=MoveNote)
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.MsgspecError) as error:
+        raise FlockError(
+            f"{folder / MOVE_FILE} can't be read ({error}); put back the original, or delete it."
+        ) from None
+    carry_out(folder, note)
+    drop_note(folder)
+    return True
+
+
+def carry_out(folder: Path, note: MoveNote) -> Path | None:
+    """Make it the folder of a node of the new cluster that has nothing of it yet; where the old store is, if kept."""
+    kept = _clear_store(folder, f"{note.former_id:016x}", keep=note.keep)
+    peers = KnownPeers(folder)
+    peers.forget()
+    if note.contact is None:
+        note_founded(folder)
+    else:
+        forget_founded(folder)
+        contact = make_contact(note.contact.host, note.contact.port)
+        peers.save([KnownPeer(note.contact.node_id, note.contact.name, contact, time.time_ns() // 1_000_000)])
+    save_cluster_id(folder, note.cluster_id)
+    return kept
+
+
+def _clear_store(folder: Path, label: str, *, keep: bool) -> Path | None:
+    """What is stored belongs to a cluster that this node is no longer part of: begin with nothing.
+
+    With ``keep`` it stays under another name, which is the answer; for people, nothing here reads it again.
+    """
+    store = folder / STORE_FOLDER
+    kept: Path | None = None
+    if store.exists() and keep:
+        number = 1
+        while (folder / f"{STORE_FOLDER}-{label}-{number}").exists():
+            number += 1
+        kept = store.rename(folder / f"{STORE_FOLDER}-{label}-{number}")
+        if (folder / STATE_FILE).exists():
+            (folder / STATE_FILE).replace(kept / STATE_FILE)
+    elif store.exists():
+        shutil.rmtree(store)
+    (folder / STATE_FILE).unlink(missing_ok=True)
+    return kept
