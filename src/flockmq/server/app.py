@@ -171,6 +171,8 @@ class Server:
         found = ["retained_not_saved"] if self._retained is not None and self._retained.problem else []
         if self.cluster is not None and self.cluster.is_in_doubt():
             found.append("waiting_for_majority")
+        if self._broker is not None and self._broker.node.moving:
+            found.append("moving_to_another_cluster")  # clients are let in when it is there
         return found
 
     def _open_gate(self) -> Gate:
