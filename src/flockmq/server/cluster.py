@@ -457,6 +457,8 @@ class ClusterService:
 
     async def _keep_peers(self) -> None:
         """Write down where the others are, so that a restart finds them without its first contact point."""
+        if self.broker.node.moving:
+            return  # those that are known now are of the cluster that it leaves
         me = self.node.node_id
         wall_ms = time.time_ns() // 1_000_000
         peers = [
