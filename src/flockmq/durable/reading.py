@@ -157,15 +157,6 @@ class Reader:
         """The oldest offset that can be read here."""
         return self._replica(group).log.first_offset
 
-    def heads(self, groups: list[int]) -> dict[int, tuple[int, int]]:
-        """(first offset, end offset) of those groups that have a replica here."""
-        found: dict[int, tuple[int, int]] = {}
-        for group in groups:
-            end = self.end_of(group)
-            if end >= 0:
-                found[group] = (self._engine.replicas[group].log.first_offset, end)
-        return found
-
     # Batches.
 
     def read(self, group: int, offset: int, bytes_max: int, until: int = 0) -> list[bytes]:

@@ -225,7 +225,7 @@ class NodeCluster:
         """Declare a durable topic; wait until all running nodes know it, and all of its partitions have leaders."""
         request = TopicRequest(name=name, **fields)
         made = self.running()[0].admin().create_topic(request)
-        self.wait(lambda: all(_leads(node, request) for node in self.running()), f"all nodes to know who leads {name}")
+        self.wait(lambda: all(_knows_leaders(node, request) for node in self.running()), f"leaders of {name}")
         return made
 
     def wait_settled(self) -> None:
@@ -253,7 +253,7 @@ class NodeCluster:
         return time.monotonic() - began
 
 
-def _leads(node: NodeProcess, topic: TopicRequest) -> bool:
+def _knows_leaders(node: NodeProcess, topic: TopicRequest) -> bool:
     """Whether a node knows a topic, and leaders of all of its partitions."""
     try:
         partitions = node.admin().topic_partitions(topic.name, namespace=topic.namespace)

@@ -49,7 +49,8 @@ def test_a_replica_that_is_behind_says_so_and_never_answers_short() -> None:
     cluster.lost = lambda sender, receiver: receiver == slow
     cluster.fill(1, 5)
     reader = cluster.nodes[slow].reader
-    assert cluster.leader(1).reader.heads([1]) == {1: (0, 10)}
+    leading = cluster.leader(1).reader
+    assert (leading.first_of(1), leading.end_of(1)) == (0, 10)
     with pytest.raises(Behind) as behind:
         reader.read(1, 3, 1 << 20, until=10)
     assert behind.value.end == 5
@@ -63,7 +64,7 @@ def test_nodes_without_a_replica_name_those_that_have_one() -> None:
     with pytest.raises(NotHere) as nowhere:
         cluster.nodes[4].reader.read(1, 0, 1)
     assert nowhere.value.replicas == (1, 2, 3)
-    assert cluster.nodes[4].reader.heads([1]) == {}
+    assert cluster.nodes[4].reader.end_of(1) == -1
 
 
 def test_by_time() -> None:

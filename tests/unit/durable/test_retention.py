@@ -59,9 +59,9 @@ def test_by_age() -> None:
     cluster.run(30_000)
     assert cluster.nodes[1].reader.first_of(1) == 0
     cluster.run(60_000)
-    assert cluster.nodes[1].reader.heads([1]) == {1: (40, 40)}
+    assert (cluster.nodes[1].reader.first_of(1), cluster.nodes[1].reader.end_of(1)) == (40, 40)
     cluster.fill(1, 2)
-    assert cluster.nodes[1].reader.heads([1]) == {1: (40, 42)}
+    assert (cluster.nodes[1].reader.first_of(1), cluster.nodes[1].reader.end_of(1)) == (40, 42)
 
 
 def test_a_limit_smaller_than_a_segment_keeps_that_much() -> None:
