@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from flockmq.cluster.tables import Tables
 
 VOTERS_MAX: Final = 5
-_SEATS: Final = (0, 1, 2, 3, 3, 5)
+SEATS: Final = (0, 1, 2, 3, 3, 5)
+"""How many of so many core nodes vote in group 0; of more than five, five."""
 _COMMANDS_MAX: Final = 32
 """Of one decision; the rest waits for the next."""
 
@@ -168,7 +169,7 @@ def wanted_voters(view: View, gone: tuple[int, ...]) -> tuple[int, ...]:
     away = [
         voter for voter in view.current.voters if voter not in ids and voter not in gone and _may_return(view, voter)
     ]
-    seats = _SEATS[min(len(ids) + len(away), VOTERS_MAX)]
+    seats = SEATS[min(len(ids) + len(away), VOTERS_MAX)]
     # A dead voter keeps its seat only if all voters that are alive have one, and nobody else could take it for good.
     room = seats - sum(1 for voter in view.current.voters if voter in ids)
     spare = len(ids) - (seats - len(away))
@@ -195,7 +196,7 @@ def next_configuration(view: View, wanted: tuple[int, ...]) -> Configuration | N
         voters = wanted
     else:
         partly = tuple(sorted([*[node for node in wanted if node in current.voters], *ready]))
-        if len(partly) > len(current.voters) and len(partly) in _SEATS:
+        if len(partly) > len(current.voters) and len(partly) in SEATS:
             voters = partly
     step = Configuration(voters, (), tuple([node for node in new if node not in voters]))
     if step == current or not (current.has_quorum(view.alive) and step.has_quorum(view.alive)):

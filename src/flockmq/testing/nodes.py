@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from flockmq.admin.durable_model import TopicRequest
 from flockmq.client.admin import AdminClient, AdminError, UnreachableError
+from flockmq.cluster.policy import SEATS, VOTERS_MAX
 from flockmq.errors import FlockError
 from flockmq.security import credentials
 from flockmq.testing.ports import free_ports
@@ -229,18 +230,26 @@ class NodeCluster:
         return made
 
     def wait_settled(self) -> None:
-        """Wait until cluster state has every running node alive, and every copy and leader is where it belongs.
+        """Wait until cluster state has every running node alive, a majority of them is needed to change it, and every
+        copy and leader is where it belongs.
 
         A node that answers again is not yet one that gets partitions: the cores say so a moment later, and what was
-        made meanwhile has fewer copies and moves then.
+        made meanwhile has fewer copies and moves then. Nor does it have a vote at once: the first node decides alone
+        until then.
         """
         admin = self.running()[0].admin()
         self.wait(lambda: self._alive_in_state() == len(self.running()), "all nodes to be in cluster state")
+        self.wait(self._has_voters, "as many voters as belong to so many nodes")
         self.wait(lambda: admin.rebalance_progress().settled, "copies and leaders to be where they belong")
 
     def _alive_in_state(self) -> int:
         dumped = self.running()[0].admin().dump()
         return sum(1 for node in dumped["nodes"] if node["state"] == "ALIVE" and node["api"])
+
+    def _has_voters(self) -> bool:
+        cluster = self.running()[0].admin().cluster()
+        cores = sum(1 for member in cluster.members if member.state == "alive" and member.role == "core")
+        return cluster.decisions is not None and len(cluster.decisions.voters) >= SEATS[min(cores, VOTERS_MAX)]
 
     def wait(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_S_MAX) -> float:
         """Wait until something holds; how long it took. FlockError, with the nodes' logs, when it does not."""

@@ -103,6 +103,7 @@ class Nodes:
 def on_loopback(folder: Path) -> Iterator[Nodes]:
     """Three nodes on this machine."""
     with NodeCluster(folder, 3, ["--log-level=warning"]) as cluster:
+        cluster.wait_settled()
         yield Nodes(cluster.nodes, [HOST] * 3, [])
 
 
