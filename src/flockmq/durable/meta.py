@@ -361,7 +361,7 @@ class Meta:
         self._now = now
         self._found()
         self._confirmation.tick(now)
-        self._puller.tick(now, self.has_replica and not is_lonely(self.engine.host.groups[GROUP].state))
+        self._pull(now)
         if now >= self._offer_at:
             self._offer_at = now + OFFER_MS
             for pending in self._waiting.not_out(now):
@@ -377,12 +377,15 @@ class Meta:
     def flush(self, now: int) -> None:
         """A turn of the engine, or of the links, ends: tell watchers what changed, then those who waited."""
         self._now = now
+        if self._puller.is_told:
+            self._pull(now)
         index = self.ledger.index
         has_replica = self.has_replica
         if index != self._told_index or has_replica != self._told_replica:
             self._told_index = index
             self._told_replica = has_replica
             self.facts.tell(index, has_replica)
+            self.engine.wake()  # maps have had their part of this turn, and somebody may wait for this node
             for watcher in self._watchers:
                 watcher(self.state)
             self._waiting.reached(index)
@@ -394,6 +397,13 @@ class Meta:
         self._confirmation.flush(now)
         if self._waiting.has_finished():
             self._waiting.tell_finished()
+
+    def peer_told(self) -> None:
+        """Another node has told how far it is."""
+        self._puller.told()
+
+    def _pull(self, now: int) -> None:
+        self._puller.tick(now, self.has_replica and not is_lonely(self.engine.host.groups[GROUP].state))
 
     def _found(self) -> None:
         """A cluster that this node minted gets its id into the state, as its first command."""

@@ -25,7 +25,7 @@ from flockmq.durable.cursors import Cursors
 from flockmq.durable.delivery import Delivery
 from flockmq.durable.ends import Ends
 from flockmq.durable.everybody import Everybody
-from flockmq.durable.facts import MapFacts
+from flockmq.durable.facts import INDEX, MapFacts
 from flockmq.durable.fences import Fences
 from flockmq.durable.fetching import Fetching
 from flockmq.durable.layout import Layout
@@ -126,6 +126,7 @@ class DurableNode:
         cluster.waking.add(RAFT)
         cluster.components[FEEDS] = self.delivery
         cluster.on_writable = self.engine.writable
+        cluster.on_told[INDEX] = self.meta.peer_told
 
     def open(self, copy: bytes, now: int) -> None:
         """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none."""

@@ -1,9 +1,9 @@
 """Catching up with cluster state from peers, and letting peers catch up.
 
 ```
- gossip says a peer is ahead --> META_PULL(our index) --> following commands --> Ledger.feed
-                                        |
-                                        '--> too far behind: the whole state, piece by piece --> Ledger.replace
+ a peer tells that it is ahead --> META_PULL(our index) --> following commands --> Ledger.feed
+                                          |
+                                          '--> too far behind: the whole state, piece by piece --> Ledger.replace
 ```
 One question is open at a time. A peer that does not answer is left alone for a moment, another one is asked. Nodes with
 a replica of group 0 get everything from its leader, as long as they hear one; they pull only when nothing came for a
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
 
 LOOK_MS: Final = 200
-"""How often gossip is asked who is ahead."""
+"""How often it is seen who is ahead, while nobody tells anything new."""
 AVOID_MS: Final = 2_000
 """How long a peer that did not answer is left alone."""
 PATIENCE_MS: Final = 500
@@ -94,6 +94,15 @@ class Puller:
         willing = [node for node in ahead if self._avoid.get(node, 0) <= now]
         if willing:
             self._ask(willing[int(self._rng.random() * len(willing))])
+
+    def told(self) -> None:
+        """A peer has told how far it is: the next tick, which may be at the end of this turn, looks at it."""
+        self._look_at = 0
+
+    @property
+    def is_told(self) -> bool:
+        """Whether one has, and nobody looked at it yet."""
+        return not self._look_at and not self._asked
 
     def pull_from(self, peer: int, now: int) -> None:
         """This peer is known to be ahead."""

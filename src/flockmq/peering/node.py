@@ -84,6 +84,8 @@ class ClusterNode:
         """What happened to members, for the log; taken by ``take_events``."""
         self.on_writable: Callable[[int, bool], None] | None = None
         """Who else wants to know whether a link has room."""
+        self.on_told: dict[bytes, Callable[[], None]] = {}
+        """Who wants to know when other nodes tell something new under a key of their maps."""
         self.waking: set[int] = set()
         """Channels whose components ask for a turn themselves, when what they heard calls for one."""
         self.ship: Callable[[int, list[bytes]], None] | None = None
@@ -329,6 +331,9 @@ class ClusterNode:
     def _apply_changes(self) -> None:
         for change in self.maps.take_changes():
             self.routes.apply(change.owner, change.key, change.value)
+            told = self.on_told.get(change.key)
+            if told is not None:
+                told()
 
     def _tell_facts(self) -> None:
         clients = self.broker.node.online

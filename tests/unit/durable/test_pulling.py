@@ -75,3 +75,15 @@ def test_who_is_behind_and_gets_on_does_not_ask() -> None:
         peers.look(LOOK_MS, has_leader=True)
         peers.feed()
     assert peers.asked == []
+
+
+def test_who_is_told_that_a_peer_moved_on_looks_at_once() -> None:
+    peers = Peers()
+    peers.look(LOOK_MS, has_leader=False)
+    peers.index = 1
+    peers.puller.tick(peers.now + 1, has_leader=False)
+    assert (peers.asked, peers.puller.is_told) == ([], False)
+    peers.puller.told()
+    assert peers.puller.is_told
+    peers.puller.tick(peers.now + 2, has_leader=False)
+    assert (peers.asked, peers.puller.is_told) == ([peers.now + 2], False)

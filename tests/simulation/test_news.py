@@ -1,0 +1,49 @@
+"""How soon nodes that have no vote know what was decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.cluster.commands import SetSetting
+from flockmq.durable.meta import GROUP
+from flockmq.durable.pulling import LOOK_MS
+from flockmq.testing.durable_harness import FORM_MS_MAX, DurableHarness
+from flockmq.testing.durable_plan import Plan
+
+if TYPE_CHECKING:
+    from flockmq.cluster.commands import Result
+    from flockmq.testing.durable_machine import Machine
+
+
+def until_all_know(harness: DurableHarness, machine: Machine, value: int) -> int:
+    """Change something on a node; milliseconds until it knows that all others know it."""
+    assert machine.process is not None
+    durable = machine.process.durable
+    began = harness.now_ms()
+    told: list[tuple[bool, int]] = []
+
+    def known(is_known: bool) -> None:
+        told.append((is_known, harness.now_ms() - began))
+
+    def decided(result: Result) -> None:
+        assert result.ok
+        durable.everybody.wait(durable.meta.state.index, known, harness.now_ms())
+
+    machine.do(machine.life, durable.meta.submit, SetSetting("value", value), decided, began)
+    harness.until("word of all", lambda: "" if told else "nothing yet", FORM_MS_MAX)
+    assert told[0][0]
+    return told[0][1]
+
+
+def test_a_node_without_a_vote_is_not_what_others_wait_for() -> None:
+    """Of four nodes three vote."""
+    harness = DurableHarness(7, Plan(nodes=4))
+    harness.form()
+
+    def voters() -> list[int]:
+        states = [one.engine.host.groups[GROUP].state for one in harness.processes() if one.durable.meta.has_replica]
+        return [state.node for state in states if len(state.configuration.voters) == 3]
+
+    harness.until("votes", lambda: "" if len(voters()) == 3 else "not three", FORM_MS_MAX)
+    took = [until_all_know(harness, harness.machine(voters()[0]), value) for value in range(20)]
+    assert max(took) < LOOK_MS / 2, took
