@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cluster.clients import Clients, command
-from flockmq.admin.durable_model import TopicRequest
+from flockmq.admin.durable_model import WAIT_MS_MAX, TopicRequest
 from flockmq.client.admin import AdminError
 from flockmq.client.log_client import LogClient
 from flockmq.client.mqtt import MqttError
@@ -99,6 +100,19 @@ def test_a_node_does_not_leave_while_nobody_can_take_over_what_it_stores(tmp_pat
         assert str(aside) in told
         assert list(one.admin().topics()) == []
         assert "before" in command(one, "cluster", "leave"), "there is nobody to leave"
+
+
+def test_who_waits_for_news_of_a_log_is_told_when_the_node_goes(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 3) as cluster, ThreadPoolExecutor(1) as caller:
+        cluster.wait_settled()
+        three = cluster.nodes[2]
+        cluster.create_topic("plant")
+        before = three.admin().heads("plant")
+        waiting = caller.submit(three.admin().heads, "plant", after=before.after, wait_ms=WAIT_MS_MAX)
+        command(three, "cluster", "leave")
+        with pytest.raises(AdminError, match="went to another cluster") as told:
+            waiting.result()
+        assert told.value.status == 503
 
 
 async def test_wills_of_a_node_that_leaves_are_kept(tmp_path: Path, clients: Clients) -> None:

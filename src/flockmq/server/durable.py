@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from flockmq.admin.durable_port import BehindError
 from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver, open_disk
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
 STATE_FILE: Final = "cluster-state"
 """What a node without a replica of the cluster state keeps of it."""
 
+WHY_NO_ANSWER: Final = (
+    "This node was stopped, or went to another cluster, before there was an answer; ask another one. What was to be "
+    "changed may have been changed, or not."
+)
+
 
 class DurableService:
     """Made by ``open_durable`` in a running event loop."""
@@ -65,6 +71,8 @@ class DurableService:
         self._timer: asyncio.TimerHandle | None = None
         self._set_reading: Callable[[bool], None] | None = None
         self._may_be_founding = True
+        self.expected: set[asyncio.Future[Any]] = set()
+        """Answers that somebody waits for."""
         self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms())
         self.journal = JournalDriver(store, disk, self._committed, self.node.engine.stop)
         self.node.engine.kick = self.journal.kick
@@ -83,7 +91,9 @@ class DurableService:
         if self._timer is not None:
             self._timer.cancel()
         self.node.meta.save()
-        self.node.engine.stop("This node was stopped.")
+        self.node.engine.stop("It was stopped, or went to another cluster.")
+        for answer in [answer for answer in self.expected if not answer.done()]:
+            answer.set_exception(BehindError(WHY_NO_ANSWER))
         await self.journal.close()
 
     def _tick(self) -> None:

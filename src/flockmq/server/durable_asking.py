@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flockmq.admin.durable_port import BehindError
 from flockmq.drivers.clock import now_ms
@@ -32,9 +32,10 @@ class Asking:
             raise BehindError("This node is not ready for durable topics yet; ask another one, or again in a moment.")
         return self._service.durable.node
 
-    def _working(self) -> DurableNode:
-        """The node, when it can ask others and answer for itself."""
-        node = self._node()
+    def _working(self, node: DurableNode | None = None) -> DurableNode:
+        """The node, when it can ask others and answer for itself. ``node``: the one that was asked first; in another
+        cluster the same numbers are other partitions."""
+        node = node or self._node()
         if node.engine.stopped:
             raise BehindError(f"This node takes part no more: {node.engine.stopped} Ask another one.")
         return node
@@ -49,8 +50,17 @@ class Asking:
             raise BehindError("Nobody answered in time; ask another node, or again in a moment.") from None
 
     def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
-        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[T] = self._expected()
         ask(unless_done(answered))
+        return answered
+
+    def _expected(self) -> asyncio.Future[Any]:
+        """For an answer that comes, or never does because this node is stopped or goes to another cluster."""
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        durable = self._service.durable
+        if durable is not None:
+            durable.expected.add(answered)
+            answered.add_done_callback(durable.expected.discard)
         return answered
 
     async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:

@@ -26,6 +26,7 @@ from flockmq.server.durable_asking import Asking, unless_done
 
 if TYPE_CHECKING:
     from flockmq.durable.fetching import Fetched
+    from flockmq.durable.node import DurableNode
     from flockmq.durable.reading import Extents
     from flockmq.durable.wanted import WantedNames
     from flockmq.log.staging import Staging
@@ -56,38 +57,41 @@ class LogView(Asking):
         self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None = None
     ) -> Chunk:
         """See ``DurablePort``. Before a follower, who may not know all commits, says "nothing", its leader is asked."""
+        node = self._working()
         due_at = now_ms() + wait_ms
         while True:
             left = max(due_at - now_ms(), 0)
             is_here = True
             try:
-                chunk = await self._read_here(group, offset, bytes_max, wanted)
+                chunk = await self._read_here(node, group, offset, bytes_max, wanted)
             except (NotHere, Behind) as error:
                 is_here = False
                 if isinstance(error, Behind):
-                    await self._check_end(group, offset)
-                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
+                    await self._check_end(node, group, offset)
+                chunk = await self._fetch(node, group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
             except Gone as error:
                 raise GoneError(str(error), error.first) from None
             if chunk.following > offset:
                 return chunk
             if not left:
-                return await self._confirm_end(group, offset, bytes_max, chunk, wanted)
-            await self._grown({group: offset} if is_here else {}, left if is_here else min(left, AGAIN_MS))
+                return await self._confirm_end(node, group, offset, bytes_max, chunk, wanted)
+            await self._grown(node, {group: offset} if is_here else {}, left if is_here else min(left, AGAIN_MS))
 
     async def _confirm_end(
-        self, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
+        self, node: DurableNode, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
     ) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
-        node = self._working()
+        self._working(node)
         if node.engine.speaks_for(group, now_ms()) and node.reader.committed_end(group) <= offset:
             return chunk
-        [(_, end)] = await self._heads([group])
-        return chunk if end <= offset else await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)
+        [(_, end)] = await self._heads(node, [group])
+        if end <= offset:
+            return chunk
+        return await self._fetch(node, group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)
 
-    async def _check_end(self, group: int, offset: int) -> None:
+    async def _check_end(self, node: DurableNode, group: int, offset: int) -> None:
         """Somebody who asks for more than there is shall not be told to wait. Without a leader nobody can say."""
-        ends = self._working().ends
+        ends = self._working(node).ends
 
         def ask(done: Callable[[int], None]) -> None:
             ends.ask(group, done, now_ms())
@@ -100,8 +104,10 @@ class LogView(Asking):
                 end,
             )
 
-    async def _read_here(self, group: int, offset: int, bytes_max: int, wanted: WantedNames | None) -> Chunk:
-        node = self._working()
+    async def _read_here(
+        self, node: DurableNode, group: int, offset: int, bytes_max: int, wanted: WantedNames | None
+    ) -> Chunk:
+        self._working(node)
         scan_bytes_max = SCAN_BYTES_MAX if wanted is not None else 0
         for _ in range(READ_TRIES):
             extents = node.reader.extents(group, offset, bytes_max, scan_bytes_max=scan_bytes_max)
@@ -119,10 +125,17 @@ class LogView(Asking):
         raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
 
     async def _fetch(
-        self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None, until: int = 0
+        self,
+        node: DurableNode,
+        group: int,
+        offset: int,
+        bytes_max: int,
+        wait_ms: int,
+        wanted: WantedNames | None,
+        until: int = 0,
     ) -> Chunk:
         size = min(bytes_max, FETCH_BYTES_MAX)
-        fetching = self._working().fetching
+        fetching = self._working(node).fetching
 
         def ask(done: Callable[[Fetched], None]) -> None:
             fetching.fetch(group, offset, size, done, now_ms(), until, wait_ms)
@@ -131,7 +144,7 @@ class LogView(Asking):
         if isinstance(found.error, Gone):
             raise GoneError(str(found.error), found.first)
         if isinstance(found.error, Behind):
-            await self._check_end(group, offset)
+            await self._check_end(node, group, offset)
         if found.error is not None:
             raise BehindError(str(found.error))
         try:
@@ -140,12 +153,13 @@ class LogView(Asking):
             raise BehindError(f"What another node sent of group {group} can't be read: {error}") from error
         return Chunk(b"".join(batches), found.first, found.end, following)
 
-    async def _grown(self, positions: dict[int, int], wait_ms: int) -> None:
+    async def _grown(self, node: DurableNode, positions: dict[int, int], wait_ms: int) -> None:
         """Until one of these logs, which have replicas here, goes on; or the time is over."""
-        reader = self._working().reader
-        grown: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        reader = self._working(node).reader
+        grown: asyncio.Future[list[int]] = self._expected()
         waiter = reader.wait_for(positions, unless_done(grown), now_ms() + wait_ms) if positions else None
         if waiter is None:
+            grown.cancel()
             await asyncio.sleep(min(wait_ms, POLL_MS) / 1000)
             return
         try:
@@ -167,18 +181,18 @@ class LogView(Asking):
 
     async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
         """See ``DurablePort``."""
+        node = self._working()
         due_at = now_ms() + wait_ms
         while True:
-            found = await self._heads(groups)
+            found = await self._heads(node, groups)
             left = due_at - now_ms()
             if left <= 0 or not after or any(end > old for (_, end), old in zip(found, after, strict=True)):
                 return found
-            reader = self._working().reader
-            here = {group: old for group, old in zip(groups, after, strict=True) if reader.end_of(group) >= 0}
-            await self._grown(here, left if len(here) == len(groups) else min(left, POLL_MS))
+            here = {group: old for group, old in zip(groups, after, strict=True) if node.reader.end_of(group) >= 0}
+            await self._grown(node, here, left if len(here) == len(groups) else min(left, POLL_MS))
 
-    async def _heads(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        fetching = self._working().fetching
+    async def _heads(self, node: DurableNode, groups: Sequence[int]) -> list[tuple[int, int]]:
+        fetching = self._working(node).fetching
 
         def ask(done: Callable[[dict[int, tuple[int, int]]], None]) -> None:
             fetching.heads(list(groups), lambda found, missing: done(found), now_ms())  # noqa: ARG005

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 GROUPS_PER_QUESTION: Final = 1_024
 FIGURES_MS: Final = 500
 """How long counted figures are good for: a scrape reads them one by one."""
+WHY_UNKNOWN: Final = "Nobody could say in time whether the records were stored; look before publishing them again."
 
 
 class DurableView(LogView, SinkView):
@@ -206,12 +207,14 @@ class DurableView(LogView, SinkView):
         ]
         self._service.runner.runner.flush_soon()
         places: list[Place | str] = []
-        for answer in await asyncio.gather(*answers):
-            if answer is None:
-                raise UnknownOutcomeError(
-                    "Nobody could say in time whether the records were stored; look before publishing them again."
-                )
-            places += answer
+        try:
+            outcomes = await asyncio.gather(*answers)
+        except BehindError:
+            raise UnknownOutcomeError(WHY_UNKNOWN) from None
+        for outcome in outcomes:
+            if outcome is None:
+                raise UnknownOutcomeError(WHY_UNKNOWN)
+            places += outcome
         if WHY_NAMESPACE_FULL in places:
             raise FullError(WHY_NAMESPACE_FULL)  # of one topic, at one moment: it is so for all of them
         return places
