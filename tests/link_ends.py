@@ -6,11 +6,12 @@ import asyncio
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import uvloop
 
+from callee import serving
 from flockmq.drivers.links import LinkIdentity, Links, LinkSettings, PeerInfo
 from flockmq.errors import FlockError
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings, is_loopback
@@ -163,22 +164,16 @@ class Relay:
         self.by_callee: list[bytes] = []
         self.passes = True
         """False: whatever comes is swallowed, both ways; connections stay."""
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._exit = AsyncExitStack()
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Relay:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = await self._exit.enter_async_context(serving(self._serve))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
         self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._exit.aclose()
 
     async def ended(self) -> None:
         """Wait until one side of the last connection is gone, and the other does not know."""
@@ -200,11 +195,13 @@ class Relay:
         number = len(self.by_caller)
         self.by_caller.append(b"")
         self.by_callee.append(b"")
-        ways = ((reader, writer, back, self.by_caller), (there, back, writer, self.by_callee))
-        for source, answers, sink, kept in ways:
-            task = asyncio.get_running_loop().create_task(self._pass(source, answers, sink, kept, number))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.gather(
+                self._pass(reader, writer, back, self.by_caller, number),
+                self._pass(there, back, writer, self.by_callee, number),
+            )
+        finally:
+            back.transport.abort()
 
     async def _pass(
         self,

@@ -8,12 +8,12 @@ import pickle
 import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
+from callee import serving
 from flockmq.drivers.datagrams import Datagrams
 from flockmq.drivers.links import HelloError, LinkSettings
 from flockmq.drivers.refusals import PER_PERIOD_MAX
@@ -61,18 +61,6 @@ async def said_to(port: int, *pieces: bytes) -> bytes:
     finally:
         writer.transport.abort()
     return answer
-
-
-@asynccontextmanager
-async def serving(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
-) -> AsyncIterator[int]:
-    """Somebody who is called, on this port."""
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
 
 
 def client_hello() -> bytes:
@@ -219,7 +207,6 @@ def test_recorded_words_of_a_node_that_was_called(run: Run) -> None:
                 await reader.read(10_000)
                 writer.write(recorded[: hello.WELCOME_BYTES])
                 await reader.read()
-                writer.close()
 
             three = End(1, boot=2)
             async with serving(pretend) as port, listening(three):
@@ -238,7 +225,6 @@ def test_a_node_s_own_words_thrown_back(run: Run) -> None:
             async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 while data := await reader.read(10_000):
                     writer.write(data)
-                writer.close()
 
             async with serving(mirror) as port:
                 with pytest.raises(HelloError):

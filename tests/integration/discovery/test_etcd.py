@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from base64 import b64encode
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from callee import serving
 from flockmq.discovery import registry
 from flockmq.discovery.etcd import EtcdDiscovery
 from flockmq.discovery.ports import Claim, DiscoveryError, Surroundings, claim
@@ -288,11 +290,9 @@ def test_a_server_that_is_not_etcd(run: Run) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n<h1>Hello</h1>")
         await writer.drain()
-        writer.close()
 
     async def scenario() -> None:
-        async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
+        async with serving(greet) as port:
             one = make(1, endpoints=(f"http://127.0.0.1:{port}",))
             with pytest.raises(DiscoveryError, match=r"client port of an etcd"):
                 await one.find()
@@ -303,14 +303,11 @@ def test_a_server_that_is_not_etcd(run: Run) -> None:
 
 def test_a_server_that_never_answers(run: Run) -> None:
     async def scenario() -> None:
-        held: list[asyncio.StreamWriter] = []
-        async with await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as server:  # takes calls and has nobody who answers them
+            port = server.getsockname()[1]
             one = make(1, endpoints=(f"http://127.0.0.1:{port}",), timeout_ms=100)
             with pytest.raises(DiscoveryError, match="did not answer in time"):
                 await one.find()
             await one.stop()
-            for writer in held:
-                writer.close()
 
     play(run, scenario())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from callee import serving
 from flockmq.cli.mqtt_options import Target
 from flockmq.cli.pub import Publish, Published, publish
 from flockmq.errors import FlockError
@@ -30,21 +31,17 @@ def pub(answer: Callable[[int], p.Ack]) -> Published:
     """Publish to somebody who answers a CONNECT, and every PUBLISH like this."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                first, length = await reader.readexactly(2)
-                packet = decode_packet(5, first, await reader.readexactly(length))
-                if isinstance(packet, p.Connect):
-                    writer.write(encode_packet(p.Connack(False, 0, told(assigned_client_id="c")), 5))
-                elif isinstance(packet, p.Publish):
-                    writer.write(encode_packet(answer(packet.packet_id), 5))
-        except asyncio.IncompleteReadError:
-            writer.close()
+        while True:
+            first, length = await reader.readexactly(2)
+            packet = decode_packet(5, first, await reader.readexactly(length))
+            if isinstance(packet, p.Connect):
+                writer.write(encode_packet(p.Connack(False, 0, told(assigned_client_id="c")), 5))
+            elif isinstance(packet, p.Publish):
+                writer.write(encode_packet(answer(packet.packet_id), 5))
 
     async def scenario() -> Published:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with server:
-            return await publish(Target(port=server.sockets[0].getsockname()[1]), JOB)
+        async with serving(serve) as port:
+            return await publish(Target(port=port), JOB)
 
     return asyncio.run(scenario())
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from callee import serving
 from flockmq.client.mqtt import QUEUE_MESSAGES_MAX, Message, MqttClient, MqttError, Options
 from flockmq.mqtt import packets as p
 from flockmq.mqtt.decode import decode_packet
@@ -38,32 +39,6 @@ class Peer:
 
     def send(self, *packets: p.Packet) -> None:
         self.writer.write(b"".join(encode_packet(packet, self.version) for packet in packets))
-
-
-Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def serving(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """The port of a listening socket; at the end every connection of it is closed."""
-    tasks: list[asyncio.Task[None]] = []
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.append(task)
-        try:
-            await handle(reader, writer)
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async with await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls) as server:
-        yield server.sockets[0].getsockname()[1]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

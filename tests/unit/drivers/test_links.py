@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from callee import serving
 from flockmq.drivers.links import HelloError, LinkIdentity, Links, LinkSettings, PeerInfo
 from flockmq.errors import ConfigError, FlockError
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings
@@ -472,13 +473,10 @@ def test_somebody_else_is_there(run: Run) -> None:
                 b"HTTP/1.1 400 Bad Request\r\nServer: not a node\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             )
             writer.write(bytes(100))
-            writer.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with ends(1) as (one,):
+        async with serving(serve) as port, ends(1) as (one,):
             with pytest.raises(HelloError, match=r"is no node|without a word|failed"):
-                await one.links.call("127.0.0.1", server.sockets[0].getsockname()[1])
-        server.close()
+                await one.links.call("127.0.0.1", port)
 
     run(scenario())
 
