@@ -159,6 +159,23 @@ def test_an_abrupt_reset_ends_the_session(run: Run, authority: Authority, kind: 
     run(scenario())
 
 
+@pytest.mark.parametrize("kind", ["tcp", "ws"])
+def test_who_was_accepted_while_the_listener_stopped_is_not_kept_waiting(run: Run, kind: str) -> None:
+    async def scenario() -> None:
+        async with running() as node:
+            listener = await node.listen(kind=kind)
+            await listener.stop()
+            ours, theirs = socket.socketpair()
+            with theirs:
+                loop = asyncio.get_running_loop()
+                await loop.connect_accepted_socket(listener.protocol, ours)
+                theirs.setblocking(False)
+                assert await loop.sock_recv(theirs, 1) == b""
+            await until(lambda: listener.admission.live == 0)
+
+    run(scenario())
+
+
 @KINDS
 def test_stopping_says_goodbye_to_all(run: Run, authority: Authority, kind: str) -> None:
     async def scenario() -> None:

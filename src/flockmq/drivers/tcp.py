@@ -93,6 +93,9 @@ class MqttProtocol(asyncio.Protocol):
                 return
             arrival = Arrival(plain_peer(transport.get_extra_info("peername")), None, code)
         self._counted = True
+        if not self.listener.addresses:  # it was accepted in the moment in which the listener was stopped
+            self.transport.abort()
+            return
         self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH, low=WRITE_BYTES_LOW)
         if arrival.certificate_name is None:
             arrival.certificate_name = certificate_name(transport)
