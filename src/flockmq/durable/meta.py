@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.ready import Ready
+    from flockmq.raft.state import RaftState
 
 GROUP: Final = 0
 TOPIC: Final = b"$cluster"
@@ -403,7 +404,11 @@ class Meta:
         self._puller.told()
 
     def _pull(self, now: int) -> None:
-        self._puller.tick(now, self.has_replica and not is_lonely(self.engine.host.groups[GROUP].state))
+        self._puller.tick(now, self.has_replica and self._is_served(self.engine.host.groups[GROUP].state))
+
+    def _is_served(self, state: RaftState) -> bool:
+        """Whether a leader brings what is decided: it is there, and has brought something to a replica that is new."""
+        return state.applied > 0 and not is_lonely(state)
 
     def _found(self) -> None:
         """A cluster that this node minted gets its id into the state, as its first command."""
