@@ -12,10 +12,12 @@ running again.
 
 from __future__ import annotations
 
-import itertools
+import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+from zlib import crc32
 
 from flockmq.admin.durable_model import RECORDS_PER_PUBLISH_MAX, Placed
 from flockmq.client.admin import AdminClient, AdminError
@@ -44,7 +46,8 @@ class SparkCluster:
         """Opens the API of every node: the founder's own, which the cluster's settings share."""
         self.api_urls = [f"http://{HOST}:{node.api_port}" for node in self.nodes.nodes]
         self.mqtt_ports = [node.mqtt_port for node in self.nodes.nodes]
-        self._names = itertools.count(1)
+        self._names: Counter[str] = Counter()
+        """How many names each test has got."""
 
     def __enter__(self) -> Self:
         self.nodes.__enter__()
@@ -52,6 +55,7 @@ class SparkCluster:
             file = str(self.nodes.nodes[0].folder / "credentials.toml")
             self.token = credentials.load(self.api_urls[0], {"FLOCKMQ_CREDENTIALS": file}) or ""
             self.nodes.wait(self._is_settled, "all nodes to be in cluster state")
+            self.nodes.wait_settled()
         except BaseException:
             self.nodes.close()
             raise
@@ -80,8 +84,10 @@ class SparkCluster:
         return AdminClient(self.api_urls[number], self.token)
 
     def unique(self, prefix: str = "topic") -> str:
-        """A name that no other test has."""
-        return f"{prefix}{next(self._names)}"
+        """A name that no other test has, and the same whatever ran before: names decide who is in which shard."""
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0].partition("@")[0]
+        self._names[test] += 1
+        return f"{prefix}{crc32(test.encode()):08x}n{self._names[test]}"
 
     def create_topic(self, name: str = "", *, shards: int = 1, **fields: Any) -> str:
         """Declare a durable topic, and wait until all of its partitions have leaders; its name."""
