@@ -10,6 +10,7 @@ would pass the message on, acknowledge it, and not keep it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -29,31 +30,30 @@ class Everybody:
     def __init__(self, facts: Facts, alive: Callable[[], list[int]]) -> None:
         self._facts = facts
         self._alive = alive
-        self._waiting: list[tuple[int, int, Known]] = []
-        """Index, when time is over, whom to tell."""
+        self._waiting: deque[tuple[int, int, Known]] = deque()
+        """Index, when time is over, whom to tell; nobody has less of either than who is before him."""
 
     def wait(self, index: int, reply: Known, now: int) -> None:
-        """Call back once all live nodes have applied ``index``; maybe before this returns."""
+        """Call back once all live nodes have applied ``index``, which is never less than that of an earlier call; maybe
+        before this returns."""
         if len(self._waiting) >= WAITING_MAX:
             reply(False)
             return
         self._waiting.append((index, now + WAIT_MS, reply))
-        self.flush(now)
+        if len(self._waiting) == 1:
+            self.flush(now)
 
     def flush(self, now: int) -> None:
         """A turn ends: somebody may have told that he is further."""
-        if not self._waiting:
+        waiting = self._waiting
+        if not waiting:
             return
         heads = self._facts.heads()
-        alive = self._alive()
-        least = min([heads[node].index for node in alive if node in heads], default=-1)
-        still: list[tuple[int, int, Known]] = []
-        told: list[tuple[bool, Known]] = []
-        for index, due_at, reply in self._waiting:
-            if 0 <= least < index and now < due_at:
-                still.append((index, due_at, reply))
-            else:
-                told.append((least < 0 or least >= index, reply))
-        self._waiting = still
-        for is_known, reply in told:
+        least = min([heads[node].index for node in self._alive() if node in heads], default=-1)
+        while waiting:
+            index, due_at, reply = waiting[0]
+            is_known = least < 0 or least >= index
+            if not is_known and now < due_at:
+                return
+            waiting.popleft()
             reply(is_known)
