@@ -56,6 +56,8 @@ HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 """What a client may have under way before it is no longer read; it is read again at half of that."""
 
 
+CLOCKS_DIFFER_MS_MAX: Final = 60_000
+"""A clock that is further ahead of this node's own is wrong, and messages are not to be dated by it."""
 WHY_UNCERTAIN: Final = "A partition can't be asked which messages it has already; connect again and send it again"
 WHY_STOPPED: Final = "This node can't store messages, nor say whether this one was before; connect to another node"
 
@@ -200,7 +202,10 @@ class Appending:
     ) -> None:
         wall_offset_ms = self.node.wall_offset_ms
         expires_at = run.expires_at + wall_offset_ms if run.expires_at else 0
-        held = HeldRun(run, answer, connection, client, epoch, now + wall_offset_ms, expires_at)
+        wall_ms = now + wall_offset_ms
+        if run.retain:
+            wall_ms = self._after_retained(run.topic, wall_ms)
+        held = HeldRun(run, answer, connection, client, epoch, wall_ms, expires_at)
         lane = self.lanes.get(topic.id)
         if lane is None:
             lane = Lane(topic)
@@ -209,6 +214,15 @@ class Appending:
             self._hold(lane, held, now)
         else:
             enter(self, lane, held)
+
+    def _after_retained(self, topic: bytes, wall_ms: int) -> int:
+        """When a message came that is to be retained: after the one that is known of its topic name.
+
+        Within a partition the offset decides which is newer. When shards are added a name may go to another partition,
+        and the clocks of two nodes are not the same.
+        """
+        behind_ms = self.node.retained.written_ms(topic) - wall_ms
+        return wall_ms + behind_ms + 1 if 0 <= behind_ms < CLOCKS_DIFFER_MS_MAX else wall_ms
 
     def _hold(self, lane: Lane, held: HeldRun, now: int) -> None:
         self._wait(lane, now)

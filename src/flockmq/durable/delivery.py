@@ -206,11 +206,11 @@ class Delivery:
         if not decoder.has_retained():
             return
         store = self.node.retained
-        wall_ms = decoder.view.base_timestamp
+        stamps = decoder.view.timestamps()
         for piece in decoder.retained(self.node.wall_offset_ms):
             topic = piece.run.topic
             message = piece.run.alone() if piece.run.payload(0) else None
-            outcome = store.commit(topic, message, wall_ms, group, piece.offset, now)
+            outcome = store.commit(topic, message, stamps[piece.offset - decoder.base], group, piece.offset, now)
             if outcome == APPLIED and leads and store.unsent is not None:
                 store.unsent.add(topic)
             elif outcome == FULL:

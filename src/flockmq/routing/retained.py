@@ -286,6 +286,10 @@ class RetainedStore:
         self._bury(bucket, topic, version, now)
         return run is None and bucket.version(topic) == version
 
+    def written_ms(self, topic: bytes) -> int:
+        """When the newest message, or deletion, of a name was written, by the clock of whoever wrote it; 0: never."""
+        return stamp_wall_ms(self.version(topic) >> ORIGIN_BITS)
+
     # --- finding ---
 
     def get(self, topic: bytes, now: int) -> RetainedMessage | None:

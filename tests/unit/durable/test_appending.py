@@ -6,7 +6,7 @@ import pytest
 
 from durable_broker import DurableBroker
 from flockmq.durable.answers import Place
-from flockmq.durable.appending import HELD_MESSAGES_MAX
+from flockmq.durable.appending import CLOCKS_DIFFER_MS_MAX, HELD_MESSAGES_MAX
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack, Disconnect, Publish, Will
@@ -81,6 +81,24 @@ def test_all_there_is_to_a_message_is_in_its_record() -> None:
     kept.content_type = "text"
     kept.user = user
     assert record.properties == encode_packet(Publish(b"", b"", properties=kept), 5)[5:], "alias and expiry are off"
+
+
+def test_what_is_to_be_retained_is_dated_after_what_is_retained() -> None:
+    """By a node whose clock is ahead; but not by one whose clock is wrong."""
+    broker = DurableBroker()
+    topic = broker.topic(b"t")
+    client = broker.client("c")
+    broker.broker.retained.share(1)
+    dates = []
+    for number, ahead_ms in enumerate((0, 5_000, CLOCKS_DIFFER_MS_MAX + 1_000)):
+        wall_ms = broker.now + broker.broker.node.wall_offset_ms
+        broker.broker.retained.commit(b"t/a", None, wall_ms + ahead_ms, 99 + number, 1, broker.now)
+        publish(client, b"x", number + 1, retain=True)
+        publish(client, b"x", number + 11)
+        broker.settle()
+        retained, plain = broker.records(topic)[-2:]
+        dates += [retained.timestamp_ms - wall_ms, plain.timestamp_ms - wall_ms]
+    assert dates == [1, 0, 5_001, 0, 0, 0]
 
 
 def test_a_read_full_of_messages_is_one_batch() -> None:

@@ -7,6 +7,7 @@ import pytest
 from delivery_world import World, ask, got, numbered
 from flockmq.log.batch import BatchBuilder, BatchView
 from flockmq.log.checksum import crc32c
+from flockmq.log.columns import RETAIN
 from flockmq.log.header import COVERED, HEADER_BYTES, seal
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness import WALL_MS, make_properties
@@ -311,6 +312,21 @@ def test_replicas_retain_by_commit_order_and_agree() -> None:
         assert [(one.payload, one.retain) for one in screen.consume()] == [(b"3", True)]
     versions = [[world[number].broker.retained.version(topic) for topic in (A, B)] for number in (1, 2)]
     assert versions[0] == versions[1]
+
+
+def test_a_record_is_retained_by_its_own_date_not_that_of_its_batch() -> None:
+    """Its name was in another partition before."""
+    world = plant()
+    retained = world[1].broker.retained
+    retained.share(1)
+    retained.commit(A, None, WALL_MS + 5_000, 99, 1, world.now)
+    builder = BatchBuilder()
+    builder.add(B, b"publisher", WALL_MS, 1 | RETAIN, b"x")
+    builder.add(A, b"publisher", WALL_MS + 5_001, 1 | RETAIN, b"new")
+    world.append(5, builder)
+    message = retained.get(A, world.now)
+    assert message is not None
+    assert message.run.payload(0) == b"new"
 
 
 def test_the_leader_tells_nodes_without_a_replica_what_is_retained() -> None:
