@@ -273,7 +273,7 @@ class Releases:
         for packet_id in void:
             for group in found.pop(packet_id, []):  # of a session that is over
                 self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
-        doubtful = self._free(client_id, epoch, found, missing)
+        doubtful = self._free(client_id, epoch, found)
         held = _Held(epoch, None)
         held.groups = found
         held.doubtful = doubtful
@@ -284,12 +284,13 @@ class Releases:
         self._tidy(client_id, held)
         reply(set(found), now)
 
-    def _free(self, client_id: str, epoch: int, found: Found, missing: list[int]) -> dict[int, object]:
+    def _free(self, client_id: str, epoch: int, found: Found) -> dict[int, object]:
         """The session was here before: what its ids mean is for the logs to say, whoever owned it meanwhile. Returned
-        are those of which they can't be asked now.
+        are those of messages that may still arrive.
 
         What was on its way from here, or waited to be, and can't arrive any more gives its id back, for it comes again;
-        so does what was released elsewhere, for its id may be another message's by now.
+        so does what was released elsewhere, for its id may be another message's by now. That goes for ids of a log that
+        can't be asked as well: nothing is appended there until it can (``may_append``), and then they are back.
         """
         session = None if self.sessions is None else self.sessions.get(client_id)
         if session is None:
@@ -306,11 +307,8 @@ class Releases:
             if packet_id in found:
                 unsettled.pop(packet_id, None)
                 continue
-            if packet_id in unsettled:
-                is_void = all(self._collecting.is_told(client, group, epoch) for group in groups)
-            else:
-                is_void = not any(group in missing for group in groups)
-            if is_void:
+            may_arrive = not all(self._collecting.is_told(client, group, epoch) for group in groups)
+            if packet_id not in unsettled or not may_arrive:
                 unsettled.pop(packet_id, None)
                 session.received.discard(packet_id)
         return dict(unsettled)

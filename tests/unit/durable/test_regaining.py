@@ -204,6 +204,30 @@ def test_a_session_that_stayed_after_all_does_not_bring_back_ids_that_were_relea
     assert payloads(home.cluster, 1) == [b"first", b"once", b"new"]
 
 
+def test_an_id_of_a_log_that_can_not_be_asked_may_be_another_message_s_by_now() -> None:
+    home = Home()
+    home.publish(home.client, 5, b"once")
+    home.run(1_000)
+    home.client.drop()
+    other = Publisher(home.cluster)
+    other.epoch = 20
+    other.connect(ELSEWHERE, 4_000)
+    other.pubrel(5)
+    assert other.pubcomps == [5]
+    dead = home.lose_majority()
+    back = home.regain(6_000)
+    home.publish(back, 5, b"new")
+    home.run(500)
+    assert not [one for one in back.received() if isinstance(one, Ack)], "not taken for the old one"
+    assert back.closed, "so that it comes again"
+    for number in dead:
+        home.cluster.restart(number)
+    home.run(6_000)
+    home.publish(home.connect(30), 5, b"new")
+    home.run(2_000)
+    assert payloads(home.cluster, 1) == [b"first", b"once", b"new"]
+
+
 def test_a_log_that_is_back_is_asked_once_more_for_clients_that_have_nothing_there() -> None:
     home = Home()
     dead = home.lose_majority()
