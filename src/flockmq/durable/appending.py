@@ -204,7 +204,7 @@ class Appending:
         expires_at = run.expires_at + wall_offset_ms if run.expires_at else 0
         wall_ms = now + wall_offset_ms
         if run.retain:
-            wall_ms = self._after_retained(run.topic, wall_ms)
+            wall_ms = self.after_retained(run.topic, wall_ms)
         held = HeldRun(run, answer, connection, client, epoch, wall_ms, expires_at)
         lane = self.lanes.get(topic.id)
         if lane is None:
@@ -215,11 +215,12 @@ class Appending:
         else:
             enter(self, lane, held)
 
-    def _after_retained(self, topic: bytes, wall_ms: int) -> int:
-        """When a message came that is to be retained: after the one that is known of its topic name.
+    def after_retained(self, topic: bytes, wall_ms: int) -> int:
+        """The date of a message that is to be retained: after the one that is known of its topic name.
 
         Within a partition the offset decides which is newer. When shards are added a name may go to another partition,
-        and the clocks of two nodes are not the same.
+        and the clocks of two nodes are not the same. What had to wait is dated again when it goes there: by then all
+        that went before it is known here.
         """
         behind_ms = self.node.retained.written_ms(topic) - wall_ms
         return wall_ms + behind_ms + 1 if 0 <= behind_ms < CLOCKS_DIFFER_MS_MAX else wall_ms
@@ -483,6 +484,8 @@ class Appending:
                 self.abandon(run.whole())
             else:
                 run.epoch = epoch
+                if run.run.retain:
+                    run.wall_ms = self.after_retained(run.run.topic, run.wall_ms)
                 enter(self, lane, run)
         lane.stopped.let_all_go(self.node)
 

@@ -139,6 +139,8 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
         for index in range(share.count):
             record = records[share.at + index]
             record.session_epoch = epoch
+            if record.flags & RETAIN:
+                record.timestamp_ms = owner.after_retained(record.topic, record.timestamp_ms)
             key = record.topic
             if topic.key == BY_CLIENT:
                 key = record.client

@@ -54,6 +54,28 @@ def test_runs_say_by_which_plan_they_were_made() -> None:
     assert run.plan == 30 > topic.index
 
 
+def test_what_is_to_be_retained_is_dated_when_it_goes_to_its_new_partition() -> None:
+    """By then its node knows what was retained meanwhile, maybe by a clock that is ahead."""
+    broker = DurableBroker(leader=False)
+    topic = broker.topic(b"t")
+    client = broker.client("c")
+    retained = broker.broker.retained
+    retained.share(1)
+    client.send(Publish(b"t/4", b"given back", 1, retain=True, packet_id=1))
+    [first] = sent(broker)
+    broker.reply(first, REPLAN, 9)
+    client.send(Publish(b"t/4", b"held", 1, retain=True, packet_id=2))
+    assert sent(broker) == []
+    known_ms = broker.now + broker.broker.node.wall_offset_ms + 5_000
+    retained.commit(b"t/4", None, known_ms, 1, 7, broker.now)
+    broker.tell(with_shards(topic, [1, 2], 9))
+    records = [record for forward in sent(broker) for record in BatchView(forward.batch).records()]
+    assert [(record.payload, record.timestamp_ms) for record in records] == [
+        (b"given back", known_ms + 1),
+        (b"held", known_ms + 1),
+    ]
+
+
 def test_a_repeat_hears_of_a_message_that_was_given_back_after_its_time() -> None:
     """QoS 2 below quorum: the leader had it, fell silent, and the next one wants it elsewhere."""
     broker = DurableBroker(leader=False)
