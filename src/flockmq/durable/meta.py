@@ -171,6 +171,10 @@ class Meta:
         """Call this once a turn when state has changed."""
         self._watchers.append(changed)
 
+    def forget_watchers(self) -> None:
+        """Nobody wants to know any more."""
+        self._watchers.clear()
+
     # Replicas of group 0.
 
     def start(self) -> None:

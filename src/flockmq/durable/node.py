@@ -199,8 +199,11 @@ class DurableNode:
         """This node is about to stop: let others lead what it leads; how many groups it still leads."""
         return self.engine.hand_over()
 
-    def forget_topics(self, now: int) -> None:
-        """What were durable topics here are none any more: they are those of a cluster that this node has left."""
+    def forget_cluster(self, now: int) -> None:
+        """This node has left: what were durable topics here are none any more, and nobody is told of the state again,
+        which a turn that is still to come would do."""
+        self.meta.forget_watchers()
+        self.cluster.on_told.pop(INDEX, None)
         self.topics.follow(ClusterState(), now)
 
     def take_events(self) -> list[tuple[str, dict[str, object]]]:

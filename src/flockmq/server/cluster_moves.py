@@ -188,7 +188,7 @@ class ClusterMoves:
                 # Not sooner: whoever has not heard the goodbye would take this node for one that stays.
                 service.durable.node.set_leaving(False)
                 await service.durable.stop()
-                service.durable.node.forget_topics(now_ms())
+                service.durable.node.forget_cluster(now_ms())
             kept = await asyncio.to_thread(carry_out, service.folder, note)
             service.known.load()
             if service.durable is not None:
