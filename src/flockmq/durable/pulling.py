@@ -6,8 +6,8 @@
                                           '--> too far behind: the whole state, piece by piece --> Ledger.replace
 ```
 One question is open at a time. A peer that does not answer is left alone for a moment, another one is asked. Nodes with
-a replica of group 0 get everything from its leader, as long as they hear one; they pull only when nothing came for a
-moment.
+a replica of group 0 get everything from its leader, as long as they hear one that has brought them something; they pull
+only when nothing came for a moment.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Puller:
         calls.serve(META_PULL, self._serve)
 
     def tick(self, now: int, has_leader: bool) -> None:
-        """Ask somebody, if this node is behind. ``has_leader``: that of group 0 speaks to a replica here."""
+        """Ask somebody, if this node is behind. ``has_leader``: that of group 0 serves a replica here."""
         self._now = now
         if self._asked or now < self._look_at:
             return

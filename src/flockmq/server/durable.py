@@ -43,8 +43,7 @@ STATE_FILE: Final = "cluster-state"
 """What a node without a replica of the cluster state keeps of it."""
 
 WHY_NO_ANSWER: Final = (
-    "This node was stopped, or went to another cluster, before there was an answer; ask another one. What was to be "
-    "changed may have been changed, or not."
+    "There was no answer before that; ask another one. What was to be changed may have been changed, or not."
 )
 
 
@@ -91,9 +90,7 @@ class DurableService:
         if self._timer is not None:
             self._timer.cancel()
         self.node.meta.save()
-        self.node.engine.stop("It was stopped, or went to another cluster.")
-        for answer in [answer for answer in self.expected if not answer.done()]:
-            answer.set_exception(BehindError(WHY_NO_ANSWER))
+        self.node.engine.stop("This node was stopped, or went to another cluster.")
         await self.journal.close()
 
     def _tick(self) -> None:
@@ -126,6 +123,8 @@ class DurableService:
     def _stopped(self, reason: str) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for answer in [answer for answer in self.expected if not answer.done()]:
+            answer.set_exception(BehindError(f"{reason} {WHY_NO_ANSWER}"))
         self.log.event("error" if self.node.engine.store.down else "info", "consensus_stopped", message=reason)
 
     def _keep_state(self, data: bytes) -> None:

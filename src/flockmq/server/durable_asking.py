@@ -51,7 +51,11 @@ class Asking:
 
     def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
         answered: asyncio.Future[T] = self._expected()
-        ask(unless_done(answered))
+        try:
+            ask(unless_done(answered))
+        except BaseException:
+            answered.cancel()
+            raise
         return answered
 
     def _expected(self) -> asyncio.Future[Any]:
