@@ -1,4 +1,4 @@
-"""What all tests share: how long Hypothesis searches.
+"""What all tests share: how long Hypothesis searches, and that Ctrl-C reaches the programs they start.
 
 FLOCKMQ_HYPOTHESIS=long searches 100,000 cases a property (minutes); the default finds the gross mistakes in seconds.
 """
@@ -6,6 +6,7 @@ FLOCKMQ_HYPOTHESIS=long searches 100,000 cases a property (minutes); the default
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,12 @@ PROFILE = os.environ.get("FLOCKMQ_HYPOTHESIS", "short")
 settings.register_profile("short", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", max_examples=100_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(PROFILE)
+
+
+def pytest_configure() -> None:
+    """A shell that runs this in the background has SIGINT ignored, here and in all that is started from here."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
