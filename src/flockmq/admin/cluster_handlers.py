@@ -29,7 +29,8 @@ async def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
     if port is None:
         return found
     try:
-        return with_decisions(found, port.state(), await port.meta(), await port.replicas(None))
+        meta, told = await port.meta(), await port.replicas(None)
+        return with_decisions(found, port.state(), meta, told, desk.moments.wall_ms)
     except FlockError:
         return found  # not ready yet
 

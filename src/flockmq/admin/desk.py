@@ -141,6 +141,14 @@ class Desk:
         """Figures of cluster state and durable topics."""
         return self.ports.durable.figures() if self.ports.durable is not None else {}
 
+    def committed_records(self) -> int:
+        """Committed records of all partitions that this node leads."""
+        port = self.ports.durable
+        if port is None:
+            return 0
+        state = port.state()
+        return sum(end for group, end in port.ends().items() if group in state.places)
+
     def topic_ends(self) -> list[tuple[str, str, int]]:
         """Committed records of topics, for those partitions that this node leads."""
         led = self.ports.durable.ends() if self.ports.durable is not None else {}

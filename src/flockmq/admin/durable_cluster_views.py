@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from flockmq.admin.durable_port import DurablePort, MetaStatus, ReplicaStatus
     from flockmq.cluster.model import PartitionRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
+
+
+JOINING_MS: Final = 20_000
+"""For so long after a core node came, the number of voters is not worth a warning: more nodes may be on their way."""
 
 
 def _unheard(members: Sequence[model.Member], state: ClusterState) -> list[model.Member]:
@@ -48,7 +52,11 @@ def _unheard(members: Sequence[model.Member], state: ClusterState) -> list[model
 
 
 def with_decisions(
-    cluster: model.Cluster, state: ClusterState, meta: MetaStatus, told: Mapping[int, Sequence[ReplicaStatus]]
+    cluster: model.Cluster,
+    state: ClusterState,
+    meta: MetaStatus,
+    told: Mapping[int, Sequence[ReplicaStatus]],
+    wall_ms: int,
 ) -> model.Cluster:
     """The cluster with who decides about its state, and what each node has of the partitions."""
     leads: dict[int, int] = {}
@@ -89,9 +97,18 @@ def with_decisions(
         moving=len(state.moving()),
         few_copies=few_copies,
         replica_away=replica_away,
-        warning=voters_warning(len(meta.voters)),
+        warning=_lasting_warning(state, meta, wall_ms),
     )
     return replace(cluster, members=members, decisions=decisions)
+
+
+def _lasting_warning(state: ClusterState, meta: MetaStatus, wall_ms: int) -> str:
+    """What an operator should know about the voters; nothing while nodes have just joined and may still get a vote."""
+    cores = state.alive_cores()
+    is_changing = bool(meta.learners) or len(cores) > len(meta.voters)
+    if is_changing or any(wall_ms - node.since_ms < JOINING_MS for node in cores):
+        return ""
+    return voters_warning(len(meta.voters))
 
 
 def _partitions(state: ClusterState) -> Iterator[tuple[TopicRecord, PartitionRecord]]:

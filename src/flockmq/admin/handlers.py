@@ -271,7 +271,7 @@ def get_docs(desk: Desk, _call: Plain) -> Raw:
 
 def get_metrics(desk: Desk, call: Plain) -> Raw:
     """The scrape."""
-    text, content_type = desk.exposition.text(call.accept)
+    text, content_type = desk.exposition.text(call.accept, with_names=call.has_token)
     return Raw(text, content_type)
 
 

@@ -46,6 +46,9 @@ class Source(Protocol):
     def durable(self) -> dict[str, Number]:
         """Figures of cluster state and durable topics, by name; empty when the node has none."""
 
+    def committed_records(self) -> int:
+        """Committed records of all partitions that this node leads."""
+
     def topic_ends(self) -> list[tuple[str, str, int]]:
         """Namespace, name and committed records of the topics that this node leads partitions of; bounded."""
 
@@ -65,6 +68,8 @@ class Metric:
     text: str
     labels: tuple[str, ...]
     read: Callable[[Source], list[Sample]]
+    names_things: bool = False
+    """Whether its labels are names that users gave: scraped with a token only."""
 
 
 def _counter(name: str, text: str, read: Callable[[Stats], Number]) -> Metric:
@@ -177,11 +182,20 @@ METRICS: Final = (
     _durable("flockmq_sink_staged_bytes", "What sinks have staged in partitions led here and not committed, in bytes"),
     _durable("flockmq_sink_commits", "Batches of sinks that are being committed in partitions led here"),
     Metric(
+        "flockmq_committed_records",
+        "gauge",
+        "End of what is committed, summed over the partitions that this node leads",
+        (),
+        lambda source: [((), source.committed_records())] if source.durable() else [],
+    ),
+    Metric(
         "flockmq_topic_committed_offset",
         "gauge",
-        "End of what is committed, over the partitions of a topic that this node leads; for the first 200 topics",
+        "End of what is committed, over the partitions of a topic that this node leads; for the first 200 topics. Only "
+        "for a scraper with a token",
         ("namespace", "topic"),
         lambda source: [((namespace, name), end) for namespace, name, end in source.topic_ends()],
+        names_things=True,
     ),
     _counters(
         "flockmq_durable_messages_total",
@@ -294,12 +308,13 @@ METRICS: Final = (
 class BrokerCollector(Collector):
     """Gives ``METRICS`` to prometheus_client."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, with_names: bool) -> None:
         self._source = source
+        self._metrics = [metric for metric in METRICS if with_names or not metric.names_things]
 
     def collect(self) -> Iterator[PrometheusMetric]:
         """Read everything now."""
-        for metric in METRICS:
+        for metric in self._metrics:
             family = (
                 CounterMetricFamily(metric.name.removesuffix("_total"), metric.text, labels=metric.labels)
                 if metric.kind == "counter"
@@ -314,13 +329,15 @@ class Exposition:
     """The scrape: text in the format that the scraper prefers, and its content type."""
 
     def __init__(self, source: Source) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(BrokerCollector(source))
+        self._sums = CollectorRegistry(auto_describe=False)
+        self._sums.register(BrokerCollector(source, False))
+        self._all = CollectorRegistry(auto_describe=False)
+        self._all.register(BrokerCollector(source, True))
 
-    def text(self, accept: str) -> tuple[bytes, str]:
-        """All metrics now."""
+    def text(self, accept: str, *, with_names: bool = False) -> tuple[bytes, str]:
+        """All metrics now; ``with_names``: also those whose labels are names of topics and namespaces."""
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return encode(self._all if with_names else self._sums), content_type
 
 
 def flat(source: Source, kind: Literal["counter", "gauge"]) -> dict[str, Number]:

@@ -38,6 +38,11 @@ class Moments:
         """Now, on the broker's clock."""
         return self._clock()
 
+    @property
+    def wall_ms(self) -> int:
+        """Now, in milliseconds since 1970."""
+        return self._wall_clock()
+
     def date(self, at_ms: int) -> str:
         """A moment of the broker's clock as a date; the same one each time, unless somebody set the calendar."""
         offset_ms = self._wall_clock() - self._clock()

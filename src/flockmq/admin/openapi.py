@@ -138,7 +138,9 @@ def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     elif operation.body_type:
         content = {operation.body_type: {"schema": {"type": "string", "format": "binary"}}}
         described["requestBody"] = {"required": True, "content": content}
-    if not operation.secured:
+    if operation.token_tells_more:
+        described["security"] = [{}, {"bearer": []}]
+    elif not operation.secured:
         described["security"] = []
     described["responses"] = {
         str(operation.status if operation.answer is not None else 204): _success(operation, schemas),
@@ -172,7 +174,7 @@ def _failures(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 def _kinds(operation: Operation) -> list[ErrorKind]:
     """What this operation can answer beside success, its own and what holds for all."""
     kinds = {BAD_REQUEST, WRONG_HOST, INTERNAL, METHOD_NOT_ALLOWED, INVALID_PARAMETER, *operation.errors}
-    if operation.secured:
+    if operation.secured or operation.token_tells_more:
         kinds |= {UNAUTHORIZED, TOO_MANY_ATTEMPTS}
     kinds |= {BODY_TOO_LARGE, TIMEOUT, TOOK_TOO_LONG}
     if operation.body is not None or operation.body_type:

@@ -41,13 +41,15 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, B]):
-    """One request, read and checked. ``peer`` is the caller's address, ``accept`` its Accept header."""
+    """One request, read and checked. ``peer`` is the caller's address, ``accept`` its Accept header, ``has_token``
+    whether it came with the right token."""
 
     path: dict[str, str]
     query: Q
     body: B
     peer: str
     accept: str
+    has_token: bool = False
 
 
 Handler = Callable[["Desk", Call[Any, Any]], "object | Awaitable[object]"]
@@ -77,6 +79,8 @@ class Operation:
     """Longest body, where that is not the usual."""
     errors: tuple[ErrorKind, ...] = ()
     secured: bool = True
+    token_tells_more: bool = False
+    """Where it is not secured: whether a caller with the token is told more."""
     extra_s: float = 0.0
     """How much longer than others it may take."""
     audited: bool = True

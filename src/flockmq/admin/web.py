@@ -188,8 +188,10 @@ class WebServer(web.Server):
         if operation.extra_s and until is not None:
             limit.reschedule(until + operation.extra_s)
         peer = _address(request, "peername")
-        if operation.secured:
-            self._desk.guard.check(peer, request.headers.get(hdrs.AUTHORIZATION), self._desk.clock())
+        authorization = request.headers.get(hdrs.AUTHORIZATION)
+        has_token = operation.secured or (operation.token_tells_more and authorization is not None)
+        if has_token:
+            self._desk.guard.check(peer, authorization, self._desk.clock())
         body = await self._read_body(request, operation.body_bytes_max or self._limits.body_bytes_max)
         call = Call(
             path,
@@ -197,6 +199,7 @@ class WebServer(web.Server):
             self._decode_body(request, body, operation),
             peer,
             request.headers.get(hdrs.ACCEPT, ""),
+            has_token,
         )
         if operation.method != "GET":
             self._desk.check_running()

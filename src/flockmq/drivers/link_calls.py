@@ -16,6 +16,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flockmq.drivers.causes import cause
 from flockmq.drivers.link_connection import Connection
 from flockmq.drivers.link_gate import tune
 from flockmq.drivers.tcp import plain_peer
@@ -56,7 +57,8 @@ async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
     except TimeoutError:
         raise hello.HelloError(hello.TIMEOUT, f"{_text(host, port)} took too long to prove itself.") from None
     except OSError as error:  # SSLError is one
-        text = f"The handshake with {_text(host, port)} failed ({error}); compare cookies and link_tls of both nodes."
+        what = f"The handshake with {_text(host, port)} failed ({cause(error)})"
+        text = f"{what}; compare cookies and link_tls of both nodes."
         raise hello.HelloError(hello.TLS if tls is not None else hello.SILENCE, text) from None
     finally:
         if making is None:

@@ -18,6 +18,7 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Final
 
+from flockmq.drivers.causes import cause
 from flockmq.drivers.link_connection import Connection
 from flockmq.drivers.tcp import plain_peer
 from flockmq.wire import hello
@@ -209,7 +210,8 @@ class Arrival:
             )
         except OSError as error:  # SSLError is one
             self._task = None
-            self.refuse(hello.HelloError(hello.TLS, f"TLS with a caller failed: {error}.", handshake.peer))
+            text = f"TLS with the caller {self._address} failed: {cause(error)}."
+            self.refuse(hello.HelloError(hello.TLS, text, handshake.peer))
         else:
             self._task = None
 

@@ -82,6 +82,8 @@ class Rules(NamedTuple):
     """``cluster.bootstrap_expect``; 0 never bootstraps where peers are listed."""
     contact_points: int = 0
     """How many contact points a person gave (``--join``, ``cluster.contact_points``, known peers)."""
+    called: str = ""
+    """The first of them, as people write them."""
 
 
 class Standing(NamedTuple):
@@ -179,7 +181,11 @@ def _without_listing(me: Standing, peers: Mapping[int, Word], rules: Rules) -> D
     if not rules.contact_points:
         return Decision(BOOTSTRAP, me.ballot)
     if not peers:
-        return _wait(me.ballot, "No contact point answers yet; check --join, the cookie and that port 16000 is open.")
+        return _wait(
+            me.ballot,
+            f"No contact point answers yet{f' ({rules.called})' if rules.called else ''}; check --join, the cookie and "
+            "that the port there is open for TCP and UDP.",
+        )
     return _wait(
         me.ballot,
         "The nodes that answer belong to no cluster themselves; start one node without --join, or give all of them the "

@@ -38,6 +38,7 @@ from flockmq.peering.formation import BOOTSTRAP, JOIN, Rules
 from flockmq.peering.node import ClusterNode
 from flockmq.security.cookie import load_cookie
 from flockmq.security.link_tls import LinkTls, LinkTlsSettings
+from flockmq.server.alone import Alone
 from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluster_id, was_founded
 from flockmq.server.cluster_moves import ClusterMoves
 from flockmq.server.cluster_view import ClusterView
@@ -64,6 +65,8 @@ FIND_S: Final = 2.0
 FIND_SETTLED_S: Final = 30.0
 """How often a node of a cluster lists nodes."""
 SETTLE_S_MAX: Final = 5.0
+CALLED_MAX: Final = 3
+"""Most contact points that a message names."""
 WHY_WAITING: Final = (
     "Clients are not served yet: topics, clients or rules were changed right before this node ended, and only a "
     "majority of the nodes that decide can tell whether that counts; start the others."
@@ -115,6 +118,8 @@ class ClusterService:
         self._task: asyncio.Task[None] | None = None
         self._registered = False
         self._reminded = ("", 0.0)
+        self._alone: Alone | None = None
+        """There once clients are served before this node has found others."""
         self.elsewhere = ""
         """Which contact point is in another cluster, and what to do; empty when none is known to be."""
         self._ask_points_at = time.monotonic() + SETTLE_S_MAX
@@ -136,6 +141,7 @@ class ClusterService:
             lists_peers=self.discovery.lists_peers,
             expect=self.config.bootstrap_expect,
             contact_points=len(self.points) + len(known),
+            called=", ".join(str(one) for one in dict.fromkeys([*self.points, *known][:CALLED_MAX])),
         )
         gossip = profile(self.config.profile)
         node = ClusterNode(broker, me, gossip, rules, load_ballot(self.folder), False, self._rng, now_ms())
@@ -239,8 +245,7 @@ class ClusterService:
         if self.is_in_doubt():
             self.log.event("warning", "waiting_for_majority", message=WHY_WAITING)
             return
-        reason = self.node.formation.decision.reason or "no other node of the cluster answers"
-        self.log.event("warning", "serving_alone", message=f"Clients are served, but {reason}")
+        self._alone = Alone(time.monotonic())
 
     def is_current(self) -> bool:
         """Whether cluster state is what a majority agreed on, as of some moment since the start."""
@@ -346,6 +351,7 @@ class ClusterService:
                 await self._ask_points()
                 await self._keep_peers()
                 self._share_token()
+                self._tell_alone()
             except DiscoveryError as error:
                 self._remind(str(error), "warning", "discovery_failed")
                 find_at = time.monotonic() + FIND_S
@@ -454,6 +460,18 @@ class ClusterService:
         if reason != said or time.monotonic() - at > REMIND_S:
             self._reminded = (reason, time.monotonic())
             self.log.event(level, event, message=reason)
+
+    def _tell_alone(self) -> None:
+        """Warn of serving alone once that has lasted, and say when it is over."""
+        if self._alone is None:
+            return
+        others = len(self.node.swim.alive()) - 1
+        event = self._alone.look(others, time.monotonic())
+        if event == "serving_alone":
+            reason = self.node.formation.decision.reason or "No other node of the cluster answers."
+            self.log.event("warning", event, message=f"Clients are served by this node alone. {reason}")
+        elif event:
+            self.log.event("info", event, others=others)
 
     async def _keep_peers(self) -> None:
         """Write down where the others are, so that a restart finds them without its first contact point."""

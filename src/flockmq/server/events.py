@@ -16,6 +16,8 @@ _LEVELS: Final = {
     "connections_dropped": "warning",
     "events_lost": "warning",
     "internal_error": "error",
+    "node_conflict": "error",
+    "node_dead": "warning",
     "retained_ahead": "warning",
     "retained_clock_behind": "warning",
     "retained_damaged": "error",
@@ -28,7 +30,18 @@ _LEVELS: Final = {
 }
 
 
+_STRANGERS: Final = frozenset({"not_ours", "timeout", "too_many", "silence"})
+"""Refusals of links that a program which is no node can cause at will."""
+
+
+def level_of(event: Event) -> str:
+    """The level of an event in the log. A refused link is a warning when the caller or the called is a node."""
+    if event.kind == "link_refused":
+        return "info" if event.fields.get("kind") in _STRANGERS else "warning"
+    return _LEVELS.get(event.kind, "info")
+
+
 def log_events(log: Log, events: list[Event]) -> None:
     """Write events of the core and the drivers to the log."""
     for event in events:
-        log.event(_LEVELS.get(event.kind, "info"), event.kind, **event.fields)
+        log.event(level_of(event), event.kind, **event.fields)

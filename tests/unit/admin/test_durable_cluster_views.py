@@ -11,7 +11,7 @@ from flockmq.admin.durable_cluster_views import with_decisions
 from flockmq.admin.durable_port import MetaStatus
 from flockmq.cluster.commands import CreateTopic, NodeSeen
 from flockmq.cluster.model import EDGE
-from unit.admin.durable_desks import MemoryDurable
+from unit.admin.durable_desks import WALL_MS, MemoryDurable
 
 
 @dataclass
@@ -39,11 +39,17 @@ def member(number: int) -> model.Member:
     )
 
 
-async def show(port: MemoryDurable, voters: tuple[int, ...] = (1, 2, 3), edges: tuple[int, ...] = ()) -> Shown:
+async def show(
+    port: MemoryDurable,
+    voters: tuple[int, ...] = (1, 2, 3),
+    edges: tuple[int, ...] = (),
+    learners: tuple[int, ...] = (),
+    later_ms: int = 60_000,
+) -> Shown:
     members = [replace(member(number), role="edge" if number in edges else "core") for number in (1, 2, 3)]
     bare = model.Cluster(id="1" * 16, node="n1@host", state="formed", reason="", members=members)
-    meta = MetaStatus(1, list(voters), [], port.state().index)
-    found = with_decisions(bare, port.state(), meta, await port.replicas(None))
+    meta = MetaStatus(1, list(voters), list(learners), port.state().index)
+    found = with_decisions(bare, port.state(), meta, await port.replicas(None), WALL_MS + later_ms)
     assert found.decisions is not None
     return Shown(found, found.decisions)
 
@@ -85,6 +91,14 @@ async def test_two_voters_come_with_a_warning() -> None:
         assert not (await show(port, voters)).decisions.warning
 
 
+async def test_there_is_no_such_warning_while_nodes_are_joining() -> None:
+    port = MemoryDurable(2)
+    assert not (await show(port, (1, 2), later_ms=5_000)).decisions.warning, "a third one may be on its way"
+    assert not (await show(port, (1, 2), learners=(3,))).decisions.warning, "it is about to vote"
+    three = MemoryDurable(3)
+    assert not (await show(three, (1, 2))).decisions.warning, "it is there already"
+
+
 async def test_zones_are_those_of_cluster_state() -> None:
     port = MemoryDurable(1)
     port.apply(NodeSeen(2, "n2@host", "127.0.0.1", 16002, zone="east"))
@@ -95,7 +109,7 @@ async def test_nodes_that_were_not_heard_of_since_the_start_are_shown() -> None:
     port = MemoryDurable(3)
     alone = model.Cluster(id="1" * 16, node="n1@host", state="formed", reason="", members=[member(1)])
     meta = MetaStatus(0, [1, 2, 3], [], port.state().index)
-    found = with_decisions(alone, port.state(), meta, {})
+    found = with_decisions(alone, port.state(), meta, {}, WALL_MS)
     assert [(one.id, one.state, one.linked) for one in found.members] == [
         ("1".zfill(16), "alive", True),
         ("2".zfill(16), "dead", False),

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq.admin.metrics import METRICS, Exposition, flat
 from flockmq.admin.model import Listener
-from flockmq.cluster.commands import CreateTopic
+from flockmq.cluster.commands import CreateNamespace, CreateTopic
 from flockmq.session.stats import Stats
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import make_desk
@@ -121,7 +121,19 @@ async def test_durable_topics_are_measured_where_there_are_any() -> None:
     port.log(1).append([(b"plant/1", b"", b"x", [])] * 3, 0)
     port.log(2).append([(b"plant/2", b"", b"x", [])] * 4, 0)
     port.log(99).append([(b"gone", b"", b"x", [])], 0)
-    text, _ = Exposition(make_desk(BrokerHarness(), durable=port)).text("")
+    text, _ = Exposition(make_desk(BrokerHarness(), durable=port)).text("", with_names=True)
     assert b"flockmq_topics 1.0" in text
     assert b"flockmq_partitions_led 1.0" in text
+    assert b"flockmq_committed_records 7.0" in text
     assert b'flockmq_topic_committed_offset{namespace="default",topic="plant"} 7.0' in text
+
+
+async def test_without_a_token_there_are_sums_and_no_names() -> None:
+    port = MemoryDurable()
+    port.apply(CreateNamespace("secret-tenant"))
+    port.apply(CreateTopic("secret-topic", "secret-tenant"))
+    port.log(1).append([(b"secret-topic/1", b"", b"x", [])] * 3, 0)
+    text, _ = Exposition(make_desk(BrokerHarness(), durable=port)).text("")
+    assert b"secret" not in text
+    assert b"flockmq_topic_committed_offset" not in text
+    assert b"flockmq_committed_records 3.0" in text

@@ -566,6 +566,31 @@ def test_tls_where_only_one_side_insists(run: Run) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("says", [b"", b"no TLS at all"], ids=["leaves", "nonsense"])
+def test_a_tls_handshake_that_fails_is_told_with_its_cause(run: Run, says: bytes) -> None:
+    async def scenario() -> None:
+        async with ends(1, tls=TLS_ON) as (one,):
+            caller = hello.Caller(one.links.key, PeerInfo(2, 1, 0), 1, True, bytes(32))
+            _, writer = await asyncio.open_connection("127.0.0.1", one.port)
+            writer.write(caller.hello() + says)
+            await writer.drain()
+            if not says:
+                writer.transport.abort()
+            found: list[str] = []
+
+            def is_told() -> bool:
+                found.extend(one.reasons())
+                return bool(found)
+
+            await until(is_told)
+            writer.close()
+            assert ": ." not in found[0]
+            assert "()" not in found[0]
+            assert found[0].startswith("TLS with the caller ")
+
+    run(scenario())
+
+
 def test_an_own_authority(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         authority = Authority(tmp_path)

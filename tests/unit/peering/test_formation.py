@@ -115,3 +115,10 @@ def test_words_travel() -> None:
 def test_no_word(body: bytes) -> None:
     with pytest.raises(FlockError, match="malformed"):
         decode_word(body)
+
+
+def test_the_contact_points_that_do_not_answer_are_named_with_their_ports() -> None:
+    rules = MANUAL._replace(contact_points=1, called="n1.example:17000")
+    reason = decide(me(), {}, Listing(), rules).reason
+    assert "n1.example:17000" in reason
+    assert "16000" not in reason

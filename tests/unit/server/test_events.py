@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
+
 from flockmq.node.events import Event
 from flockmq.server.events import log_events
 from flockmq.server.log import Log, json_line
@@ -23,3 +25,25 @@ def test_what_strangers_can_cause_is_no_warning() -> None:
         ("internal_error", "error"),
         ("something_new", "info"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "level"),
+    [
+        ("node_dead", {"name": "n2"}, "warning"),
+        ("node_conflict", {"name": "n2"}, "error"),
+        ("link_refused", {"kind": "cookie"}, "warning"),
+        ("link_refused", {"kind": "tls"}, "warning"),
+        ("link_refused", {"kind": "cluster"}, "warning"),
+        ("link_refused", {"kind": "not_ours"}, "info"),
+        ("link_refused", {"kind": "timeout"}, "info"),
+        ("node_joined", {"name": "n2"}, "info"),
+    ],
+)
+def test_what_an_operator_must_look_at_is_no_info(event: str, fields: dict[str, object], level: str) -> None:
+    stream = io.StringIO()
+    log = Log(stream, json_line)
+    log_events(log, [Event(event, fields)])
+    log.start()
+    log.stop()
+    assert json.loads(stream.getvalue())["level"] == level
