@@ -118,7 +118,7 @@ def test_what_is_about_one_node_takes_one_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FLOCKMQ_SERVER", f"{NOBODY},{NOBODY}1")
-    for arguments in (["cluster", "leave"], ["cluster", "join", "other:16000"], ["login"]):
+    for arguments in (["cluster", "leave", "--yes"], ["cluster", "join", "other:16000"], ["login"]):
         assert run_command(arguments) == 2
         assert "name one of them" in capsys.readouterr().err
     assert run_command(["topic", "list"]) == 1

@@ -25,7 +25,7 @@ ServerOption = Annotated[
         "--server",
         envvar="FLOCKMQ_SERVER",
         metavar="URL",
-        help="Address of a broker's admin API, or several with commas.",
+        help="A broker's admin API: host, host:port or URL; several with commas.",
     ),
 ]
 
@@ -62,4 +62,6 @@ def server_urls(server: str) -> list[str]:
     named = [part.strip() for part in server.split(",") if part.strip()]
     if not named:
         raise UsageError(f"--server names no server; write it like {SERVER_DEFAULT}.")
-    return [url if "://" in url else f"http://{url}" for url in named]
+    from flockmq.client.transport import server_url
+
+    return [server_url(one) for one in named]

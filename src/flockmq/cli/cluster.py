@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client, one_server
+from flockmq.cli.durable_options import YesOption, confirm
 from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
 from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
@@ -172,13 +174,27 @@ def join(
 
 
 def leave(
-    *, discard_data: DiscardLeaving = False, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
+    *,
+    discard_data: DiscardLeaving = False,
+    yes: YesOption = False,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
 ) -> None:
     """Let the node at --server take leave of the others. It goes on alone, in a cluster of its own.
 
     The others take over all that it stores first. Its clients are told to use another server.
     """
-    result = admin_client(one_server(server, "one node is to leave")).leave(discard_data=discard_data)
+    url = one_server(server, "one node is to leave")
+    client = admin_client(url)
+    if not yes and sys.stdin.isatty():
+        url = client.cluster().node
+    lost = " What no other node takes over is lost to the cluster." if discard_data else ""
+    confirm(
+        f"Take {url} out of its cluster? Its clients are disconnected, the other nodes take over what it stores, and "
+        f"it goes on alone with an empty store.{lost}",
+        yes=yes,
+    )
+    result = client.leave(discard_data=discard_data)
     if as_json:
         print_json(result)
     elif result.changed:

@@ -57,7 +57,7 @@ def check(*, config: ConfigOption = None, set_: SetOption = None, as_json: JsonO
         return
     print(f"The configuration is good: {checked.broker.node_name} would serve {', '.join(listeners)}.")
     for one in warnings:
-        print(f"But {one.message}.", file=sys.stderr)
+        print(f"But {one.message}{'' if one.message.endswith('?') else '.'}", file=sys.stderr)
 
 
 def _load(config: Path | None, set_: list[str] | None) -> Loaded:

@@ -55,7 +55,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody can be asked here; say --yes if you are sure.")
+        raise UsageError(f"{question} Standard input is no terminal to ask on; say --yes if you are sure.")
     if not typer.confirm(question, err=True):
         raise FlockError("Nothing was changed.")
 

@@ -98,8 +98,9 @@ def _load(folder: Path, verify_bytes: int) -> Loaded:
     from flockmq.log.recovery import load_store
     from flockmq.log.settings import StoreSettings
     from flockmq.log.work import MANIFESTS
+    from flockmq.server.data_dir import STORE_FOLDER
 
-    for root in (folder, folder / "log"):
+    for root in (folder, folder / STORE_FOLDER):
         if any((root / name).exists() for name in (*MANIFESTS, "groups")):
             break
     else:

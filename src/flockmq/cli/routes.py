@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.mqtt_options import TopicArgument
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing
-from flockmq.peering.drawing import draw_routes
+from flockmq.peering.drawing import draw_routes, draw_table
 from flockmq.server.escape import printable
+
+if TYPE_CHECKING:
+    from flockmq.admin.cluster_model import Route
 
 _COLUMNS = {
     "FILTER": "filter",
@@ -44,16 +47,20 @@ def list_routes(
     if as_json:
         print_json(found)
         return
-    if not found:
-        print("Nobody has subscribed to anything.")
-        return
-    rows = [(f"$share/{one.share_group}/{one.filter}" if one.share_group else one.filter, one.nodes) for one in found]
-    if tree:
-        print("\n".join(printable(line) for line in draw_routes(rows)))
-        return
-    width = max(len(name) for name, _ in rows)
-    for name, nodes in rows:
-        print(printable(f"{name:<{width}} -> {', '.join(nodes)}"))
+    if found:
+        print_routes(found, tree=tree)
+    else:
+        print("No client has subscribed to anything.")
+
+
+def print_routes(found: list[Route], *, tree: bool) -> None:
+    """Filters and their nodes, below the drawing of the wildcard filters where that is wanted."""
+    rows = [(printable(_full(one)), [printable(node) for node in one.nodes]) for one in found]
+    print("\n".join(draw_routes(rows) if tree else draw_table(rows)))
+
+
+def _full(route: Route) -> str:
+    return f"$share/{route.share_group}/{route.filter}" if route.share_group else route.filter
 
 
 def show_route(

@@ -16,6 +16,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from flockmq.admin import model
 from flockmq.errors import FlockError
 
 DEFAULT_SERVER_URL: Final = "http://127.0.0.1:18083"
+DEFAULT_PORT: Final = 18_083
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Longest answer that is read; a page of 1,000 entries is far below it."""
 
@@ -229,6 +231,33 @@ _CAUSES: Final[tuple[tuple[type[Exception], _Sentence], ...]] = (
     (TimeoutError, _too_slow),
     (http.client.HTTPException, _not_http),
 )
+
+
+def server_url(text: str) -> str:
+    """The URL of a server as people name it: ``host``, ``host:port``, an IPv6 address, or a URL, which stays as it is.
+
+    The admin API's own port is meant where none is named; in a URL it is that of its scheme, as in every URL.
+    """
+    text = text.strip()
+    if "://" in text:
+        return text
+    place = text
+    if text.count(":") > 1 and not text.startswith("["):
+        place = f"[{text}]"  # a bare IPv6 address
+    try:
+        parts = urlsplit(f"http://{place}")
+        port = parts.port
+        if text.startswith("[") or place != text:
+            ip_address(parts.hostname or "")
+    except ValueError:
+        raise _no_address(text) from None
+    if parts.netloc != place or not parts.hostname or " " in place or place.endswith(":"):
+        raise _no_address(text)
+    return f"http://{place}" if port is not None else f"http://{place}:{DEFAULT_PORT}"
+
+
+def _no_address(text: str) -> FlockError:
+    return FlockError(f"{text!r} is not a server address; write a host, host:port or {DEFAULT_SERVER_URL}")
 
 
 def _split_url(url: str) -> tuple[str, str, int, str]:

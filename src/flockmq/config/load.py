@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.config.build import build
 from flockmq.config.schema import KEYS, SECTIONS, pattern_of
 from flockmq.config.sections import LISTENER_KINDS
-from flockmq.config.sources import PREFIX, Setting, read_environment, read_file
+from flockmq.config.sources import PREFIX, Setting, read_environment, read_file, unknown_variables
 from flockmq.config.values import Value, Values
 from flockmq.errors import ConfigError
 
@@ -58,7 +58,17 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Flags | None = No
     settings = [*(read_file(file) if file else []), *read_environment(environ), *flags.settings]
     values = Values(_typed(settings, file.parent if file else Path()))
     values.apply_ports(flags.host, flags.ports)
-    return Loaded(build(values), values)
+    notes = tuple(_ignored(name) for name in unknown_variables(environ))
+    return Loaded(replace(build(values), notes=notes), values)
+
+
+def _ignored(name: str) -> str:
+    """What to say about a variable that is no setting: one underscore stands where two belong, perhaps."""
+    plain = name.removeprefix(PREFIX).lower()
+    known = [".".join(path) for path in _known_paths(("",))]
+    meant = next((path for path in known if path.replace(".", "_") == plain), None)
+    hint = f"; did you mean {PREFIX}{meant.upper().replace('.', '__')}?" if meant else ""
+    return f"{name} is not a setting and is ignored{hint}"
 
 
 def _typed(settings: list[Setting], folder: Path) -> dict[tuple[str, ...], Value]:
@@ -109,7 +119,7 @@ def _unknown(setting: Setting) -> str:
     if setting.value == {}:  # a table without keys
         known = [".".join(path) for path in SECTIONS]
     similar = _similar(dotted, known) or _same_key(setting.path[-1], known)
-    if not similar and setting.origin.kind == "env":  # FLOCKMQ_NODE_NAME: one underscore where two belong
+    if not similar and setting.origin.kind == "env":  # FLOCKMQ_NODE__DATA__DIR: two underscores where one belongs
         similar = [path for path in known if path.replace(".", "_") == dotted.replace(".", "_")][:1]
     hint = "`flockmq config show` lists all settings"
     if similar:

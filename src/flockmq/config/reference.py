@@ -32,8 +32,11 @@ config check` only says whether the broker would start with them.
 | as a variable | `FLOCKMQ_LIMITS__PACKET_BYTES_MAX=64KB`: two underscores part section and key |
 | of a listener, as a variable | `FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND=0.0.0.0:1882` |
 
-A key that nobody knows is refused by name, with the nearest one that exists; so is a value of the wrong type, and
-settings that contradict each other. Units stand in the names. Where the unit is bytes, a size may be written (`64KB`,
+An unknown key is refused by name, with the nearest one that exists; so is a value of the wrong type, and settings that
+contradict each other. A variable that begins with `FLOCKMQ_` and has no two underscores behind that is no setting: a
+start ignores those that Kubernetes sets for services, and warns of others.
+
+Units stand in the names. Where the unit is bytes, a size may be written (`64KB`,
 `1MiB`; KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024); where it is time, a duration (`250ms`, `30s`, `1h30m`,
 `7d`). 0 means no limit. Lists are TOML arrays, or text parted by commas. File names in the file are relative to the
 file, others to the working directory.

@@ -244,3 +244,5 @@ class Config:
     """Options of the discovery plugin; None: it has none here."""
     cluster_asked_for: bool
     """Whether the user said anything about it; if not, it gives way when its port is taken."""
+    notes: tuple[str, ...] = ()
+    """What to tell about the environment: variables that look like settings and are none."""

@@ -2,7 +2,7 @@
 
 ```
  file    [limits]                                       packet_bytes_max = "1MB"
- env     FLOCKMQ_LIMITS__PACKET_BYTES_MAX=1MB           two underscores part section and key
+ env     FLOCKMQ_LIMITS__PACKET_BYTES_MAX=1MB           two underscores part section and key; without them: no setting
  flag    --mqtt-port 1883                               wins over both
 ```
 """
@@ -98,10 +98,16 @@ def read_environment(environ: Mapping[str, str]) -> list[Setting]:
     """All settings of the environment, in the order of their names."""
     settings = []
     for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
-            continue
-        if "__" not in name and _KUBERNETES.fullmatch(name):
-            continue
-        path = tuple(part.lower() for part in name.removeprefix(PREFIX).split("__"))
-        settings.append(Setting(path, environ[name], Origin("env", name)))
+        if name.startswith(PREFIX) and "__" in name:
+            path = tuple(part.lower() for part in name.removeprefix(PREFIX).split("__"))
+            settings.append(Setting(path, environ[name], Origin("env", name)))
     return settings
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables that begin like settings and are none, nor anything else that is known here."""
+    return [
+        name
+        for name in sorted(environ)
+        if name.startswith(PREFIX) and "__" not in name and name not in NOT_SETTINGS and not _KUBERNETES.fullmatch(name)
+    ]

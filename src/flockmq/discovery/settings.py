@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from flockmq.errors import ConfigError
 
@@ -71,7 +72,7 @@ class DnsSettings:
     """Port of the nodes (``A`` and ``AAAA``; SRV records bring their own)."""
     nameservers: tuple[str, ...] = ()
     """DNS servers as addresses with an optional port, like ``192.0.2.53`` or ``127.0.0.1:5353``. Empty: those of the
-    system (``/etc/resolv.conf``), with its search domains."""
+    system (``/etc/resolv.conf``), with its search domains. They are asked for the targets of SRV records, too."""
     timeout_ms: int = 5_000
     """Longest wait for an answer, over all servers and tries."""
 
@@ -112,7 +113,7 @@ class EtcdSettings:
     def __post_init__(self) -> None:
         _check_numbers("etcd", self)
         for endpoint in self.endpoints:
-            if not endpoint.startswith(("http://", "https://")):
+            if not _is_url(endpoint, "http", "https"):
                 raise ConfigError(
                     f"discovery.etcd.endpoints holds {endpoint!r}; write a URL like https://etcd.example:2379."
                 )
@@ -159,7 +160,7 @@ class K8sSettings:
         _check_numbers("k8s", self)
         if self.address_type not in ADDRESS_TYPES:
             raise ConfigError(f"discovery.k8s.address_type is {self.address_type!r}; it is IPv4, IPv6, FQDN or empty.")
-        if self.api_url and not self.api_url.startswith("https://"):
+        if self.api_url and not _is_url(self.api_url, "https"):
             raise ConfigError(
                 f"discovery.k8s.api_url is {self.api_url!r}; it must begin with https://, as a token is sent there."
             )
@@ -184,6 +185,14 @@ def _check_numbers(plugin: str, settings: object) -> None:
         most = 65_535 if item.name == "port" else 2**31
         if not 1 <= value <= most:
             raise ConfigError(f"discovery.{plugin}.{item.name} is {value}; it must be from 1 to {most}.")
+
+
+def _is_url(text: str, *schemes: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _check_pair(plugin: str, cert_file: str, key_file: str) -> None:

@@ -1,7 +1,8 @@
 """What a start would stumble over in the files that a configuration names, and what is probably not meant.
 
 ```
- Config --> check_files: passwords, token keys, ACL, certificates, admin token read as a start reads them
+ Config --> check_files: passwords, token keys, ACL, certificates, admin token read as a start reads them, and the
+       |                 discovery plugin made as a start makes it, without starting it
        `--> advice: settings that work and still deserve a word, with the addresses that are or would be served
 ```
 A start ends at the first file that can't be used; ``flockmq config check`` wants to tell all of them at once.
@@ -63,6 +64,25 @@ def _readers(config: Config) -> Iterator[Callable[[], object]]:
             yield partial(build_context, listener.tls)
     if config.admin is not None and config.admin.token_file:
         yield partial(read_token, Path(config.admin.token_file))
+    if config.cluster.enabled:
+        yield partial(_make_discovery, config)
+
+
+def _make_discovery(config: Config) -> object:
+    """Make the discovery as a start makes it; what it refuses to be made of is a ConfigError."""
+    from flockmq.discovery import registry
+    from flockmq.discovery.ports import Surroundings
+    from flockmq.discovery.settings import NoSettings
+    from flockmq.peering.contact import parse_contact
+
+    surroundings = Surroundings(
+        node_id=0,
+        node_name=config.broker.node_name,
+        cookie=b"a start reads it, or makes it",
+        contact_points=tuple(parse_contact(point) for point in config.cluster.contact_points),
+    )
+    settings = config.discovery if config.discovery is not None else NoSettings()
+    return registry.make(config.cluster.discovery, settings, surroundings)
 
 
 def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
@@ -70,7 +90,7 @@ def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
     security = config.security
     certificates = any(one.tls and one.tls.client_certificates != "off" for one in config.listeners)
     open_to = [str(address) for address in addresses if not address.loopback]
-    found = []
+    found = [Advice("unknown_variable", note) for note in config.notes]
     if security.allow_anonymous and open_to:
         found.append(
             Advice(

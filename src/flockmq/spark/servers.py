@@ -19,7 +19,7 @@ from typing import Final
 
 from flockmq.client.durable_calls import DEFAULT_NAMESPACE
 from flockmq.client.log_client import LogClient
-from flockmq.client.transport import DEFAULT_SERVER_URL
+from flockmq.client.transport import DEFAULT_SERVER_URL, server_url
 from flockmq.errors import FlockError
 from flockmq.security import credentials
 
@@ -123,7 +123,7 @@ _lock = threading.Lock()
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(url.strip() for url in text.split(",") if url.strip())
+    return tuple(server_url(one) for one in text.split(",") if one.strip())
 
 
 def _usual_servers() -> tuple[str, ...]:

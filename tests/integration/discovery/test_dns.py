@@ -41,11 +41,14 @@ def zone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zone]:
     folder = tmp_path_factory.mktemp("dns")
     hosts = folder / "hosts"
     lines = ["10.0.0.1 nodes.test", "10.0.0.2 nodes.test", "fd00::1 nodes.test", "10.0.0.9 only4.test"]
+    lines += ["10.0.0.3 a.test", "fd00::2 b.test", "10.0.0.4 c.test", "10.0.0.5 c.test"]
     lines += [f"10.1.0.{number} many.test" for number in range(1, MANY + 1)]
     hosts.write_text("\n".join([*lines, ""]))
     records = (
         "--srv-host=_flockmq._tcp.test,a.test,16000,0,0",
         "--srv-host=_flockmq._tcp.test,b.test,17000,0,0",
+        "--srv-host=_more._tcp.test,c.test,16000,0,0",
+        "--srv-host=_more._tcp.test,lost.test,16000,0,0",
         "--srv-host=_none._tcp.test",
         "--cname=alias.test,nodes.test",
     )
@@ -70,8 +73,11 @@ def test_services_bring_host_and_port(run: Run, zone: Zone) -> None:
     async def scenario() -> None:
         discovery = zone.discovery("_flockmq._tcp.test", "SRV")
         await discovery.start(Contact("me", 1))
-        assert set(await discovery.find()) == {Contact("a.test", 16_000), Contact("b.test", 17_000)}
+        # The servers that are set are asked for the targets, too: those of the system may know none of these names.
+        assert set(await discovery.find()) == {Contact("10.0.0.3", 16_000), Contact("fd00::2", 17_000)}
         await discovery.stop()
+        # A node with several addresses is listed once; a target without an address stays in sight by its name.
+        assert set(await zone.discovery("_more._tcp.test", "SRV").find()) == contacts("10.0.0.4", "lost.test")
         assert await zone.discovery("_none._tcp.test", "SRV").find() == []  # DNS says that there is decidedly none
 
     run(scenario())

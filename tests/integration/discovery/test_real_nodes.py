@@ -48,7 +48,7 @@ def test_dns(tmp_path: Path) -> None:
     cluster = together(tmp_path, [])
     hosts = tmp_path / "hosts"
     hosts.write_text(f"{HOST} node.test\n")
-    records = [f"--srv-host=_flockmq._tcp.test,localhost,{node.port}" for node in cluster.nodes]
+    records = [f"--srv-host=_flockmq._tcp.test,node.test,{node.port}" for node in cluster.nodes]
     with dnsmasq(tmp_path, hosts, *records) as server:
         for node in cluster.nodes:
             settings = {"name": "_flockmq._tcp.test", "record": "SRV", "nameservers": f"{HOST}:{server.port}"}

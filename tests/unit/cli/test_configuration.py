@@ -72,3 +72,49 @@ def test_check_says_what_is_probably_not_meant(capsys: pytest.CaptureFixture[str
     assert [one["event"] for one in json.loads(capsys.readouterr().out)["warnings"]] == ["nobody_can_log_in"]
     assert run(["config", "check", "--set", "security.allow_anonymous=true"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["cluster.discovery=consul"], "cluster.discovery is 'consul', which is not one of manual, static, mcast"),
+        (["cluster.discovery=dns"], "discovery.dns.name is empty"),
+        (["cluster.discovery=static"], "cluster.contact_points is empty"),
+        (["cluster.discovery=dns", "discovery.dns.name=n", "discovery.dns.record=MX"], "expected one of A, AAAA, SRV"),
+        (
+            ["cluster.discovery=dns", "discovery.dns.name=n", "discovery.dns.nameservers=a b"],
+            "discovery.dns.nameserver",
+        ),
+        (
+            ["cluster.discovery=dns", "discovery.dns.name=n", "discovery.dns.nameservers=ns1"],
+            "discovery.dns.nameserver",
+        ),
+        (["cluster.discovery=etcd", "discovery.etcd.endpoints=http://"], "discovery.etcd.endpoints holds 'http://'"),
+        (["cluster.discovery=etcd", "discovery.etcd.ca_file=/nowhere"], "/nowhere"),
+        (["cluster.role=king"], "expected one of core, edge"),
+        (["cluster.profile=moon"], "expected one of"),
+        (["log.level=loud"], "expected one of"),
+        (["tls.version_min=1.1"], "expected one of"),
+        (["mqtt.shared_strategy=luck"], "expected one of"),
+    ],
+)
+def test_check_refuses_what_a_start_would_refuse(
+    flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", "check", *(part for flag in flags for part in ("--set", flag))]) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_check_without_a_cluster_needs_no_discovery(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "check", "--set", "cluster.discovery=static", "--set", "cluster.enabled=false"]) == 0
+    capsys.readouterr()
+
+
+def test_check_tells_of_variables_that_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLOCKMQ_NODE_NAME", "n@h")
+    assert run(["config", "check", "--set", "security.allow_anonymous=true"]) == 0
+    assert capsys.readouterr().err == (
+        "But FLOCKMQ_NODE_NAME is not a setting and is ignored; did you mean FLOCKMQ_NODE__NAME?\n"
+    )

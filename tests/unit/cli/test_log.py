@@ -14,7 +14,7 @@ from log_cases import SMALL, commit, fill, settle
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A data folder with a log of two groups; the last three entries are in the journal only."""
-    store, disk = open_disk(tmp_path / "log", SMALL)
+    store, disk = open_disk(tmp_path / "store", SMALL)
     store.create(0)
     log = store.create(7)
     fill(log, 20)
@@ -43,7 +43,7 @@ def test_inspect_shows_groups(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_folder_of_the_log_itself_does_as_well(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert as_json(capsys, "inspect", str(folder / "log")) == as_json(capsys, "inspect", str(folder))
+    assert as_json(capsys, "inspect", str(folder / "store")) == as_json(capsys, "inspect", str(folder))
 
 
 def test_inspect_shows_segments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +96,7 @@ def test_verify_finds_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_verify_finds_damage_in_an_old_segment(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = next((folder / "log/groups/0000000000000007").glob("00000000000000000000-*.log"))
+    path = next((folder / "store/groups/0000000000000007").glob("00000000000000000000-*.log"))
     data = bytearray(path.read_bytes())
     data[1000] ^= 1
     path.write_bytes(data)
@@ -109,7 +109,7 @@ def test_verify_finds_damage_in_an_old_segment(folder: Path, capsys: pytest.Capt
 
 
 def test_verify_tells_of_a_torn_write(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = folder / "log/journal-00000001"
+    path = folder / "store/journal-00000001"
     data = path.read_bytes()
     end = len(data.rstrip(b"\0"))
     path.write_bytes(data[: end - 60].ljust(len(data), b"\0"))

@@ -55,6 +55,7 @@ def test_version_says_which_build_runs(capsys: pytest.CaptureFixture[str]) -> No
         (["pub", "a", "b", "--username", "u"], "--username needs a password"),
         (["bench", "pub", "--cpus", "one"], "--cpus can't be 'one'"),
         (["acl", "delete"], "say --yes if you are sure"),
+        (["cluster", "leave", "--server", "127.0.0.1:1"], "say --yes if you are sure"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(

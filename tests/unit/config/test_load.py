@@ -247,9 +247,9 @@ def test_what_a_file_is_refused_for(tmp_path: Path, text: str, sentence: str) ->
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("FLOCKMQ_NODE_NAME", "n@h", r"FLOCKMQ_NODE_NAME is not a setting; did you mean FLOCKMQ_NODE__NAME\?"),
+        ("FLOCKMQ_ZEBRA__NAME", "n@h", r"FLOCKMQ_ZEBRA__NAME is not a setting; did you mean FLOCKMQ_NODE__NAME\?"),
         ("FLOCKMQ_NODE__NAEM", "n@h", r"did you mean FLOCKMQ_NODE__NAME\?"),
-        ("FLOCKMQ_ZEBRA", "1", r"FLOCKMQ_ZEBRA is not a setting"),
+        ("FLOCKMQ_ZEBRA__STRIPES", "1", r"FLOCKMQ_ZEBRA__STRIPES is not a setting; `flockmq config show` lists"),
         ("FLOCKMQ_LIMITS__INFLIGHT_MAX", "x", r"FLOCKMQ_LIMITS__INFLIGHT_MAX can't be 'x': expected a whole number"),
         ("FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND", "x", r"listeners\.tcp\.default\.bind: 'x' has no port"),
         ("FLOCKMQ_LISTENERS__TPC__DEFAULT__BIND", "x:1", r"did you mean FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND\?"),
@@ -260,10 +260,27 @@ def test_what_a_variable_is_refused_for(name: str, value: str, sentence: str) ->
         load(None, {name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("FLOCKMQ_NODE_NAME", "FLOCKMQ_NODE_NAME is not a setting and is ignored; did you mean FLOCKMQ_NODE__NAME?"),
+        ("FLOCKMQ_ZEBRA", "FLOCKMQ_ZEBRA is not a setting and is ignored"),
+        ("FLOCKMQ_PORT_1883_TCP_ADDR", None),
+        ("FLOCKMQ_SERVICE_HOST", None),
+        ("FLOCKMQ_HEADLESS_SERVICE_PORT_CLUSTER", None),
+        ("FLOCKMQ_TOKEN", None),
+    ],
+)
+def test_other_variables_do_not_stop_a_start(name: str, note: str | None) -> None:
+    """Other programs, and Kubernetes for each service, set variables whose names begin like those of settings."""
+    loaded = load(None, {name: "1"})
+    assert loaded.config.notes == ((note,) if note else ())
+
+
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     file = toml(tmp_path, "[limits]\nfoo = 1\ninflight_max = 'x'\n")
     with pytest.raises(ConfigError) as caught:
-        load(file, {"FLOCKMQ_BAR": "1"})
+        load(file, {"FLOCKMQ_BAR__FOO": "1"})
     assert len(str(caught.value).splitlines()) == 3
 
 
