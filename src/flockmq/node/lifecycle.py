@@ -83,7 +83,9 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
     connection.timer = None
     node.timers.cancel(connection.authority_timer)
     connection.authority_timer = None
-    connection.auth = None
+    if connection.auth is not None:
+        connection.auth.abandoned = True
+        connection.auth = None
     connection.aliases_in = None
     let_go(node, connection, True)
 

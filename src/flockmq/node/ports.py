@@ -78,6 +78,8 @@ class AuthRequest:
     default one."""
     spaces: Spaces | None = field(default=None, repr=False)
     """All there are, to find the namespace of a name that was proved in another way (certificate, token)."""
+    abandoned: bool = False
+    """The connection is gone: no verdict is wanted any more."""
 
     def locate(self, name: str) -> tuple[str, str]:
         """The namespace of a proved name, and the name with its namespace."""

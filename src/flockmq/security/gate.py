@@ -2,6 +2,7 @@
 
 ```
  CONNECT
+   0  a name and password that were right not long ago -----> in, whatever else came from the address
    1  too many failed logins of this address or name ------> 0x8A banned
    2  an authentication method -----> SCRAM-SHA-256 alone; 0x8C for any other
    3  a verified certificate -------> its common name is the user
@@ -40,7 +41,7 @@ from flockmq.security.acl import Acl, Selection, Who, grant
 from flockmq.security.acl_file import load_acl
 from flockmq.security.clients import Client, ClientChanges, Clients
 from flockmq.security.filters import Filter, parse_filter, parse_name
-from flockmq.security.hashing import HashingPool
+from flockmq.security.hashing import Check, HashingPool, threads_for
 from flockmq.security.login_cache import LoginCache
 from flockmq.security.passwords import PASSWORD_BYTES_MAX, User, Users, load_users
 from flockmq.security.rights import NO_RULES, Grant, Rules, own_name, rules_of
@@ -54,7 +55,7 @@ from flockmq.security.scram import (
     fake_keys,
 )
 from flockmq.security.settings import SecuritySettings
-from flockmq.security.throttle import LoginThrottle
+from flockmq.security.throttle import LoginThrottle, network_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerGate", "SecuritySettings"]
 
 _WRONG = "The user name or password is wrong"
+_BUSY = Refuse(SERVER_BUSY, "Too many logins are waiting; try again later")
 _NOT_YET = "This node was just started and does not know all clients yet; try again in a moment"
 
 
@@ -108,6 +110,7 @@ class BrokerGate:
         self._cache = LoginCache(random_bytes(32), settings.login_cache_max, settings.login_cache_ms)
         self._pool: HashingPool | None = None
         self._call_soon = call_soon
+        self._now_ms = 0  # of the last request
 
     def reload(self) -> list[str]:
         """Read all files again and tell which. On ConfigError everything stays as it was.
@@ -166,9 +169,10 @@ class BrokerGate:
 
     def authenticate(self, request: AuthRequest) -> Verdict | None:
         """Judge a CONNECT or the start of a re-authentication, in the order that the module's text gives."""
+        self._now_ms = request.now_ms
         refused = self._refuse_if_blocked(request, request.username)
         if refused is not None:
-            return refused
+            return self._remembered(request) or refused
         if request.method is not None:
             return self._begin_scram(request)
         if request.certificate_name is not None and self.settings.use_certificate_as_username:
@@ -296,9 +300,7 @@ class BrokerGate:
         name, password = request.username, request.password
         if name is None or password is None or len(password) > PASSWORD_BYTES_MAX:
             return Refuse(BAD_USER_NAME_OR_PASSWORD, _WRONG)
-        user = self._find(name)
-        if user is not None and not user.password_hash:
-            user = None  # it has SCRAM keys only
+        user = self._user(name)
         # A user that does not exist takes the same way and the same time.
         password_hash = user.password_hash if user is not None else self._other_hash()
         if not password_hash:
@@ -306,10 +308,31 @@ class BrokerGate:
         tag = self._cache.tag(name, password, password_hash)
         if user is not None and self._cache.holds(tag, request.now_ms):
             return self._accept(request, name, request.namespace)
-        queued = self._hashing().submit(
-            request.peer, password_hash, password, lambda matches: self._hashed(request, user, tag, matches=matches)
+        check = Check(
+            network_of(request.peer),
+            password_hash,
+            password,
+            lambda matches: self._hashed(request, user, tag, matches=matches),
+            lambda: not request.abandoned,
         )
-        return None if queued else Refuse(SERVER_BUSY, "Too many logins are waiting; try again later")
+        return None if self._hashing().submit(check) else _BUSY
+
+    def _remembered(self, request: AuthRequest) -> Verdict | None:
+        """Let a refused address in after all: with a login that was right not long ago."""
+        name, password = request.username, request.password
+        if name is None or password is None or request.method is not None or not len(self._cache):
+            return None
+        if request.certificate_name is not None and self.settings.use_certificate_as_username:
+            return None
+        user = self._user(name) if len(password) <= PASSWORD_BYTES_MAX else None
+        if user is None or not self._cache.holds(self._cache.tag(name, password, user.password_hash), request.now_ms):
+            return None
+        return self._accept(request, name, request.namespace)
+
+    def _user(self, name: str) -> User | None:
+        """Who has this name and a password, not SCRAM keys only."""
+        user = self._find(name)
+        return user if user is not None and user.password_hash else None
 
     def _other_hash(self) -> str:
         """A hash that no password fits, as costly as those of users."""
@@ -320,12 +343,19 @@ class BrokerGate:
         if self._pool is None:
             settings = self.settings
             self._pool = HashingPool(
-                settings.hash_threads, settings.hash_queue_max, settings.hash_queue_per_peer_max, self._call_soon
+                threads_for(settings.hash_threads),
+                settings.hash_queue_max,
+                settings.hash_queue_per_peer_max,
+                self._call_soon,
+                lambda peer: self._throttle.has_failed(peer, self._now_ms),
             )
         return self._pool
 
-    def _hashed(self, request: AuthRequest, user: User | None, tag: bytes, *, matches: bool) -> None:
-        """A password was compared, maybe long after it was asked for."""
+    def _hashed(self, request: AuthRequest, user: User | None, tag: bytes, *, matches: bool | None) -> None:
+        """A password was compared, maybe long after it was asked for; or gave way to others (None)."""
+        if matches is None:
+            self._deliver(request, _BUSY)
+            return
         verdict = self._refuse_if_blocked(request, request.username)  # guesses made at once count one by one
         known = self._find(request.username or "")
         if verdict is None and known != user and (user is not None or (known is not None and known.password_hash)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 from flockmq.errors import ConfigError
 
-_AT_LEAST_ONE = ("hash_threads", "hash_queue_max", "hash_queue_per_peer_max", "failed_logins_tracked_max")
+_AT_LEAST_ONE = ("hash_queue_max", "hash_queue_per_peer_max", "failed_logins_tracked_max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,16 @@ class SecuritySettings:
     jwt_leeway_s: int = 0
     """How far the clocks of issuer and broker may differ. Tokens live longer by as much."""
 
-    hash_threads: int = 2
-    """Threads that check passwords. Each needs the memory of one argon2id hash (64 MiB as ``flockmq passwd`` makes
-    them) and takes a core while it works; more let a fleet in sooner after a restart."""
+    hash_threads: int = 0
+    """Threads that check passwords; 0: one for each core but one, which the broker needs, and 4 at most. Each needs the
+    memory of one argon2id hash (64 MiB as ``flockmq passwd`` makes them) and takes a core while it works; more let a
+    fleet in sooner after a restart."""
     hash_queue_max: int = 256
-    """Most logins waiting for those threads; further ones are told that the server is busy. Longer than clients wait
-    is too long: the work is then done for nobody."""
+    """Most logins waiting for those threads. Addresses take turns in that queue, and a client that is gone loses its
+    place. When it is full, the address with the most logins in it gives way to another, else the newcomer is told
+    that the server is busy. Longer than clients wait is too long."""
     hash_queue_per_peer_max: int = 64
-    """Most logins of one address in that queue, so that one host can't keep all others out."""
+    """Most logins of one address in that queue. An IPv6 address counts by its /64."""
     login_cache_max: int = 10_000
     """Logins remembered (under a key that only this process knows), so that a client that comes back costs no hashing.
     0 turns it off."""
@@ -74,10 +76,11 @@ class SecuritySettings:
 
     failed_logins_per_peer_max: int = 20
     """Failed logins within the window after which an address is refused; 0 never does. An IPv6 address counts by its
-    /64. Behind a load balancer use PROXY protocol, or all clients share one address."""
+    /64. Logins that are remembered (``login_cache_max``) are still let in from there. Behind a load balancer use PROXY
+    protocol, or all clients share one address."""
     failed_logins_per_username_max: int = 100
-    """Failed logins within the window after which a user name is refused from everywhere; 0 never does. Lower stops
-    guessing from many addresses sooner, and lets a stranger lock a user out more easily."""
+    """Failed logins within the window after which a user name is refused to every address that failed within it, too;
+    0 never does. From another address its user may still log in, so that strangers can't lock a user out."""
     failed_logins_window_ms: int = 60_000
     """Over how long failed logins are counted."""
     failed_logins_ban_ms: int = 60_000

@@ -239,14 +239,57 @@ async def test_guesses_made_at_once_count_one_by_one(
     assert codes == [BAD_CREDENTIALS] * 3 + [BANNED] * 2
 
 
-async def test_a_name_is_banned_from_everywhere_whether_it_exists_or_not(
+async def test_a_name_that_too_many_guess_at_is_refused_to_those_who_did_whether_it_exists_or_not(
     gate_of: GateOf, request_of: RequestOf, password_file: Path
 ) -> None:
     gate = gate_of(password_file=str(password_file), failed_logins_per_username_max=2, failed_logins_per_peer_max=0)
     for name in ("alice", "eve"):
         for peer in ("192.0.2.1", "192.0.2.2"):
             assert code(await gate.judge(request_of(username=name, password=b"x", peer=peer))) == BAD_CREDENTIALS
-        assert code(gate.authenticate(request_of(username=name, password=b"x", peer="192.0.2.3"))) == BANNED
+        for peer in ("192.0.2.1", "192.0.2.2"):
+            assert code(gate.authenticate(request_of(username=name, password=b"x", peer=peer))) == BANNED
+    right = {"username": "alice", "password": b"wonderland"}
+    assert accepted(await gate.judge(request_of(**right, peer="198.51.100.9"))), "its user is not locked out"
+
+
+async def test_a_login_that_is_remembered_is_served_from_an_address_that_guesses(
+    gate_of: GateOf, request_of: RequestOf, password_file: Path
+) -> None:
+    gate = gate_of(password_file=str(password_file), failed_logins_per_peer_max=3, failed_logins_per_username_max=3)
+    right = {"username": "alice", "password": b"wonderland"}
+    assert accepted(await gate.judge(request_of(**right)))
+    for guess in (b"1", b"2", b"3"):
+        assert code(await gate.judge(request_of(username="alice", password=guess))) == BAD_CREDENTIALS
+    assert code(gate.authenticate(request_of(username="alice", password=b"4"))) == BANNED
+    assert identity(gate.authenticate(request_of(**right))).username == "alice"
+    assert code(gate.authenticate(request_of(username="bob", password=b"builder"))) == BANNED
+    gate.reload()
+    assert code(gate.authenticate(request_of(**right))) == BANNED, "what was remembered is forgotten"
+
+
+async def test_a_client_that_is_gone_costs_no_hash(gate_of: GateOf, request_of: RequestOf, password_file: Path) -> None:
+    gate = gate_of(password_file=str(password_file), hash_threads=1)
+    requests = [request_of(username="alice", password=b"%d" % number) for number in range(10)]
+    for request in requests:
+        assert gate.authenticate(request) is None
+    for request in requests[:-1]:
+        request.abandoned = True
+    delivered = [(await gate.delivered.get())[0] for _ in range(2)]
+    assert delivered == [requests[0], requests[-1]], "the first was being looked at already"
+    assert gate.logins_checked == 2
+
+
+async def test_the_longest_line_gives_way_to_another_address(
+    gate_of: GateOf, request_of: RequestOf, password_file: Path
+) -> None:
+    gate = gate_of(password_file=str(password_file), hash_threads=1, hash_queue_max=4)
+    for number in range(5):
+        assert gate.authenticate(request_of(username="alice", password=b"%d" % number)) is None
+    assert gate.authenticate(request_of(username="alice", password=b"wonderland", peer="192.0.2.9")) is None
+    verdicts = [(request.password, verdict) for request, verdict in [await gate.delivered.get() for _ in range(6)]]
+    busy = [password for password, verdict in verdicts if not accepted(verdict) and code(verdict) == BUSY]
+    assert busy == [b"4"]
+    assert [password for password, verdict in verdicts if accepted(verdict)] == [b"wonderland"]
 
 
 async def test_forged_tokens_are_guesses_and_expired_ones_are_not(

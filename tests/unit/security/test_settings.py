@@ -18,7 +18,7 @@ def test_by_default_nobody_comes_in() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hash_threads": 0}, "security.hash_threads is 0; it must be 1 or more"),
+        ({"hash_threads": -1}, "security.hash_threads is -1; it must be 0 or more"),
         ({"hash_queue_max": 0}, "hash_queue_max"),
         ({"login_cache_ms": -1}, "login_cache_ms is -1; it must be 0 or more"),
         ({"jwt_verify_claims": ("sub",), "jwt_secret_file": "x"}, "jwt_verify_claims holds 'sub'"),

@@ -44,15 +44,27 @@ def test_after_a_ban_the_count_starts_anew() -> None:
     assert throttle.blocked("192.0.2.1", None, 6_000) == 5_000
 
 
-def test_a_name_is_refused_from_everywhere_and_forgiven_by_a_success() -> None:
+def test_a_name_is_refused_to_addresses_that_failed_and_forgiven_by_a_success() -> None:
     throttle = throttle_of(peer=0, name=3)
+    throttle.failed("198.51.100.9", "bob", 0)
     for number in range(3):
         throttle.failed(f"192.0.2.{number}", "alice", 0)
-    assert throttle.blocked("198.51.100.9", "alice", 0) == 5_000
-    assert throttle.blocked("198.51.100.9", "bob", 0) == 0
-    assert throttle.blocked("192.0.2.1", None, 0) == 0, "addresses are not counted here"
+    for address in ("192.0.2.1", "198.51.100.9"):
+        assert throttle.blocked(address, "alice", 0) == 5_000
+        assert throttle.blocked(address, "bob", 0) == 0
+    assert throttle.blocked("192.0.2.1", None, 0) == 0, "addresses are not limited here"
     throttle.succeeded("alice")
-    assert throttle.blocked("198.51.100.9", "alice", 0) == 0
+    assert throttle.blocked("192.0.2.1", "alice", 0) == 0
+
+
+def test_strangers_do_not_lock_a_user_out() -> None:
+    throttle = throttle_of(peer=3, name=3)
+    for number in range(9):
+        throttle.failed(f"192.0.2.{number % 3}", "alice", number)
+    assert throttle.blocked("192.0.2.1", "alice", 9) > 0
+    assert throttle.blocked("198.51.100.9", "alice", 9) == 0
+    throttle.failed("198.51.100.9", "alice", 9)
+    assert throttle.blocked("198.51.100.9", "alice", 9) > 0, "one guess"
 
 
 def test_an_own_account_is_no_licence_to_guess() -> None:
