@@ -104,6 +104,43 @@ async def test_tenants_over_nodes(cluster: NodeCluster) -> None:
         await client.disconnect()
 
 
+async def test_a_ban_holds_on_all_nodes_and_after_a_restart(cluster: NodeCluster) -> None:
+    """Given on one node: clients of both go, none comes back, not even when the node was started again."""
+    there = [
+        await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=f"noisy{number}", username="noisy"))
+        for number, node in enumerate(cluster.nodes)
+    ]
+    banned = await asyncio.to_thread(lambda: cluster.nodes[0].admin().ban("username", "noisy", reason="noise"))
+    assert banned.kicked == NODES
+    assert [await end_of(client) for client in there] == [reasons.ADMINISTRATIVE_ACTION] * NODES
+    found = await asyncio.to_thread(lambda: [list(node.admin().bans()) for node in cluster.nodes])
+    assert [[(one.kind, one.value, one.reason) for one in each] for each in found] == [
+        [("username", "noisy", "noise")]
+    ] * NODES
+    dumped = await asyncio.to_thread(lambda: cluster.nodes[1].admin().dump())
+    assert [one["value"] for one in dumped["bans"]] == ["noisy"]
+
+    def start_again() -> None:
+        cluster.nodes[1].stop()
+        cluster.nodes[1].start()
+        cluster.nodes[1].wait_ready()
+        cluster.wait(cluster.sees_all, "both nodes to see each other")
+
+    await asyncio.to_thread(start_again)
+    for node in cluster.nodes:
+        with pytest.raises(MqttError) as refused:
+            await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id="again", username="noisy"))
+        assert refused.value.reason_code == reasons.BANNED
+    await asyncio.to_thread(lambda: cluster.nodes[1].admin().unban("username", "noisy"))
+    for number, node in enumerate(cluster.nodes):
+        client = await MqttClient.connect(
+            Options(host=HOST, port=node.mqtt_port, client_id=f"back{number}", username="noisy")
+        )
+        await client.disconnect()
+    for client in there:
+        await client.disconnect()
+
+
 async def test_a_tenant_stores_no_more_than_it_may_on_all_nodes_together(cluster: NodeCluster) -> None:
     """Publishing through either node ends for both, and goes on when the limit is raised."""
     admins = [node.admin() for node in cluster.nodes]

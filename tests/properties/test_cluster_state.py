@@ -87,6 +87,8 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.DeleteNamespace, namespaces),
     st.builds(c.PutClient, namespaces, names, st.sampled_from([None, "", "$argon2id$x", "plain"]), user_filters),
     st.builds(c.DeleteClient, namespaces, names),
+    st.builds(c.Ban, st.sampled_from(["client", "address", "topic"]), names, names, st.sampled_from([0, 1, 2**40])),
+    st.builds(c.Unban, st.just("client"), names),
     st.builds(c.PutAcl, namespaces, st.booleans(), st.just((AclRule(True, ("all",), "all", ("#",)),))),
     st.builds(c.DeleteAcl, namespaces),
     st.builds(c.SetSetting, st.sampled_from(["x", "partitions_max", "b/d"]), st.one_of(numbers, st.booleans(), names)),

@@ -32,6 +32,9 @@ class ClusterPort(Protocol):
     async def end_session(self, client_id: str) -> bool:
         """Forget a session of another node; False when no node that answers has it."""
 
+    async def ban_hits(self, kind: str, value: str) -> int:
+        """How many connections a ban has ended, on all nodes that answer."""
+
     async def join(self, address: str, discard_data: bool) -> JoinResult:
         """Become a member of another cluster; FlockError says why not."""
 

@@ -1,33 +1,27 @@
 """What each operation does: a small function from a checked call to a model value.
 
 They read the broker's structures directly, in its own event loop: between two awaits nothing changes. Each is bounded
-in what it touches; the one that has to look at every client (a ban by user name or address) does so in slices.
+in what it touches.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from flockmq.admin import listings, metrics, model, publishing, views
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
+from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.operations import JSON, Call, NoQuery, Raw
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt.namespaces import inside_client_id, split_client_id
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
-from flockmq.session.connection import CONNECTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flockmq.admin.desk import Desk
     from flockmq.admin.paging import Entries
-
-CLIENTS_PER_SLICE: Final = 2_000
-"""How many clients a ban looks at before it lets others have the loop."""
 
 T = TypeVar("T")
 Plain = Call[NoQuery, None]
@@ -146,71 +140,6 @@ def list_subscriptions(desk: Desk, call: Call[model.SubscriptionQuery, None]) ->
     if query.match is not None:
         _check("match", query.match, check_topic_name)
     return page(desk, "subscriptions", call, lambda: listings.subscriptions(desk.broker, query))
-
-
-# --- bans ---
-
-
-def list_bans(desk: Desk, call: Call[model.BanQuery, None]) -> model.Page[model.Ban]:
-    """A page of bans."""
-    return page(desk, "bans", call, lambda: listings.bans(desk.broker, call.query, desk.moments))
-
-
-async def add_ban(desk: Desk, call: Call[NoQuery, model.BanRequest]) -> model.BanResult:
-    """Ban, then disconnect whom it hits: in this order nobody slips in between."""
-    request = call.body
-    value = _ban_value(request.kind, request.value, INVALID_BODY)
-    now = desk.clock()
-    until = 0 if request.duration_s is None else now + request.duration_s * 1000
-    if not desk.broker.bans.add(request.kind, value, until, request.reason, now):
-        raise ApiError(REFUSED, "The list of bans is full; remove some, or block the addresses in a firewall")
-    moments = desk.moments
-    ban = desk.broker.bans.bans[(request.kind, value)]
-    kicked = await _kick_banned(desk, request.kind, value)
-    return model.BanResult(ban=views.ban(ban, moments), kicked=kicked)
-
-
-async def _kick_banned(desk: Desk, kind: str, value: str) -> int:
-    if kind == "client":
-        kicked = int(desk.broker.kick(value, desk.clock()))
-        desk.ports.flush()
-        return kicked
-    kicked = 0
-    for count, number in enumerate(list(desk.broker.connections), start=1):
-        connection = desk.broker.connections.get(number)
-        if connection is not None and connection.phase == CONNECTED and connection.session is not None:
-            found = connection.peer if kind == "address" else connection.session.username
-            if found == value:
-                kicked += desk.broker.kick(connection.session.client_id, desk.clock())
-        if count % CLIENTS_PER_SLICE == 0:
-            desk.ports.flush()
-            await asyncio.sleep(0)
-    desk.ports.flush()
-    return kicked
-
-
-def remove_ban(desk: Desk, call: Plain) -> None:
-    """Let them in again."""
-    kind = call.path["kind"]
-    if kind not in {"client", "username", "address"}:
-        raise ApiError(INVALID_PARAMETER, f"There are no bans of kind {kind!r}; kinds are client, username and address")
-    if not desk.broker.bans.remove(kind, _ban_value(kind, call.path["value"], INVALID_PARAMETER)):
-        raise ApiError(
-            NOT_FOUND, f"There is no ban of {kind} {call.path['value']!r}; list the bans to see those there are"
-        )
-
-
-def _ban_value(kind: str, value: str, error_kind: Any) -> str:
-    if kind != "address":
-        return value
-    try:
-        address = ipaddress.ip_address(value)
-    except ValueError:
-        raise ApiError(
-            error_kind, f"{value!r} is not an IP address; give one address, networks are a firewall's business"
-        ) from None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
 
 
 # --- messages ---

@@ -295,12 +295,12 @@ class BanRequest(Request, frozen=True):
     """Who may not connect, and for how long. Connected clients that it hits are disconnected."""
 
     kind: BanKind
-    value: Annotated[str, Meta(min_length=1, max_length=65_535, description="Client id, user name or IP address")]
+    value: Annotated[str, Meta(min_length=1, max_length=1_024, description="Client id, user name or IP address")]
     duration_s: Annotated[
         Annotated[int, Meta(ge=1, le=BAN_DURATION_S_MAX)] | None,
         Meta(description="How long it holds; null: until it is removed"),
     ] = None
-    reason: Annotated[str, Meta(max_length=1_024, description="For people; not sent to the client")] = ""
+    reason: Annotated[str, Meta(max_length=256, description="For people; not sent to the client")] = ""
 
 
 class Ban(Response, frozen=True):
@@ -314,7 +314,7 @@ class Ban(Response, frozen=True):
 
 
 class BanResult(Response, frozen=True):
-    """The ban as it now holds, and how many connected clients it disconnected."""
+    """The ban as it now holds on all nodes, and how many connected clients it disconnected there."""
 
     ban: Ban
     kicked: int

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flockmq.admin import handlers, model
+from flockmq.admin import bans, handlers, model
 from flockmq.admin.cluster_routes import CLUSTER_OPERATIONS
 from flockmq.admin.durable_routes import DURABLE_OPERATIONS
-from flockmq.admin.errors import BEHIND, CURSOR_EXPIRED, NOT_FOUND, OUTCOME_UNKNOWN, REFUSED, UNAVAILABLE
+from flockmq.admin.errors import BEHIND, CURSOR_EXPIRED, NO_QUORUM, NOT_FOUND, OUTCOME_UNKNOWN, REFUSED, UNAVAILABLE
 from flockmq.admin.operations import Operation
 
 PREFIX: Final = "/api/v1"
@@ -199,8 +199,8 @@ OPERATIONS: Final = (
         path=f"{PREFIX}/bans",
         name="listBans",
         tag="bans",
-        summary="Bans in force",
-        handler=handlers.list_bans,
+        summary="Bans in force, the same on all nodes",
+        handler=bans.list_bans,
         query=model.BanQuery,
         answer=model.Page[model.Ban],
         answer_text="A page of bans",
@@ -211,13 +211,14 @@ OPERATIONS: Final = (
         path=f"{PREFIX}/bans",
         name="addBan",
         tag="bans",
-        summary="Keep a client id, user name or address out and disconnect whom it hits; it replaces an earlier one",
-        handler=handlers.add_ban,
+        summary="Keep a client id, user name or address out of all nodes and disconnect whom it hits; it replaces an "
+        "earlier one, and holds across restarts",
+        handler=bans.add_ban,
         body=model.BanRequest,
         answer=model.BanResult,
         answer_text="The ban as it now holds",
         status=201,
-        errors=(REFUSED, UNAVAILABLE),
+        errors=(REFUSED, UNAVAILABLE, NO_QUORUM, OUTCOME_UNKNOWN, BEHIND),
     ),
     Operation(
         method="DELETE",
@@ -225,9 +226,9 @@ OPERATIONS: Final = (
         name="removeBan",
         tag="bans",
         summary="Let them in again",
-        handler=handlers.remove_ban,
+        handler=bans.remove_ban,
         answer_text="The ban is gone",
-        errors=(NOT_FOUND, UNAVAILABLE),
+        errors=(NOT_FOUND, UNAVAILABLE, NO_QUORUM, OUTCOME_UNKNOWN, BEHIND),
     ),
     *CLUSTER_OPERATIONS,
     *DURABLE_OPERATIONS,

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from flockmq.cluster.model import (
     AclRecord,
+    BanRecord,
     ClientRecord,
     CursorRecord,
     Namespace,
@@ -43,6 +44,7 @@ class _Image(Struct, frozen=True, array_like=True):
     topics: list[TopicRecord]
     cursors: list[CursorRecord]
     settings: list[tuple[str, Setting]]
+    bans: list[BanRecord] = []
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -65,6 +67,7 @@ def encode_tables(tables: Tables) -> bytes:
             list(tables.topics.values()),
             list(tables.cursors.values()),
             list(tables.settings.items()),
+            list(tables.bans.values()),
         )
     )
 
@@ -91,5 +94,6 @@ def decode_tables(data: bytes, tables: Tables) -> None:
     tables.acls = {acl.namespace: acl for acl in image.acls}
     tables.cursors = {key_of(cursor.namespace, cursor.name): cursor for cursor in image.cursors}
     tables.settings = dict(image.settings)
+    tables.bans = {(ban.kind, ban.value): ban for ban in image.bans}
     for topic in image.topics:
         tables.keep_topic(topic)

@@ -24,6 +24,7 @@ from flockmq.cluster.model import (
     RETENTION_MS_DEFAULT,
     AclRecord,
     AclRule,
+    BanRecord,
     ClientRecord,
     CursorRecord,
     Limits,
@@ -232,6 +233,23 @@ class Rebalance(Struct, frozen=True, array_like=True, tag=22):
     moves_max: int = 10
 
 
+class Ban(Struct, frozen=True, array_like=True, tag=40):
+    """A client id, user name or address may not connect; replaces an earlier ban of the same."""
+
+    kind: str
+    value: str
+    reason: str = ""
+    until_ms: int = 0
+    """Wall time of its end; 0: until it is lifted."""
+
+
+class Unban(Struct, frozen=True, array_like=True, tag=41):
+    """It may connect again."""
+
+    kind: str
+    value: str
+
+
 Command = (
     SetClusterId
     | NodeSeen
@@ -255,6 +273,8 @@ Command = (
     | SetTarget
     | ReplicasAre
     | Rebalance
+    | Ban
+    | Unban
 )
 
 
@@ -275,7 +295,9 @@ class Moves(Struct, frozen=True, array_like=True):
     remaining: int
 
 
-Value = NodeRecord | Namespace | ClientRecord | AclRecord | TopicRecord | CursorRecord | PartitionRecord | Moves
+Value = (
+    NodeRecord | Namespace | ClientRecord | AclRecord | TopicRecord | CursorRecord | PartitionRecord | Moves | BanRecord
+)
 
 INVALID: Final = "invalid"
 NOT_FOUND: Final = "not_found"

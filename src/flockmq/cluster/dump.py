@@ -23,7 +23,7 @@ from flockmq.cluster.model import ACK_NAMES, BY_PROPERTY, KEY_NAMES, ROLE_NAMES,
 from flockmq.cluster.quoting import quoted
 
 if TYPE_CHECKING:
-    from flockmq.cluster.model import AclRecord, ClientRecord, NodeRecord, PartitionRecord, TopicRecord
+    from flockmq.cluster.model import AclRecord, BanRecord, ClientRecord, NodeRecord, PartitionRecord, TopicRecord
     from flockmq.cluster.tables import Tables
 
 Plain = str | int | bool | list["Plain"] | dict[str, "Plain"]
@@ -59,6 +59,7 @@ def dump_state(state: Tables) -> dict[str, Plain]:
             {"name": name, "value": REDACTED if _is_secret(name) else state.settings[name]}
             for name in sorted(state.settings)
         ],
+        "bans": [_ban(state.bans[key]) for key in sorted(state.bans)],
     }
 
 
@@ -146,6 +147,16 @@ def _acl(acl: AclRecord) -> dict[str, Plain]:
             {"allow": rule.allow, "who": [*rule.who], "action": rule.action, "topics": [*rule.topics]}
             for rule in acl.rules
         ],
+    }
+
+
+def _ban(ban: BanRecord) -> dict[str, Plain]:
+    return {
+        "kind": ban.kind,
+        "value": ban.value,
+        "reason": ban.reason,
+        "since_ms": ban.since_ms,
+        "until_ms": ban.until_ms,
     }
 
 

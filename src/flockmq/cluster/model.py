@@ -35,6 +35,8 @@ BY_CLIENT: Final = 1
 BY_PROPERTY: Final = 2
 KEY_NAMES: Final = ("topic", "client", "property")
 
+BAN_KINDS: Final = ("client", "username", "address")
+
 EXCHANGES: Final = ("fanout", "direct", "topic", "headers")
 RETENTION_MS_DEFAULT: Final = 7 * 24 * 3_600_000
 
@@ -188,6 +190,19 @@ class CursorRecord(Struct, frozen=True, array_like=True):
         return f"{self.namespace}/{self.name}#{self.created_index}"
 
 
+class BanRecord(Struct, frozen=True, array_like=True):
+    """A client id, a user name or an address that may not connect."""
+
+    kind: str
+    """One of ``BAN_KINDS``."""
+    value: str
+    reason: str = ""
+    since_ms: int = 0
+    """Wall time of the command."""
+    until_ms: int = 0
+    """Wall time of its end; 0: until it is lifted."""
+
+
 class Versions(Struct, frozen=True, array_like=True):
     """Index of the last command that changed each section."""
 
@@ -200,3 +215,4 @@ class Versions(Struct, frozen=True, array_like=True):
     cursors: int = 0
     settings: int = 0
     """Settings and the cluster id."""
+    bans: int = 0

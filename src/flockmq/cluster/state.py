@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.cluster import changes_nodes, changes_tenants, changes_topics
+from flockmq.cluster import changes_bans, changes_nodes, changes_tenants, changes_topics
 from flockmq.cluster.codec import decode_tables, encode_tables
 from flockmq.cluster.commands import (
     COMMAND_BYTES_MAX,
     INVALID,
     AlterNamespace,
     AlterTopic,
+    Ban,
     CreateCursor,
     CreateNamespace,
     CreateTopic,
@@ -42,6 +43,7 @@ from flockmq.cluster.commands import (
     SetClusterId,
     SetSetting,
     SetTarget,
+    Unban,
     decode_command,
     decode_envelope,
 )
@@ -112,6 +114,10 @@ class ClusterState(Tables):
                 return changes_tenants.put_acl(self, command)
             case DeleteAcl():
                 return changes_tenants.delete_acl(self, command)
+            case Ban():
+                return changes_bans.ban(self, command, wall_ms)
+            case Unban():
+                return changes_bans.unban(self, command)
             case _:
                 return self._do_topics(command, wall_ms)
 

@@ -2,7 +2,7 @@
 
 ```
  records (in the order they were made; encoded as they are)      derived (rebuilt when decoded)
- nodes  namespaces  clients  acls  topics  cursors  settings     filters  loads  places
+ nodes  namespaces  clients  acls  topics  cursors  settings  bans   filters  loads  places
 ```
 The order of the records is part of the state: it is the same on every node, also on one that got it as a whole.
 """
@@ -21,6 +21,7 @@ from flockmq.cluster.model import (
     CORE,
     DEFAULT_NAMESPACE,
     AclRecord,
+    BanRecord,
     ClientRecord,
     CursorRecord,
     Namespace,
@@ -60,6 +61,8 @@ class Tables:
         self.topics: dict[str, TopicRecord] = {}
         self.cursors: dict[str, CursorRecord] = {}
         self.settings: dict[str, Setting] = {}
+        self.bans: dict[tuple[str, str], BanRecord] = {}
+        """By kind and value."""
         self.filters = FilterTree()
         self.loads = Loads()
         self.places: dict[int, tuple[str, int]] = {}

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.cluster.commands import (
     INVALID,
     AlterTopic,
+    Ban,
     Command,
     CreateTopic,
     DeleteAcl,
@@ -71,7 +72,7 @@ GROUP: Final = 0
 TOPIC: Final = b"$cluster"
 KEEP_MS: Final = 1_000
 """How often a node keeps a copy of a state that changes, at the most."""
-DOUBTFUL: Final = (CreateTopic, AlterTopic, PutClient, DeleteClient, PutAcl, DeleteAcl, DeleteNamespace)
+DOUBTFUL: Final = (CreateTopic, AlterTopic, PutClient, DeleteClient, PutAcl, DeleteAcl, DeleteNamespace, Ban)
 """Without these a node would take in messages, or clients, otherwise than it was promised."""
 READ_BYTES: Final = 1_048_576
 OFFER_MS: Final = 200

@@ -1,4 +1,7 @@
-"""Clients, user names and addresses that may not connect for a while. Bounded, and forgetting by itself."""
+"""Clients, user names and addresses that may not connect for a while. Bounded, and forgetting by itself.
+
+A node of a cluster holds what cluster state says (``hold``); one without cluster state keeps bans of its own (``add``).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ class Ban:
         self.until = until
         self.reason = reason
         self.since = since
+        self.kicked = 0
+        """Connections of this node that were ended because of it."""
 
 
 class BanList:
@@ -33,6 +38,22 @@ class BanList:
                 return False
         self.bans[(kind, value)] = Ban(kind, value, until, reason, now)
         return True
+
+    def hold(self, bans: list[Ban]) -> bool:
+        """Hold exactly these; whether one is new, so that clients which are connected may have to go."""
+        known = self.bans
+        held: dict[tuple[str, str], Ban] = {}
+        has_new = False
+        for ban in bans:
+            key = (ban.kind, ban.value)
+            same = known.get(key)
+            if same is None or same.since != ban.since:
+                has_new = True
+            else:
+                ban.kicked = same.kicked
+            held[key] = ban
+        self.bans = held
+        return has_new
 
     def remove(self, kind: str, value: str) -> bool:
         """Lift a ban; False when there was none."""

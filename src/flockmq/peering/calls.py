@@ -32,6 +32,9 @@ KICK: Final = 3
 END_SESSION: Final = 4
 """Forget this client's session, if you have it. Answer: as for KICK."""
 
+BAN_HITS: Final = 5
+"""How many connections has this ban ended at your side? Question: kind, 0, value. Answer: 4 bytes."""
+
 QUESTION: Final = 1
 ANSWER: Final = 2
 REFUSAL: Final = 3

@@ -28,6 +28,7 @@ from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 from flockmq.node.broker import Broker
 from flockmq.node.ports import OpenGate
 from flockmq.security.tls import ServerTls
+from flockmq.server.bans import Bans
 from flockmq.server.build import build_kind
 from flockmq.server.check import advice
 from flockmq.server.data_dir import MOVE_FILE, PEERS_FILE, STORE_FOLDER, DataDir, open_data_dir
@@ -138,6 +139,7 @@ class Server:
         service: ClusterService = cluster.ClusterService(self.config, data_dir, broker, runner, self.log)
         assert self.tenants is not None
         service.watchers.append(self.tenants.follow)
+        service.watchers.append(Bans(broker, runner.flush_soon).follow)
         try:
             await service.open()
             await service.start()

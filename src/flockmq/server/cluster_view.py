@@ -11,7 +11,7 @@ from flockmq.drivers.clock import now_ms
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.gossip.member import EDGE
 from flockmq.mqtt import reasons
-from flockmq.peering.calls import END_SESSION, EXPLAIN, KICK
+from flockmq.peering.calls import BAN_HITS, END_SESSION, EXPLAIN, KICK
 from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
 from flockmq.peering.node import CLIENTS
 from flockmq.server.durable_view import DurableView
@@ -36,8 +36,9 @@ class ClusterView:
         broker_node = node.broker.node
         broker = node.broker
         node.calls.serve(EXPLAIN, lambda body: encode_recipients(explain_here(broker_node, body)))
-        node.calls.serve(KICK, lambda body: bytes((broker.kick(_client_id(body), now_ms()),)))
-        node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_client_id(body), now_ms()),)))
+        node.calls.serve(KICK, lambda body: bytes((broker.kick(_text(body), now_ms()),)))
+        node.calls.serve(BAN_HITS, self._hits)
+        node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_text(body), now_ms()),)))
 
     def status(self) -> model.Cluster:
         """The members and how they do."""
@@ -128,6 +129,19 @@ class ClusterView:
         """Forget a session of another node."""
         return await self._ask_all(END_SESSION, client_id)
 
+    async def ban_hits(self, kind: str, value: str) -> int:
+        """How many connections a ban has ended, on all nodes that answer."""
+        body = f"{kind}\0{value}".encode()
+        peers = self._service.links.connected()
+        answers = await asyncio.gather(*(self._call(peer, BAN_HITS, body) for peer in peers))
+        told = [answer for answer in [self._hits(body), *answers] if answer is not None and len(answer) == 4]
+        return sum(int.from_bytes(answer, "little") for answer in told)
+
+    def _hits(self, body: bytes) -> bytes:
+        kind, _, value = _text(body).partition("\0")
+        ban = self._service.broker.bans.bans.get((kind, value))
+        return (ban.kicked if ban is not None else 0).to_bytes(4, "little")
+
     async def _ask_all(self, kind: int, client_id: str) -> bool:
         """Ask all nodes to do something to a client; whether one of them did. Where it is may change meanwhile."""
         peers = self._service.links.connected()
@@ -158,8 +172,8 @@ class ClusterView:
         return await self._service.moves.leave(discard_data)
 
 
-def _client_id(body: bytes) -> str:
+def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A client id is not UTF-8") from None
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A client id or user name is not UTF-8") from None

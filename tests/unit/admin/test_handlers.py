@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from flockmq.admin import handlers, model
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
+from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.operations import Handler
 from flockmq.errors import ConfigError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Disconnect
-from flockmq.node.bans import BANS_MAX
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 
@@ -165,72 +164,6 @@ def test_a_cursor_of_one_session_is_none_of_another() -> None:
 def test_filters_that_mean_nothing_are_refused(query: model.SubscriptionQuery) -> None:
     with pytest.raises(ApiError) as refused:
         handlers.list_subscriptions(make_desk(BrokerHarness()), call(query))
-    assert refused.value.kind is INVALID_PARAMETER
-
-
-async def test_a_ban_by_client_id_disconnects_and_keeps_out() -> None:
-    harness = BrokerHarness()
-    client = harness.client("c")
-    request = model.BanRequest(kind="client", value="c", duration_s=60, reason="noise")
-    result = await handlers.add_ban(make_desk(harness), call(body=request))
-    assert client.closed
-    assert client.expect(Disconnect).reason == reasons.ADMINISTRATIVE_ACTION
-    assert (result.kicked, result.ban.reason) == (1, "noise")
-    assert result.ban.expires_at == "2023-11-14T22:14:20.000Z"
-    with pytest.raises(AssertionError):
-        harness.client("c")
-    harness.advance(60_000)
-    harness.client("c")
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"), [("username", "ada"), ("address", "192.0.2.1"), ("address", "::ffff:192.0.2.1")]
-)
-async def test_a_ban_hits_everybody_it_names_and_nobody_else(
-    kind: model.BanKind, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handlers, "CLIENTS_PER_SLICE", 2)
-    harness = BrokerHarness()
-    hit = [harness.client(f"hit{number}", username="ada", peer="192.0.2.1") for number in range(5)]
-    spared = [harness.client(f"spared{number}", username="bob", peer="192.0.2.2") for number in range(5)]
-    result = await handlers.add_ban(make_desk(harness), call(body=model.BanRequest(kind=kind, value=value)))
-    assert result.kicked == 5
-    assert result.ban.expires_at is None
-    assert all(client.closed for client in hit)
-    assert not any(client.closed for client in spared)
-
-
-async def test_an_address_is_one_address() -> None:
-    desk = make_desk(BrokerHarness())
-    for value in ("192.0.2.0/24", "host.example", "300.1.1.1"):
-        with pytest.raises(ApiError) as refused:
-            await handlers.add_ban(desk, call(body=model.BanRequest(kind="address", value=value)))
-        assert refused.value.kind is INVALID_BODY
-
-
-async def test_a_full_list_is_told() -> None:
-    harness = BrokerHarness()
-    for number in range(BANS_MAX):
-        harness.broker.bans.add("client", str(number), 0, "", harness.now)
-    with pytest.raises(ApiError) as refused:
-        await handlers.add_ban(make_desk(harness), call(body=model.BanRequest(kind="client", value="c")))
-    assert refused.value.kind is REFUSED
-
-
-async def test_a_removed_ban_lets_in_again() -> None:
-    harness = BrokerHarness()
-    desk = make_desk(harness)
-    await handlers.add_ban(desk, call(body=model.BanRequest(kind="address", value="2001:DB8::0:1")))
-    handlers.remove_ban(desk, call(kind="address", value="2001:db8::1"))
-    assert handlers.list_bans(desk, call(model.BanQuery())).items == []
-    with pytest.raises(ApiError) as refused:
-        handlers.remove_ban(desk, call(kind="address", value="2001:db8::1"))
-    assert refused.value.kind is NOT_FOUND
-
-
-def test_bans_have_three_kinds() -> None:
-    with pytest.raises(ApiError) as refused:
-        handlers.remove_ban(make_desk(BrokerHarness()), call(kind="topic", value="a"))
     assert refused.value.kind is INVALID_PARAMETER
 
 
