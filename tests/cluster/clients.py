@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from typing import Any
@@ -39,6 +40,7 @@ async def next_message(client: MqttClient) -> Message:
 def command(node: NodeProcess, *words: str, code: int = 0) -> str:
     """What a command prints when it asks this node."""
     environment = {"PATH": "", "FLOCKMQ_CREDENTIALS": str(node.folder / "credentials.toml")}
+    environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-m", "flockmq", *words, f"--server=http://{HOST}:{node.api_port}"],
         capture_output=True,
@@ -47,4 +49,4 @@ def command(node: NodeProcess, *words: str, code: int = 0) -> str:
         text=True,
     )
     assert done.returncode == code, done.stderr + done.stdout
-    return done.stdout if code == 0 else done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr

@@ -30,7 +30,17 @@ class Outbox:
 class World:
     """Nodes with disks, links that keep order, and one place where they register; time is a counter of events."""
 
-    def __init__(self, ids: list[int], expect: int, hidden: frozenset[tuple[int, int]], links: frozenset[int]) -> None:
+    def __init__(
+        self,
+        ids: list[int],
+        expect: int,
+        hidden: frozenset[tuple[int, int]],
+        links: frozenset[int],
+        edges: frozenset[int] = frozenset(),
+        points: dict[int, list[int]] | None = None,
+    ) -> None:
+        self.edges = edges
+        self.points = points  # whom each node was told to join, where no plugin lists nodes
         self.ids = ids
         self.count = len(ids)
         self.expect = expect
@@ -91,7 +101,9 @@ class World:
     def start(self, a: int) -> None:
         if a in self.running:
             return
-        rules = Rules(lists_peers=True, expect=self.expect)
+        rules = Rules(lists_peers=True, expect=self.expect, is_edge=a in self.edges)
+        if self.points is not None:
+            rules = Rules(lists_peers=False, contact_points=len(self.points[a]), is_edge=a in self.edges)
         outbox = Outbox(self, a)
         self.running[a] = Formation(self.ids[a], self.clusters[a], False, self.ballots[a], rules, outbox, self.now)
         self.registered.add(a)
@@ -99,6 +111,8 @@ class World:
     def finish_listing(self, a: int) -> None:
         node = self.running[a]
         seen = [other for other in sorted(self.registered) if other == a or (a, other) not in self.hidden]
+        if self.points is not None:
+            seen = self.points[a]
         contacts = {other: Contact(f"n{other}", 16_000) for other in seen}
         node.listed(list(contacts.values()), self.begun.pop(a))
         for other, contact in contacts.items():
@@ -133,6 +147,7 @@ class World:
         if a in self.minting:
             self.minting.discard(a)
             assert not self.clusters[a], "a node with a cluster id bootstrapped again"
+            assert a not in self.edges, "an edge node founded a cluster"
             self.minted.append(1_000 + len(self.minted))
             self.clusters[a] = self.minted[-1]
             node.belong(self.clusters[a])
@@ -182,7 +197,23 @@ def worlds(draw: st.DrawFn, *, complete: bool) -> World:
     pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
     hidden = frozenset() if complete else draw(st.frozensets(st.sampled_from(pairs)))
     links = draw(st.frozensets(st.sampled_from([a * count + b for a, b in pairs if b < a])))
-    return World(ids, expect, hidden, links)
+    edges = draw(st.frozensets(st.integers(0, count - 1), max_size=count - 1))
+    return World(ids, expect, hidden, links, edges)
+
+
+@st.composite
+def told_to_join_edges(draw: st.DrawFn) -> World:
+    """An edge node that was told of nothing, edge nodes that join those before them, core nodes that join edges."""
+    count = draw(st.integers(2, NODES_MAX))
+    ids = draw(st.permutations(range(1, count + 1)))
+    edges = draw(st.integers(1, count - 1))
+    points: dict[int, list[int]] = {0: []}
+    for a in range(1, count):
+        known = st.integers(0, min(a, edges) - 1)
+        points[a] = draw(st.lists(known, min_size=1, max_size=2, unique=True)) if a != edges else [0]
+    pairs = [(a, b) for a in range(count) for b in range(a)]
+    links = draw(st.frozensets(st.sampled_from([a * count + b for a, b in pairs])))
+    return World(ids, 0, frozenset(), links, frozenset(range(edges)), points)
 
 
 steps = st.lists(
@@ -206,6 +237,14 @@ def test_more_than_half_is_safe_whatever_is_visible(world: World, script: list[S
 
 @given(worlds(complete=True), steps)
 def test_any_expectation_is_safe_where_the_listing_is_complete(world: World, script: list[Step]) -> None:
+    play(world, script)
+    world.heal()
+    assert len(world.minted) == 1
+    assert world.clusters == world.minted * world.count
+
+
+@given(told_to_join_edges(), steps)
+def test_core_nodes_that_join_edge_nodes_found_one_cluster(world: World, script: list[Step]) -> None:
     play(world, script)
     world.heal()
     assert len(world.minted) == 1

@@ -7,11 +7,12 @@
    | no
  a peer has a cluster id? --one id--> JOIN it        --several--> WAIT: a person must choose
    | no
- plugin lists peers? --no--> no contact points: BOOTSTRAP alone; contact points: WAIT for one of them
-   | yes
+ plugin lists peers? --no--> an edge node: WAIT for a core node to found the cluster, and promise it to the first
+   | yes                     no contact points: BOOTSTRAP alone; contact points: WAIT for one of them, unless all of
+   |                         them are fresh edge nodes: with the promises of all of them BOOTSTRAP
  enough fresh nodes in sight, and not too many listed ones silent? --no--> WAIT
    | yes
- am I the smallest of them? --no--> promise the smallest to mint nothing without it, WAIT
+ am I the smallest core node of them? --no--> promise the smallest to mint nothing without it, WAIT
    | yes
  promises of all in sight, and a listing since `bootstrap_expect` of them were in (mine is one)? --no--> WAIT
    | yes
@@ -24,6 +25,11 @@ that share a node only one can mint: `bootstrap_expect` of more than half of the
 whatever the network does. Where the plugin lists everybody, smaller values are safe too: the listing is taken once more
 after the promises are in, so of two groups that form at the same time the later one finds the other listed; if all of
 those are silent they hold minting up, and if one is in sight its promise, which is needed, is given away already.
+
+An *edge node* holds no cluster state, so it never mints. Where no plugin lists peers, a core node that was told to join
+edge nodes alone asks them for their promises, by promising itself first; of several such core nodes an edge node serves
+the smallest that asks. An edge node with contact points promises once all of them answer and none of them is a fresh
+edge node, which may have promised to another core node already.
 
 Links carry a *word* of each node: its cluster id, its attempt and its promise. It is said when a link comes up and
 whenever it changes. `forming.Formation` keeps the words and asks `decide`, which has no state.
@@ -50,8 +56,14 @@ WAIT: Final = "WAIT"
 """Neither; the reason is a sentence to show."""
 
 EXPECT_MAX: Final = 1_000
+WHY_EDGE_WAITS: Final = (
+    "An edge node founds no cluster, and no core node of one answers; start a core node with --join to this node, or "
+    "this node with --join to a core node."
+)
 _VERSION: Final = 1
 _WORD: Final = struct.Struct("<BQHQQQ")
+_EDGE: Final = 1
+"""A flag of the byte behind the word; a word without that byte is a core node's."""
 
 
 class Ballot(NamedTuple):
@@ -71,6 +83,7 @@ class Word(NamedTuple):
     cluster_id: int
     expect: int
     ballot: Ballot
+    is_edge: bool = False
 
 
 class Rules(NamedTuple):
@@ -84,6 +97,8 @@ class Rules(NamedTuple):
     """How many contact points a person gave (``--join``, ``cluster.contact_points``, known peers)."""
     called: str = ""
     """The first of them, as people write them."""
+    is_edge: bool = False
+    """Whether this is an edge node, which never mints."""
 
 
 class Standing(NamedTuple):
@@ -104,6 +119,8 @@ class Listing(NamedTuple):
     """Listed contacts that are neither this node nor a peer that has spoken."""
     covers: int = 0
     """Promises to this node that were in when this listing was begun, its own among them."""
+    behind: tuple[int, ...] = ()
+    """Peers that have spoken and stand behind a listed contact; this node is none of them."""
 
 
 class Decision(NamedTuple):
@@ -126,7 +143,7 @@ def encode_word(word: Word) -> bytes:
         ballot.attempt,
         ballot.promised_to,
         ballot.promised_attempt,
-    )
+    ) + bytes((_EDGE if word.is_edge else 0,))
 
 
 def decode_word(body: bytes) -> Word:
@@ -134,7 +151,8 @@ def decode_word(body: bytes) -> Word:
     if len(body) < _WORD.size or body[0] < _VERSION:
         raise FlockError(f"A peer's word about its cluster is malformed ({len(body)} bytes).")
     _, cluster_id, expect, attempt, promised_to, promised_attempt = _WORD.unpack_from(body)
-    return Word(cluster_id, expect, Ballot(attempt, promised_to, promised_attempt))
+    is_edge = len(body) > _WORD.size and bool(body[_WORD.size] & _EDGE)
+    return Word(cluster_id, expect, Ballot(attempt, promised_to, promised_attempt), is_edge)
 
 
 def decide(me: Standing, peers: Mapping[int, Word], listing: Listing, rules: Rules) -> Decision:
@@ -158,7 +176,7 @@ def decide(me: Standing, peers: Mapping[int, Word], listing: Listing, rules: Rul
     if clusters:
         return _join(me.ballot, peers, clusters[0])
     if not rules.lists_peers:
-        return _without_listing(me, peers, rules)
+        return _without_listing(me, peers, listing, rules)
     return _with_listing(me, peers, listing, rules)
 
 
@@ -177,19 +195,75 @@ def _return(me: Standing, peers: Mapping[int, Word]) -> Decision:
     return _wait(me.ballot, f"No other node of cluster {me.cluster_id:016x} answers yet; this node serves alone.")
 
 
-def _without_listing(me: Standing, peers: Mapping[int, Word], rules: Rules) -> Decision:
+def _without_listing(me: Standing, peers: Mapping[int, Word], listing: Listing, rules: Rules) -> Decision:
+    if rules.is_edge:
+        return _beside_cores(me, peers, listing, rules)
     if not rules.contact_points:
         return Decision(BOOTSTRAP, me.ballot)
+    if listing.behind and not listing.silent and all(peers[peer].is_edge for peer in listing.behind):
+        return _beside_edges(me, peers, listing)
+    ballot = me.ballot
+    if ballot.promised_to == me.node_id:
+        ballot = Ballot(ballot.attempt + 1)  # edge nodes that promised are free to serve another core node
     if not peers:
-        return _wait(
-            me.ballot,
-            f"No contact point answers yet{f' ({rules.called})' if rules.called else ''}; check --join, the cookie and "
-            "that the port there is open for TCP and UDP.",
-        )
+        return _wait(ballot, f"No contact point answers yet{_unanswered(rules)}.")
     return _wait(
-        me.ballot,
+        ballot,
         "The nodes that answer belong to no cluster themselves; start one node without --join, or give all of them the "
         "same static contact points and cluster.bootstrap_expect.",
+    )
+
+
+def _unanswered(rules: Rules) -> str:
+    called = f" ({rules.called})" if rules.called else ""
+    return f"{called}; check --join, the cookie and that the port there is open for TCP and UDP"
+
+
+def _beside_edges(me: Standing, peers: Mapping[int, Word], listing: Listing) -> Decision:
+    """All that this core node was told to join are edge nodes of no cluster: it founds one, if they all wait for it."""
+    ballot = me.ballot
+    if not _bound(me.node_id, ballot, peers):
+        ballot = Ballot(ballot.attempt, me.node_id, ballot.attempt)
+    if ballot.promised_to != me.node_id:
+        return _wait(ballot, _why_bound(ballot))
+    missing = [peer for peer in listing.behind if not promises(peers[peer], me.node_id, ballot.attempt)]
+    if missing:
+        return _wait(
+            ballot,
+            f"Edge nodes alone answer. This core node founds the cluster once they wait for it; {missing[0]:016x} "
+            "still waits for another node, which its log names.",
+        )
+    return Decision(BOOTSTRAP, ballot)
+
+
+def _beside_cores(me: Standing, peers: Mapping[int, Word], listing: Listing, rules: Rules) -> Decision:
+    """An edge node waits for the core node that founds the cluster, and promises to wait for no other."""
+    if rules.contact_points and not peers:
+        return _wait(
+            me.ballot,
+            f"An edge node founds no cluster, and no contact point answers yet{_unanswered(rules)}.",
+        )
+    asking = [peer for peer, word in peers.items() if not word.is_edge and promises(word, peer, word.ballot.attempt)]
+    if rules.contact_points and (listing.silent or any(peers[peer].is_edge for peer in listing.behind)):
+        asking = []
+    ballot = me.ballot
+    if asking and not _bound(me.node_id, ballot, peers):
+        ballot = Ballot(ballot.attempt, min(asking), peers[min(asking)].ballot.attempt)
+    if ballot.promised_to not in (0, me.node_id):
+        return _wait(ballot, _why_bound(ballot))
+    if any(peers[peer].is_edge for peer in listing.behind):
+        return _wait(
+            ballot,
+            "The node that this edge node was told to join is an edge node of no cluster, too; start a core node with "
+            "--join to that one.",
+        )
+    return _wait(ballot, WHY_EDGE_WAITS)
+
+
+def _why_bound(ballot: Ballot) -> str:
+    return (
+        f"This node gave its word to node {ballot.promised_to:016x}, which may have formed a cluster, and waits for "
+        "it; if that node is gone for good without having formed one, empty this node's data folder."
     )
 
 
@@ -211,11 +285,16 @@ def _with_listing(me: Standing, peers: Mapping[int, Word], listing: Listing, rul
             f"{listing.silent} listed nodes do not answer and could be a cluster by themselves; start or unlist them, "
             "check the network and the cookie, or set cluster.bootstrap_expect to more than half of all nodes.",
         )
-    return _elect(me, peers, listing, needed)
+    return _elect(me, peers, listing, needed, is_edge=rules.is_edge)
 
 
-def _elect(me: Standing, peers: Mapping[int, Word], listing: Listing, needed: int) -> Decision:
-    smallest = min(me.node_id, min(peers, default=me.node_id))
+def _elect(me: Standing, peers: Mapping[int, Word], listing: Listing, needed: int, *, is_edge: bool) -> Decision:
+    cores = [peer for peer, word in peers.items() if not word.is_edge]
+    if not is_edge:
+        cores.append(me.node_id)
+    if not cores:
+        return _wait(me.ballot, WHY_EDGE_WAITS)
+    smallest = min(cores)
     ballot = me.ballot
     if smallest != me.node_id:
         ballot = _stand_down(me.node_id, ballot, peers)
@@ -223,11 +302,7 @@ def _elect(me: Standing, peers: Mapping[int, Word], listing: Listing, needed: in
         attempt = ballot.attempt if smallest == me.node_id else peers[smallest].ballot.attempt
         ballot = Ballot(ballot.attempt, smallest, attempt)
     if ballot.promised_to != smallest:
-        return _wait(
-            ballot,
-            f"This node gave its word to node {ballot.promised_to:016x}, which may have formed a cluster, and waits "
-            "for it; if that node is gone for good without having formed one, empty this node's data folder.",
-        )
+        return _wait(ballot, _why_bound(ballot))
     if smallest != me.node_id:
         return _wait(ballot, f"{len(peers) + 1} nodes see each other; node {smallest:016x} forms the cluster.")
     missing = sorted(peer for peer, word in peers.items() if not promises(word, me.node_id, ballot.attempt))

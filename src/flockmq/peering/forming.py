@@ -154,7 +154,7 @@ class Formation:
         """Tell new peers this node's word, and all of them when it is another one; never before it is on disk."""
         if not self._kept:
             return
-        word = Word(self.cluster_id, self.rules.expect, self.ballot)
+        word = Word(self.cluster_id, self.rules.expect, self.ballot, self.rules.is_edge)
         if word != self._said:
             self._said = word
             self._untold.update(self._up)
@@ -191,4 +191,6 @@ class Formation:
         covers = sum(1 for since in self._promises.values() if since < begun)
         if self._kept and self.ballot.promised_to == self.node_id and self._own_promise_at < begun:
             covers += 1
-        return Listing(begun >= 0, len(self.silent()), covers)
+        answering = [self._answers.get(contact, 0) for contact in self._listed]
+        behind = tuple(dict.fromkeys([node_id for node_id in answering if node_id in self._words]))
+        return Listing(begun >= 0, len(self.silent()), covers, behind)

@@ -36,6 +36,8 @@ class Belongings(NamedTuple):
     """Sessions that outlive their connection, plus those that are connected."""
     known: int = 1
     """Nodes that cluster state counts in, itself among them, whether they answer or not."""
+    is_edge: bool = False
+    """It holds no cluster state, so it can't be a cluster by itself."""
 
 
 class JoinPlan(NamedTuple):
@@ -76,6 +78,12 @@ class LeavePlan(NamedTuple):
 
 def plan_leave(mine: Belongings, *, discard_data: bool = False) -> LeavePlan:
     """Decide about `cluster leave`."""
+    if mine.is_edge:
+        return LeavePlan(
+            REFUSE,
+            "An edge node stores nothing for others and can't be a cluster by itself. Stop it: the others forget it by "
+            "themselves, or at once by `flockmq node remove`.",
+        )
     if mine.members > 1:
         return LeavePlan(MOVE, hand_over=not discard_data)
     if discard_data:

@@ -125,7 +125,8 @@ class ClusterMoves:
             state = service.durable.node.meta.state
             topics = len(state.topics)
             known = max(alive, sum(1 for one in state.nodes.values() if one.state != LEFT))
-        return Belongings(service.node.cluster_id, alive, topics, len(service.broker.sessions), known)
+        is_edge = service.node.swim.me.role == EDGE
+        return Belongings(service.node.cluster_id, alive, topics, len(service.broker.sessions), known, is_edge)
 
     def _has_something(self) -> bool:
         """Whether this node stores what somebody may miss."""
