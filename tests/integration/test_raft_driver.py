@@ -22,8 +22,10 @@ from flockmq.log.errors import DamageError
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.raft.appends import COMMITTED, REFUSED, UNKNOWN, OpenBatch, Outcome
+from flockmq.raft.codec import encode_frame
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.host import RaftHost
+from flockmq.raft.messages import Append, Message
 from flockmq.raft.ready import Ready
 from flockmq.raft.replicas import bootstrap
 from flockmq.raft.settings import RaftSettings
@@ -224,6 +226,27 @@ def test_a_group_that_can_not_go_on_leaves_the_others_alone(run: Run, tmp_path: 
             expected = ("group_stopped", {"group": 0, "reason": "Entry 7 can't be read."})
             assert nodes[0].driver.engine.events == [expected]
             assert nodes[0].reasons == []
+
+    run(scenario())
+
+
+def test_a_broken_rule_of_raft_is_an_alarm_and_stops_the_replica(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as nodes:
+            assert (await nodes[0].append(0, b"before")).kind == COMMITTED
+            leader = next(node for node in nodes if node.leads(0))
+            me, term = leader.host.node, leader.host.groups[0].state.term
+            other = next(node.host for node in nodes if node is not leader)
+            forged: list[Message] = [Append(0, other.node, me, term, 0, 0, [], 0, 0, 0)]
+            frame = encode_frame(other.node, other.boot, me, leader.host.boot, 99_999, forged)
+            leader.driver.engine.receive(frame)
+            await until(lambda: bool(leader.driver.engine.events))
+            [(kind, fields)] = leader.driver.engine.events
+            assert (kind, fields["group"]) == ("safety_broken", 0)
+            assert "Election safety is broken" in str(fields["reason"])
+            others = [node for node in nodes if node is not leader]
+            await until(lambda: any(node.leads(0) for node in others))
+            assert not leader.driver.engine.is_leader(0)
 
     run(scenario())
 

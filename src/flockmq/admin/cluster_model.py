@@ -53,6 +53,7 @@ class Decisions(Response, frozen=True):
     moving: Annotated[int, Meta(description="Partitions whose copies are on their way to other nodes")]
     few_copies: Annotated[int, Meta(description="Partitions with fewer copies than their topic wants")]
     replica_away: Annotated[int, Meta(description="Partitions with a copy on a node that does not answer")]
+    stopped: Annotated[int, Meta(description="Partitions with a replica that stopped; its node's log says why")]
     warning: Annotated[str, Meta(description="What is risky about who decides; empty for nothing")]
 
 

@@ -178,6 +178,10 @@ METRICS: Final = (
     _durable("flockmq_partitions_led", "Partitions that this node leads"),
     _durable("flockmq_partition_replicas", "Partitions that this node holds a replica of"),
     _durable("flockmq_partition_replicas_unhealthy", "Replicas here that know no leader or can not go on"),
+    _durable(
+        "flockmq_replicas_stopped",
+        "Replicas here, that of group 0 among them, which stopped for damage, a failed disk or a broken rule of Raft",
+    ),
     _durable("flockmq_partitions_moving", "Partitions whose replicas are on their way to other nodes"),
     _durable("flockmq_sink_staged_bytes", "What sinks have staged in partitions led here and not committed, in bytes"),
     _durable("flockmq_sink_commits", "Batches of sinks that are being committed in partitions led here"),

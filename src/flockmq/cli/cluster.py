@@ -105,6 +105,7 @@ def _decisions(found: Decisions) -> list[tuple[str, object]]:
     partitions = f"{found.partitions:,} of {counted(found.topics, 'durable topic')}"
     counts = (
         (found.without_leader, "without leader"),
+        (found.stopped, "with a stopped replica"),
         (found.replica_away, "with a replica away"),
         (found.few_copies, "with too few copies"),
         (found.moving, "moving"),

@@ -320,7 +320,7 @@ class Fetching:
         state = replica.node.state
         status = ReplicaStatus(group)
         status.role = state.role
-        status.is_broken = group in engine.host.broken
+        status.is_broken = group in engine.host.broken or bool(engine.stopped)
         status.term = state.term
         status.leader = state.leader
         status.first = replica.log.first_offset

@@ -23,6 +23,7 @@ from flockmq.log.batch import control_batch
 from flockmq.log.errors import DamageError, StoreDown
 from flockmq.raft.appends import Appends
 from flockmq.raft.configuration import Configuration
+from flockmq.raft.errors import SafetyError
 from flockmq.raft.handing_over import successor
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.replay import ReplayBound
@@ -373,7 +374,8 @@ class RaftEngine:
         for group, error in self.host.broken.items():
             if group not in self._broken:
                 self._broken.add(group)
-                self.events.append(("group_stopped", {"group": group, "reason": str(error)}))
+                kind = "safety_broken" if isinstance(error, SafetyError) else "group_stopped"
+                self.events.append((kind, {"group": group, "reason": str(error)}))
 
     def _wake(self) -> None:
         if not self.stopped:

@@ -522,7 +522,11 @@ class RaftHost:
                 group = node.state.group
                 if group in self.broken:
                     continue  # its writes may have been left out
-                node.persisted(flight.numbers[position])
+                try:
+                    node.persisted(flight.numbers[position])
+                except (DamageError, SafetyError) as error:
+                    self.break_group(group, error)
+                    continue
                 if self.groups.get(group) is node:
                     self._awake[group] = None
                     if node.has_ready():

@@ -92,6 +92,7 @@ class DurableView(LogView, SinkView):
             "partitions_led": sum(1 for group in groups if engine.is_leader(group)),
             "partition_replicas": len(groups),
             "partition_replicas_unhealthy": broken,
+            "replicas_stopped": len(engine.replicas) if engine.stopped else len(engine.host.broken),
             "partitions_moving": len(state.moving()),
             "sink_staged_bytes": sum(sinks.bytes for sinks in led),
             "sink_commits": sum(len(sinks.committing) for sinks in led),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _LEVELS: Final = {
     "connections_dropped": "warning",
     "events_lost": "warning",
+    "group_stopped": "error",
     "internal_error": "error",
     "node_conflict": "error",
     "node_dead": "warning",
@@ -24,6 +25,7 @@ _LEVELS: Final = {
     "retained_not_saved": "error",
     "retained_over_limit": "warning",
     "retained_rows_unreadable": "error",
+    "safety_broken": "error",
     "session_expired": "debug",
     "two_voters": "warning",
     "will_published": "debug",

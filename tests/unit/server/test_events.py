@@ -10,6 +10,15 @@ from flockmq.server.events import log_events
 from flockmq.server.log import Log, json_line
 
 
+def test_a_stopped_replica_is_an_error() -> None:
+    stream = io.StringIO()
+    log = Log(stream, json_line)
+    log_events(log, [Event("group_stopped", {"group": 1}), Event("safety_broken", {"group": 2})])
+    log.start()
+    log.stop()
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["error", "error"]
+
+
 def test_what_strangers_can_cause_is_no_warning() -> None:
     stream = io.StringIO()
     log = Log(stream, json_line)
