@@ -89,10 +89,17 @@ def examine(cluster: Cluster) -> list[Finding]:
 
 def _quorum(cluster: Cluster) -> list[Finding]:
     """Whether those who decide about cluster state can."""
-    cores = {one.name: one.state in LIVE for one in cluster.members if one.role == "core" and one.state != "left"}
+    cores: dict[str, bool] = {}
+    for one in cluster.members:
+        if one.role == "core" and one.state != "left":
+            # A node with a new disk has a new id: the name is alive when one of its ids is.
+            cores[one.name] = cores.get(one.name, False) or one.state in LIVE
     alive = sum(cores.values())
     decisions = cluster.decisions
     voters = decisions.voters if decisions is not None else []
+    why = _why_undecided(cluster, has_cores=bool(cores))
+    if why:
+        return [Finding("quorum", cluster.node, FAIL, why)]
     away = [name for name in voters or cores if not cores.get(name, False)]
     voting = len(voters) - len(away)
     if (voters and 2 * voting <= len(voters)) or (cores and not alive):
@@ -116,11 +123,31 @@ def _quorum(cluster: Cluster) -> list[Finding]:
     return [Finding("quorum", cluster.node, WARN, text)] if text else []
 
 
+def _why_undecided(cluster: Cluster, *, has_cores: bool) -> str:
+    """Why nobody can decide about cluster state, where that is no question of who is alive."""
+    if cluster.state != "formed":
+        return ""  # what it waits for is told already
+    if not has_cores:
+        return (
+            "The cluster has no core node, so nothing can be decided or stored; start core nodes with --join to a node "
+            "of it."
+        )
+    decisions = cluster.decisions
+    if decisions is not None and not decisions.voters and not decisions.index:
+        return (
+            "No node holds the cluster state, so nothing can be decided. Ask again in a few seconds; if that lasts, "
+            "an edge node founded this cluster: start a core node with an empty data folder and without --join, then "
+            "start the others with empty data folders and --join to it."
+        )
+    return ""
+
+
 def _partitions(node: str, decisions: Decisions | None) -> list[Finding]:
     if decisions is None or not decisions.partitions:
         return []
     counts = (
         (decisions.without_leader, "without leader", FAIL),
+        (decisions.stopped, "with a replica that stopped (the log of its node says why)", FAIL),
         (decisions.replica_away, "with a replica away", WARN),
         (decisions.few_copies, "with too few copies", WARN),
     )
@@ -147,7 +174,8 @@ def _liveness(member: Member) -> list[Finding]:
     if member.state == "dead":
         text = (
             "Does not answer; start it, or check its network. If it stays away it is taken out by itself after "
-            "cluster.autoclean_ms (5 minutes unless set, 0: never), as long as a majority is there to decide so."
+            "cluster.autoclean_ms (5 minutes unless set, 0: never), as long as a majority is there to decide so; "
+            f"`flockmq node remove {member.name}` does it at once."
         )
         return [Finding("member", member.name, FAIL, text)]
     if member.state == "suspect":

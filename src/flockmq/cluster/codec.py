@@ -47,6 +47,10 @@ class _Image(Struct, frozen=True, array_like=True):
     bans: list[BanRecord] = []
 
 
+class StateFormatError(FlockError):
+    """The state is whole, and was written by a version that this one does not know."""
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Image)
 
@@ -81,7 +85,7 @@ def decode_tables(data: bytes, tables: Tables) -> None:
             f"The stored cluster state can't be read ({error}); fetch it again from another node."
         ) from error
     if image.format != FORMAT:
-        raise FlockError(
+        raise StateFormatError(
             f"The stored cluster state has the format {image.format}, this version reads {FORMAT}; run a newer version."
         )
     tables.cluster_id = image.cluster_id

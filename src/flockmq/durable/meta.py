@@ -145,6 +145,7 @@ class Meta:
         self._keep_at = 0
         self._doubt = 0
         """The index that the last such change in the log here would have."""
+        self._doubts_all = False
         self._offer_at = 0
         self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
         self._is_founding = False
@@ -187,7 +188,7 @@ class Meta:
     @property
     def is_in_doubt(self) -> bool:
         """See the module."""
-        return not self.is_current and self._doubt > self.ledger.index
+        return not self.is_current and (self._doubts_all or self._doubt > self.ledger.index)
 
     def _find_doubt(self) -> int:
         replica = self.engine.replicas[GROUP]
@@ -258,6 +259,10 @@ class Meta:
         """A copy that ``keep`` saved; FlockError when it can't be read. Whatever is newer stays."""
         if self.ledger.replace(data):
             self._kept_index = self.ledger.index
+
+    def doubt_all(self) -> None:
+        """A copy that ``keep`` saved is lost: which topics there are is not known here before state is current."""
+        self._doubts_all = True
 
     # Commands.
 

@@ -128,8 +128,13 @@ class DurableNode:
         cluster.on_writable = self.engine.writable
         cluster.on_told[INDEX] = self.meta.peer_told
 
-    def open(self, copy: bytes, now: int) -> None:
-        """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none."""
+    def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
+        """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none.
+
+        ``is_copy_lost``: there was one that can't be read. Clients wait until the state is known again.
+        """
+        if is_copy_lost:
+            self.meta.doubt_all()
         if copy:
             self.meta.restore(copy)
         self.meta.start()

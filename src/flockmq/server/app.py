@@ -173,6 +173,11 @@ class Server:
         found = ["retained_not_saved"] if self._retained is not None and self._retained.problem else []
         if self.cluster is not None and self.cluster.is_in_doubt():
             found.append("waiting_for_majority")
+        if self.cluster is not None and not self.cluster.node.cluster_id:
+            found.append("waiting_for_cluster")
+        durable = self.cluster.durable if self.cluster is not None else None
+        if durable is not None and (durable.node.engine.stopped or durable.node.engine.host.broken):
+            found.append("replicas_stopped")
         if self._broker is not None and self._broker.node.moving:
             found.append("moving_to_another_cluster")  # clients are let in when it is there
         return found

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq import __version__
 from flockmq.cluster.commands import SetSetting
+from flockmq.cluster.policy import PolicySettings
 from flockmq.discovery import registry
 from flockmq.discovery.ports import DiscoveryError, Surroundings, claim
 from flockmq.discovery.settings import NoSettings
@@ -142,6 +143,7 @@ class ClusterService:
             expect=self.config.bootstrap_expect,
             contact_points=len(self.points) + len(known),
             called=", ".join(str(one) for one in dict.fromkeys([*self.points, *known][:CALLED_MAX])),
+            is_edge=role == EDGE,
         )
         gossip = profile(self.config.profile)
         node = ClusterNode(broker, me, gossip, rules, load_ballot(self.folder), False, self._rng, now_ms())
@@ -157,8 +159,10 @@ class ClusterService:
 
     async def open(self) -> None:
         """Recover what this node stores; FlockError when the disk is not usable."""
+        autoclean_ms = self.config.autoclean_ms
+        policy = PolicySettings(autoclean_ms, autoclean=autoclean_ms > 0)
         self.durable = await open_durable(
-            self.node, self._durable_boot, self.folder, self._store, self.runner.runner, self.log, self._rng
+            self.node, self._durable_boot, self.folder, self._store, self.runner.runner, self.log, self._rng, policy
         )
         for watcher in self.watchers:
             self.durable.node.meta.watch(watcher)
@@ -331,7 +335,7 @@ class ClusterService:
 
     def found(self, cluster_id: int) -> None:
         """This node is the first of a new cluster. Noted before: a crash in between must not leave it without one."""
-        if self.node.swim.me.role == EDGE or self.durable is None:
+        if self.durable is None:
             self.belong(cluster_id)
             return
         note_founded(self.folder)

@@ -45,7 +45,7 @@ class ClusterView:
         node = self._service.node
         formation = node.formation
         waiting = not formation.cluster_id
-        members = sorted(node.swim.members.values(), key=lambda one: (one.name, one.node_id))
+        members = sorted(self._members(), key=lambda one: (one.name, one.node_id))
         return model.Cluster(
             id=None if waiting else f"{formation.cluster_id:016x}",
             node=node.swim.me.name,
@@ -58,7 +58,7 @@ class ClusterView:
         """Numbers for the metrics, by name."""
         service = self._service
         node = service.node
-        states = [_STATES[member.state] for member in node.swim.members.values()]
+        states = [_STATES[member.state] for member in self._members()]
         return {
             **{f"members_{state}": states.count(state) for state in _STATES},
             **node.forwarding.totals(),
@@ -68,6 +68,16 @@ class ClusterView:
             "sessions_in": node.ownership.taker.sessions_in,
             "sessions_out": node.ownership.giver.sessions_out,
         }
+
+    def _members(self) -> list[Member]:
+        """All that gossip knows, but for the gone that cluster state has forgotten: gossip goes on to look for them."""
+        service = self._service
+        known = service.durable.node.meta.state.nodes if service.durable is not None else {}
+        return [
+            member
+            for member in service.node.swim.members.values()
+            if member.is_live or not known or member.node_id in known
+        ]
 
     def _member(self, member: Member) -> model.Member:
         service = self._service

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.admin.durable_port import BehindError
+from flockmq.cluster.codec import StateFormatError
 from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver, open_disk
 from flockmq.durable.node import DurableNode
 from flockmq.errors import FlockError
+from flockmq.log.checksum import crc32c
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.server.cluster_id import forget_founded
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from flockmq.cluster.policy import PolicySettings
     from flockmq.drivers.disk import FileDisk
     from flockmq.drivers.runner import Runner
     from flockmq.log.settings import StoreSettings
@@ -42,6 +46,11 @@ if TYPE_CHECKING:
 STATE_FILE: Final = "cluster-state"
 """What a node without a replica of the cluster state keeps of it."""
 
+_MAGIC: Final = b"FLKS"
+_HEAD: Final = struct.Struct("<4sI")
+"""Before the copy: magic, CRC-32C of what follows."""
+
+WHY_STOPPED: Final = "This node was stopped, or went to another cluster."
 WHY_NO_ANSWER: Final = (
     "There was no answer before that; ask another one. What was to be changed may have been changed, or not."
 )
@@ -60,6 +69,7 @@ class DurableService:
         runner: Runner,
         log: Log,
         rng: random.Random,
+        policy: PolicySettings,
     ) -> None:
         settings = RaftSettings(commit_news_at_once=True)
         host = RaftHost(cluster.node_id, boot, settings, rng, now_ms())
@@ -72,13 +82,16 @@ class DurableService:
         self._may_be_founding = True
         self.expected: set[asyncio.Future[Any]] = set()
         """Answers that somebody waits for."""
-        self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms())
+        self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms(), policy)
         self.journal = JournalDriver(store, disk, self._committed, self.node.engine.stop)
         self.node.engine.kick = self.journal.kick
         self.node.engine.wake = runner.flush_soon
         for note in store.notes:
             log.event("warning", "store_damaged", message=note)
-        self.node.open(_read(folder / STATE_FILE), now_ms())
+        copy, trouble = load_state(folder)
+        if trouble:
+            log.event("warning", "cluster_state_set_aside", message=trouble)
+        self.node.open(copy, now_ms(), is_copy_lost=bool(trouble))
 
     def start(self, set_reading: Callable[[bool], None]) -> None:
         """Begin to take part. ``set_reading``: let other nodes wait, or go on."""
@@ -90,7 +103,7 @@ class DurableService:
         if self._timer is not None:
             self._timer.cancel()
         self.node.meta.save()
-        self.node.engine.stop("This node was stopped, or went to another cluster.")
+        self.node.engine.stop(WHY_STOPPED)
         await self.journal.close()
 
     def _tick(self) -> None:
@@ -125,7 +138,8 @@ class DurableService:
             self._timer.cancel()
         for answer in [answer for answer in self.expected if not answer.done()]:
             answer.set_exception(BehindError(f"{reason} {WHY_NO_ANSWER}"))
-        self.log.event("error" if self.node.engine.store.down else "info", "consensus_stopped", message=reason)
+        level = "info" if reason == WHY_STOPPED else "error"
+        self.log.event(level, "consensus_stopped", message=reason)
 
     def _keep_state(self, data: bytes) -> None:
         """Replace the copy in one step; losing it costs a pull from another node, so it need not be synced."""
@@ -133,25 +147,67 @@ class DurableService:
         partial.unlink(missing_ok=True)
         # For its owner alone: hashes of passwords are in it.
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+            file.write(_HEAD.pack(_MAGIC, crc32c(data)) + data)
         partial.replace(self._folder / STATE_FILE)
 
 
 def has_topics(folder: Path) -> bool:
     """Whether this node was in a cluster with durable topics, or can't say."""
-    data = _read(folder / STATE_FILE)
     try:
+        data = _checked(_read(folder / STATE_FILE))
         return bool(data) and bool(ClusterState.decode(data).topics)
     except FlockError:
         return True
 
 
+def load_state(folder: Path) -> tuple[bytes, str]:
+    """The copy of the cluster state, empty without one; and why the copy was set aside, empty when it was not.
+
+    A copy that can't be read is renamed: group 0's log, or another node, has all of what it held.
+    """
+    path = folder / STATE_FILE
+    data = _read(path)
+    if not data:
+        return b"", ""
+    try:
+        data = _checked(data)
+        ClusterState.decode(data)
+    except StateFormatError:
+        raise  # a newer version wrote it, and would miss it
+    except FlockError:
+        number = 1
+        while (folder / f"{STATE_FILE}-damaged-{number}").exists():
+            number += 1
+        aside = path.rename(folder / f"{STATE_FILE}-damaged-{number}")
+        return b"", (
+            f"The copy of the cluster state in {path} is damaged; it is kept as {aside.name}, and this node takes the "
+            "state from group 0's log or from another node. Clients are served once that is done; look at the disk."
+        )
+    return data, ""
+
+
+def _checked(data: bytes) -> bytes:
+    """What follows the checksum; FlockError when it is not what was written. Without a checksum: all of it."""
+    if data[:4] != _MAGIC:
+        return data
+    if len(data) < _HEAD.size or _HEAD.unpack_from(data)[1] != crc32c(data[_HEAD.size :]):
+        raise FlockError("The copy of the cluster state does not match its checksum.")
+    return data[_HEAD.size :]
+
+
 async def open_durable(
-    cluster: ClusterNode, boot: int, folder: Path, settings: StoreSettings, runner: Runner, log: Log, rng: random.Random
+    cluster: ClusterNode,
+    boot: int,
+    folder: Path,
+    settings: StoreSettings,
+    runner: Runner,
+    log: Log,
+    rng: random.Random,
+    policy: PolicySettings,
 ) -> DurableService:
     """Recover the store, off the loop, and put everything together. FlockError: the disk is not usable."""
     store, disk = await asyncio.to_thread(open_disk, folder / STORE_FOLDER, settings)
-    return DurableService(cluster, boot, store, disk, folder, runner, log, rng)
+    return DurableService(cluster, boot, store, disk, folder, runner, log, rng, policy)
 
 
 def _read(path: Path) -> bytes:

@@ -18,7 +18,15 @@ def member(name: str, **changes: Any) -> Member:
 
 def cluster(**changes: Any) -> Cluster:
     values: dict[str, Any] = {"index": 9, "leader": "n1@a", "voters": ["n1@a", "n2@b"], "learners": [], "topics": 1}
-    values |= {"partitions": 6, "without_leader": 0, "moving": 0, "few_copies": 0, "replica_away": 0, "warning": ""}
+    values |= {
+        "partitions": 6,
+        "without_leader": 0,
+        "moving": 0,
+        "few_copies": 0,
+        "replica_away": 0,
+        "stopped": 0,
+        "warning": "",
+    }
     return Cluster(
         id="1" * 16,
         node="n1@a",

@@ -86,7 +86,15 @@ def test_versions_quorum_and_formation() -> None:
 
 def decisions(**changes: Any) -> Decisions:
     values: dict[str, Any] = {"index": 9, "leader": "n1@a", "voters": ["n1@a", "n2@b"], "learners": [], "topics": 1}
-    values |= {"partitions": 4, "without_leader": 0, "moving": 0, "few_copies": 0, "replica_away": 0, "warning": ""}
+    values |= {
+        "partitions": 4,
+        "without_leader": 0,
+        "moving": 0,
+        "few_copies": 0,
+        "replica_away": 0,
+        "stopped": 0,
+        "warning": "",
+    }
     return Decisions(**values | changes)
 
 
@@ -96,6 +104,7 @@ def test_voters_and_partitions() -> None:
     assert verdicts(found, "partitions") == [OK]
     found = examine(cluster(decisions=decisions(few_copies=4, replica_away=1, without_leader=1)))
     assert verdicts(found, "partitions") == [FAIL, WARN, WARN]
+    assert verdicts(examine(cluster(decisions=decisions(stopped=1))), "partitions") == [FAIL]
     assert verdicts(examine(cluster(decisions=decisions(partitions=0))), "partitions") == []
 
 
@@ -153,3 +162,19 @@ def test_the_cookie_must_be_private(tmp_path: Path) -> None:
     assert [one.verdict for one in look_at_cookie(file)] == [FAIL]
     file.chmod(0o600)
     assert [one.verdict for one in look_at_cookie(file)] == [OK]
+
+
+def test_a_cluster_without_core_nodes_says_why_nothing_is_decided() -> None:
+    me = member("n1@a", is_self=True, role="edge")
+    alone = Cluster(id="1" * 16, node="n1@a", state="formed", reason="", members=[me])
+    [found] = [one for one in examine(alone) if one.check == "quorum"]
+    assert (found.verdict, "no core node" in found.text) == (FAIL, True)
+    nowhere = decisions(voters=[], index=0, leader=None)
+    [found] = [one for one in examine(cluster(member(), member("n3@c"), decisions=nowhere)) if one.check == "quorum"]
+    assert (found.verdict, "an edge node founded" in found.text) == (FAIL, True)
+
+
+def test_a_name_with_a_dead_and_a_live_id_is_alive() -> None:
+    former = member("n3@c", id="4" * 16, state="dead", linked=False)
+    found = examine(cluster(member(), member("n3@c", id="3" * 16), former))
+    assert verdicts(found, "quorum") == []
