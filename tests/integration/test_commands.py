@@ -126,7 +126,7 @@ async def test_sessions_and_routes(broker: BrokerProcess, command: Commands) -> 
         reached = await asyncio.to_thread(command.json, "route", "show", "routes/a/x")
         assert {one["filter"] for one in reached} == {"routes/+/x", "$share/g/routes/#"}
         nobody = await asyncio.to_thread(command.text, "route", "show", "elsewhere")
-        assert nobody == "A message to that topic would reach nobody.\n"
+        assert nobody == "A message to that topic would reach no client.\n"
         listed = await asyncio.to_thread(command.json, "subscription", "list", "--filter", "routes/+/x")
         assert [one["client_id"] for one in listed] == ["route-client"]
         assert "routes/+/x" in await asyncio.to_thread(command.text, "route", "list")

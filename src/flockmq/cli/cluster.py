@@ -187,14 +187,11 @@ def leave(
     """
     url = one_server(server, "one node is to leave")
     client = admin_client(url)
-    if not yes and sys.stdin.isatty():
-        url = client.cluster().node
-    lost = " What no other node takes over is lost to the cluster." if discard_data else ""
-    confirm(
-        f"Take {url} out of its cluster? Its clients are disconnected, the other nodes take over what it stores, and "
-        f"it goes on alone with an empty store.{lost}",
-        yes=yes,
-    )
+    if sys.stdin.isatty() and not yes:
+        found = client.cluster()
+        confirm(f"Take {found.node} out of its cluster?", yes=yes, details=_what_leaving_does(found, discard_data))
+    else:
+        confirm(f"Take the node at {url} out of its cluster?", yes=yes)
     result = client.leave(discard_data=discard_data)
     if as_json:
         print_json(result)
@@ -203,6 +200,26 @@ def leave(
         _tell_where(result)
     else:
         print(f"The node was a cluster of its own before, {result.id}.")
+
+
+def _what_leaving_does(found: Cluster, discard_data: bool) -> str:
+    me = next((one for one in found.members if one.is_self), None)
+    others = sum(1 for one in found.members if one.state == "alive" and not one.is_self)
+    if not others:
+        return (
+            f"{found.node} sees no other node alive. It will begin anew in a cluster of its own, with an empty store."
+        )
+    clients = counted(me.clients, "client") if me is not None and me.clients else "Clients"
+    copies = counted(me.replicas, "replica") if me is not None and me.replicas else "sessions and retained messages"
+    stored = (
+        f"What it stores ({copies}) is set aside on its disk, whether other nodes have copies or not."
+        if discard_data
+        else f"{counted(others, 'other node')} take over what it stores ({copies}) first."
+    )
+    return (
+        f"{clients} of {found.node} will be told to use another server. {stored} Then it is alone in a cluster of its "
+        "own, with an empty store."
+    )
 
 
 def _tell_where(result: JoinResult) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from flockmq.cli.output import tell
 from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError, RemoteProtocolError
 
@@ -50,12 +51,14 @@ def in_namespace(namespace: str | None) -> str:
     return f" -n {namespace}" if namespace not in (None, NAMESPACE_DEFAULT) else ""
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that can't be undone; a program that can't be asked must say --yes."""
+def confirm(question: str, *, yes: bool, details: str = "") -> None:
+    """Ask before something that can't be undone, and say what will happen; a program must say --yes."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} Standard input is no terminal to ask on; say --yes if you are sure.")
+    if details:
+        tell(details)
     if not typer.confirm(question, err=True):
         raise FlockError("Nothing was changed.")
 

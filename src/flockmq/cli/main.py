@@ -1,7 +1,7 @@
 """The command line: all commands in one place, and one way to fail.
 
 ```
- arguments --> start, version without mistakes: run at once
+ arguments --> start, version, --version without mistakes: run at once
           `--> typer --> command --> 0
                 |           |-- FlockError: its sentence on standard error --> 1
                 |           `-- UsageError: "        "        "   ----------> 2
@@ -12,7 +12,6 @@ Typer takes a third of a second to load. Only the modules of the command that wa
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from importlib import import_module
@@ -57,6 +56,7 @@ COMMANDS: Final = {
     "bench": "bench",
     "demo": "demo",
     "pipeline": "pipeline",
+    "completion": "completion",
     "version": "version",
 }
 """The module of each command."""
@@ -66,34 +66,36 @@ def make_app(command: str | None = None) -> typer.Typer:
     """The application with one command, or with all of them."""
     import typer
 
+    from flockmq.cli.help import HelpfulGroup
+    from flockmq.cli.version import root
+
     app = typer.Typer(
         name="flockmq",
-        help="FlockMQ: an MQTT broker in Python. Start one with `flockmq start`.",
+        cls=HelpfulGroup,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
     )
-    app.callback()(_root)
+    app.callback()(root)  # keeps a lone command a subcommand
     for module in dict.fromkeys(COMMANDS.values()):
         if command in COMMANDS and module != COMMANDS[command]:
             continue
         if find_spec(f"flockmq.cli.{module}") is not None:
             import_module(f"flockmq.cli.{module}").register(app)
-    _join_lines(app)
+    _take_over_help(app)
     return app
 
 
-def _join_lines(app: typer.Typer) -> None:
-    """Paragraphs of help without the line breaks of our source: only those of the first one are taken out by Typer."""
+def _take_over_help(app: typer.Typer) -> None:
+    """Let every command and group print the help of ``flockmq.cli.help``."""
+    from flockmq.cli.help import HelpfulCommand, HelpfulGroup
+
     for command in app.registered_commands:
-        text = inspect.cleandoc(command.help or (command.callback.__doc__ if command.callback else "") or "")
-        command.help = "\n\n".join(" ".join(part.splitlines()) for part in text.split("\n\n"))
+        command.cls = HelpfulCommand
     for group in app.registered_groups:
+        group.cls = HelpfulGroup
         if group.typer_instance is not None:
-            _join_lines(group.typer_instance)
-
-
-def _root() -> None:
-    """FlockMQ: an MQTT broker in Python. Start one with `flockmq start`."""  # keeps a lone command a subcommand
+            _take_over_help(group.typer_instance)
 
 
 def run(arguments: list[str]) -> int:
@@ -127,7 +129,7 @@ def _run_at_once(arguments: list[str]) -> bool:
         if values is not None:
             start_options.run(values)
             return True
-    elif arguments in (["version"], ["version", "--json"]):
+    elif arguments in (["version"], ["version", "--json"], ["--version"]):
         from flockmq.cli.version_text import version_text
 
         print(version_text(as_json=len(arguments) == 2))

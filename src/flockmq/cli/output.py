@@ -1,11 +1,13 @@
 """What commands print: a table for people, JSON for programs, one sentence when something fails.
 
-Text that clients chose is escaped before it reaches a terminal. ``rich`` is loaded only when a table is drawn.
+Text that clients chose is escaped before it reaches a terminal.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -24,8 +26,8 @@ LIMIT_DEFAULT: Final = 1_000
 NOTHING: Final = "-"
 UNKNOWN: Final = "?"
 """In place of a figure that nobody could tell."""
-_PIPE_WIDTH: Final = 10_000
-"""Tables that don't go to a terminal are as wide as they need to be, so that nothing is cut for a script."""
+VALUE_WIDTH_MIN: Final = 20
+"""Least room for a value beside its name."""
 
 
 def print_json(value: object) -> None:
@@ -43,32 +45,55 @@ def _plain(value: object) -> object:
     return value
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows below their column names; numbers to the right."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, spare: Sequence[str] | None = None
+) -> None:
+    """Print rows below their column names; numbers to the right.
 
+    A terminal that is too narrow gets several tables below each other, or, of a listing that may be long, one without
+    the ``spare`` columns, the first of these first.
+    """
+    from flockmq.cli.table import lay_out
+
+    width = terminal_width()
     body = [[_cell(value) for value in row] for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        cells = {row[index] for row in body} - {NOTHING, UNKNOWN}
-        numeric = bool(cells) and all(cell.replace(",", "").isdigit() for cell in cells)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in body:
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(width=_PIPE_WIDTH, highlight=False)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    found = lay_out(columns, body, width, spare)
+    for index, line in enumerate(found.lines):
+        print(f"\x1b[1m{line}\x1b[0m" if index in found.headings and _has_styles() else line)
+    if found.left_out:
+        tell(f"No room for {', '.join(found.left_out)}: use a wider terminal or --json.")
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where output goes to a file or a program, for which nothing is cut or wrapped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def tell(text: str) -> None:
+    """Say something on standard error, wrapped where that is a terminal."""
+    from flockmq.cli.table import wrap
+
+    lines = wrap(text, shutil.get_terminal_size().columns) if sys.stderr.isatty() else [text]
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def _has_styles() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print one thing as lines of name and value."""
+    """Print one thing as lines of name and value; a long value wraps below itself on a terminal."""
+    from flockmq.cli.table import wrap
+
     cells = [(name, _cell(value)) for name, value in fields]
     width = max((len(name) for name, _ in cells), default=0)
+    columns = terminal_width()
     for name, value in cells:
-        print(f"{name:<{width}}  {value}".rstrip())
+        lines = [value] if columns is None else list(wrap(value, max(columns - width - 2, VALUE_WIDTH_MIN)))
+        print(f"{name:<{width}}  {lines[0]}".rstrip())
+        for line in lines[1:]:
+            print(f"{'':<{width}}  {line}".rstrip())
 
 
 def print_listing(
@@ -79,11 +104,18 @@ def print_listing(
     if as_json:
         print_json(shown)
     elif shown:
-        print_table(list(columns), [[getattr(item, name) for name in columns.values()] for item in shown])
+        rows = [[getattr(item, name) for name in columns.values()] for item in shown]
+        by_need = list(columns)[:0:-1]
+        if all(getattr(item, columns.get("NAMESPACE", ""), None) == "default" for item in shown):
+            by_need = [
+                "NAMESPACE",
+                *(name for name in by_need if name != "NAMESPACE"),
+            ]  # says least where all are alike
+        print_table(list(columns), rows, spare=by_need)
     else:
         print(nothing)
     if more:
-        print(f"There are more than {limit}; print all with --limit 0.", file=sys.stderr)
+        tell(f"There are more than {limit}; print all with --limit 0.")
 
 
 def _take(items: Iterable[Any], limit: int) -> tuple[list[Any], bool]:

@@ -24,7 +24,7 @@ _RUN_SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Pipelines: Spark programs over durable topics. They need `flockmq\\[spark]`.")
+    group = typer.Typer(help="Pipelines: Spark programs over durable topics. They need `flockmq[spark]`.")
     group.command("list")(list_pipelines)
     group.command("run", context_settings=_RUN_SETTINGS)(run)
     group.command("init")(init)

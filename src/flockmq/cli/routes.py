@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
@@ -13,8 +15,9 @@ from flockmq.peering.drawing import draw_routes, draw_table
 from flockmq.server.escape import printable
 
 if TYPE_CHECKING:
-    from flockmq.admin.cluster_model import Route
+    from flockmq.admin.cluster_model import Route, Step
 
+_REACHED = {"CLIENT": "client_id", "NODE": "node", "FILTER": "filter", "QOS": "qos", "NOTE": "note"}
 _COLUMNS = {
     "FILTER": "filter",
     "CLIENT": "client_id",
@@ -23,6 +26,17 @@ _COLUMNS = {
     "NO LOCAL": "no_local",
     "ID": "identifier",
 }
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A subscription that a message would reach."""
+
+    node: str
+    client_id: str
+    filter: str
+    share_group: str | None
+    qos: int | None
+    note: str
 
 
 def register(app: typer.Typer) -> None:
@@ -70,9 +84,28 @@ def show_route(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the subscriptions that a message to this topic would reach."""
-    found = admin_client(server).subscriptions(match=topic)
-    print_listing(found, _COLUMNS, as_json=as_json, limit=limit, nothing="A message to that topic would reach nobody.")
+    """Show the subscriptions of the whole cluster that a message to this topic would reach.
+
+    `flockmq explain` also tells the way there, and which filters look alike and don't match.
+    """
+    found = admin_client(server).explain(topic)
+    reached = [_reached(step) for step in found.steps if step.kind == "Deliver"]
+    print_listing(
+        reached, _REACHED, as_json=as_json, limit=limit, nothing="A message to that topic would reach no client."
+    )
+    for miss in found.misses:
+        print(printable(f"{miss.node}: {miss.reason}"), file=sys.stderr)
+
+
+def _reached(step: Step) -> Reached:
+    return Reached(
+        node=step.source,
+        client_id=step.target,
+        filter=f"$share/{step.share_group}/{step.topic}" if step.share_group else step.topic,
+        share_group=step.share_group,
+        qos=step.qos,
+        note=step.note,
+    )
 
 
 def list_subscriptions(
@@ -83,6 +116,8 @@ def list_subscriptions(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List subscriptions."""
+    """List the subscriptions of the node at --server. `flockmq route list` has the filters of the whole cluster."""
     found = admin_client(server).subscriptions(client_id=client_id, topic_filter=topic_filter)
-    print_listing(found, _COLUMNS, as_json=as_json, limit=limit, nothing="Nobody has subscribed to that.")
+    print_listing(
+        found, _COLUMNS, as_json=as_json, limit=limit, nothing="No client of this node has subscribed to that."
+    )

@@ -123,7 +123,7 @@ def list_topics(
         print(f"There are no durable topics; create one with `flockmq topic create NAME{in_namespace(namespace)}`.")
     else:
         columns = ["NAMESPACE", "TOPIC", "FILTERS", "SHARDS", "COPIES", "RETENTION", "ACK", "KEY", "EXCHANGE"]
-        print_table(columns, [_row(one) for one in topics])
+        print_table(columns, [_row(one) for one in topics], spare=["EXCHANGE", "KEY", "ACK", "NAMESPACE"])
 
 
 def _row(topic: DataTopic) -> list[object]:
@@ -200,7 +200,7 @@ def print_partitions(partitions: list[Partition], *, with_topic: bool) -> None:
             "moving to " + " ".join(one.target) if one.target and one.healthy else one.problem or "healthy",
         ]
         rows.append([f"{one.namespace}/{one.topic}", *row] if with_topic else row)
-    print_table(["TOPIC", *columns] if with_topic else columns, rows)
+    print_table(["TOPIC", *columns] if with_topic else columns, rows, spare=["GROUP", "SIZE", "FIRST", "REPLICAS"])
 
 
 def alter(
