@@ -137,6 +137,27 @@ def test_a_certificate_brings_tls_and_websockets_over_it(tmp_path: Path) -> None
         assert broker.port("wss:default") > 0
 
 
+def test_a_client_certificate_names_its_user_and_one_with_two_names_names_nobody(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert_file, key_file = authority.issue("broker")
+    flags = ("--tls-cert", str(cert_file), "--tls-key", str(key_file), "--mqtts-port", "0", *FREE_PORTS)
+    ask = (f"--set=tls.ca_file={authority.file}", "--set=tls.client_certificates=required")
+
+    async def connect(port: int, *names: str) -> None:
+        context = authority.client_context()
+        context.load_cert_chain(*authority.issue(*names))
+        async with await MqttClient.connect(Options(port=port, tls=context)):
+            pass
+
+    with BrokerProcess(tmp_path, *flags, *ask) as broker:
+        port = broker.port("tls:default")
+        asyncio.run(connect(port, "alice"))
+        with pytest.raises(MqttError) as refused:
+            asyncio.run(connect(port, "alice", "admin"))
+        assert refused.value.reason_code == NOT_AUTHORIZED
+        assert "one common name" in broker.until("connect_refused")["reason"]
+
+
 def test_many_listeners_and_each_that_was_asked_for_must_get_its_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

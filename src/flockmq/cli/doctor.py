@@ -2,7 +2,7 @@
 
 ```
  the node's API --> members, links, round trips, clocks, versions, voters, partitions --> a finding each:
- this machine   --> names resolve, ports answer, cookie file is private ------------------> ok | warn | fail
+ this machine   --> names resolve, ports answer, cookie and secret files are private ------> ok | warn | fail
 ```
 The exit code is 1 when anything failed.
 """
@@ -13,6 +13,7 @@ import contextlib
 import os
 import socket
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
@@ -35,6 +36,8 @@ CLOCK_WARN_MS: Final = 1_000.0
 CLOCK_FAIL_MS: Final = 60_000.0
 """Retained messages from further in the future are refused."""
 CONNECT_S_MAX: Final = 2.0
+SECRET_FILES: Final = ("key_file", "key_password_file", "password_file", "jwt_secret_file", "token_file")
+"""Settings that name a file which only the broker's user should be able to read."""
 
 
 class Finding(NamedTuple):
@@ -58,8 +61,9 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check a cluster: links, round trips, clocks, versions, voters, partitions, names, ports and the cookie."""
-    cluster = admin_client(server).cluster()
-    findings = [*examine(cluster), *reach(cluster), *look_at_cookie(cookie_file)]
+    client = admin_client(server)
+    cluster = client.cluster()
+    findings = [*examine(cluster), *reach(cluster), *look_at_cookie(cookie_file), *look_at_secrets(client.config())]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
@@ -251,3 +255,26 @@ def look_at_cookie(file: Path | None) -> list[Finding]:
     if file is not None:
         return [Finding("cookie", str(path), FAIL, "Can't be read.")]
     return []
+
+
+def look_at_secrets(config: Mapping[str, object]) -> list[Finding]:
+    """Whether the keys, passwords and tokens that the node's configuration names are private, those of this machine."""
+    from flockmq.security.files import exposure
+
+    findings = []
+    for path in _secret_files(config):
+        done = exposure(Path(path))
+        if done:
+            text = f"Other users of this machine can {done} it: chmod 600 {path}"
+            findings.append(Finding("secret", path, WARN, text))
+    return findings
+
+
+def _secret_files(config: Mapping[str, object]) -> list[str]:
+    found: dict[str, None] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= dict.fromkeys(_secret_files(value))
+        elif name in SECRET_FILES and isinstance(value, str) and value:
+            found[value] = None
+    return list(found)

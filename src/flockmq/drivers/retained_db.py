@@ -9,7 +9,9 @@ statement, because each statement gives the interpreter lock away and has to get
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -51,6 +53,8 @@ class RetainedDb:
     """An open file; sqlite3.Error or DamagedFile when it can't be used."""
 
     def __init__(self, path: Path) -> None:
+        with suppress(OSError):  # SQLite says what is wrong, and gives its other files the mode of this one
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
         # A damaged row may claim to hold text that is none: it is a wrong row then, not a file that can't be read.
         self._db.text_factory = _text
@@ -140,7 +144,7 @@ def _text(data: bytes) -> str:
 def _finding(error: sqlite3.DatabaseError) -> Exception:
     """The error, or what it says about the file."""
     code = getattr(error, "sqlite_errorcode", None)  # errors of the module itself have none
-    if code is not None and code & 0xFF in DAMAGED:
+    if code is not None and (code & 0xFF in DAMAGED or "unsupported file format" in str(error)):
         return DamagedFile(str(error))
     return error
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from flockmq.drivers.admission import DROPPED
 from flockmq.drivers.clock import now_ms
+from flockmq.security.tls import subject_name
 
 if TYPE_CHECKING:
     from flockmq.drivers.listeners import Listener
@@ -47,18 +48,6 @@ def plain_peer(peername: object) -> str:
     if host.startswith("::ffff:") and "." in host:
         return host[7:]
     return host.partition("%")[0]
-
-
-def certificate_name(transport: asyncio.BaseTransport) -> str | None:
-    """Return the common name in the client certificate that TLS verified, if there is one."""
-    certificate = transport.get_extra_info("peercert")
-    if not certificate:
-        return None
-    for name in certificate.get("subject", ()):
-        for kind, value in name:
-            if kind == "commonName":
-                return str(value)
-    return None
 
 
 class MqttProtocol(asyncio.Protocol):
@@ -98,7 +87,7 @@ class MqttProtocol(asyncio.Protocol):
             return
         self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH, low=WRITE_BYTES_LOW)
         if arrival.certificate_name is None:
-            arrival.certificate_name = certificate_name(transport)
+            arrival.certificate_name = subject_name(transport.get_extra_info("peercert"))
         self.begin(arrival)
 
     def begin(self, arrival: Arrival) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from contextlib import contextmanager
+import stat
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from flockmq.errors import ConfigError
 
@@ -61,6 +62,43 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)  # also unlocks
+
+
+def exposure(path: Path) -> str:
+    """How other users of this machine can get at a secret file, as ``read`` or ``change``; empty when they can't.
+
+    Its group may read it: that is how programs share a key (``ssl-cert``). A file that is not there is no secret yet.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return ""
+    if mode & 0o022:
+        return "change"
+    return "read" if mode & 0o004 else ""
+
+
+def open_private(path: Path) -> TextIO:
+    """Make a new text file, mode 0600 whatever the umask is; OSError when there is one."""
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w", encoding="utf-8")  # noqa: PTH123
+
+
+def make_private(path: Path) -> None:
+    """Take from a file, or from a folder with all in it, what other users may do with it, where that is ours to take.
+
+    Links are left alone, and what is behind them.
+    """
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            _take_rights(Path(folder) / name)
+    _take_rights(path)
+
+
+def _take_rights(path: Path) -> None:
+    with suppress(OSError):  # gone meanwhile, or another user's, or on a file system without modes
+        found = path.lstat()
+        if stat.S_IMODE(found.st_mode) & 0o077 and (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
 def replace_file(path: Path, data: bytes) -> None:

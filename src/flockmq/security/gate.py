@@ -5,7 +5,7 @@
    0  a name and password that were right not long ago -----> in, whatever else came from the address
    1  too many failed logins of this address or name ------> 0x8A banned
    2  an authentication method -----> SCRAM-SHA-256 alone; 0x8C for any other
-   3  a verified certificate -------> its common name is the user
+   3  a verified certificate -------> its common name is the user; 0x87 when it has several
    4  a password of a token's form -> JWT decides
    5  user name and password -------> password file, then clients of the cluster, in a thread; 0x89 when too many wait
    6  neither, or nothing to check --> allow_anonymous
@@ -56,6 +56,7 @@ from flockmq.security.scram import (
 )
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.throttle import LoginThrottle, network_of
+from flockmq.security.tls import AMBIGUOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,6 +70,7 @@ __all__ = ["BrokerGate", "SecuritySettings"]
 
 _WRONG = "The user name or password is wrong"
 _BUSY = Refuse(SERVER_BUSY, "Too many logins are waiting; try again later")
+_AMBIGUOUS_TEXT = "The client certificate must have one common name that can be printed; this one names nobody"
 _NOT_YET = "This node was just started and does not know all clients yet; try again in a moment"
 
 
@@ -173,6 +175,8 @@ class BrokerGate:
         refused = self._refuse_if_blocked(request, request.username)
         if refused is not None:
             return self._remembered(request) or refused
+        if request.certificate_name == AMBIGUOUS and self.settings.use_certificate_as_username:
+            return Refuse(NOT_AUTHORIZED, _AMBIGUOUS_TEXT)
         if request.method is not None:
             return self._begin_scram(request)
         if request.certificate_name is not None and self.settings.use_certificate_as_username:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """TLS 1.2: forward secrecy and authenticated encryption only. TLS 1.3 has no others."""
+AMBIGUOUS: Final = ""
+"""The name of a certificate with several common names, or one that can't be printed: the gate refuses it."""
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_CERTIFICATES: Final = {"off": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -99,13 +101,21 @@ class PeerCertificate(Protocol):
 
 
 def certificate_name(connection: PeerCertificate | None) -> str | None:
-    """The common name of the client's verified certificate; None when there is none, or not just one."""
-    certificate = connection.getpeercert() if connection is not None else None
+    """The common name of the client's verified certificate, as ``subject_name`` tells it."""
+    return subject_name(connection.getpeercert() if connection is not None else None)
+
+
+def subject_name(certificate: Mapping[str, object] | None) -> str | None:
+    """Whom a verified certificate names: None without a certificate or a common name, else the name, or AMBIGUOUS.
+
+    It is the only place that decides so. A certificate with two common names is nobody's: which one the authority
+    checked is not to be seen, and the holder must not be the one to choose.
+    """
     subject = certificate.get("subject", ()) if certificate else ()
     names = [value for key, value in _attributes(subject) if key == "commonName"]
-    if len(names) != 1 or not names[0] or not names[0].isprintable():
-        return None  # two names: nobody knows which one the authority meant
-    return names[0]
+    if not names:
+        return None
+    return names[0] if len(names) == 1 and names[0].isprintable() else AMBIGUOUS
 
 
 def _attributes(subject: object) -> Sequence[tuple[str, str]]:

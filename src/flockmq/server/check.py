@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flockmq.errors import ConfigError
+from flockmq.security.files import exposure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +86,30 @@ def _make_discovery(config: Config) -> object:
     return registry.make(config.cluster.discovery, settings, surroundings)
 
 
+def secret_files(config: Config) -> dict[str, str]:
+    """Files that only the broker's user should be able to read, each with what it is. The cookie is checked apart."""
+    security, cluster = config.security, config.cluster
+    found = {security.password_file: "password file", security.jwt_secret_file: "secret of tokens"}
+    for tls in (*(one.tls for one in config.listeners), config.admin.tls if config.admin is not None else None):
+        if tls is not None:
+            found |= {tls.key_file: "private key", tls.key_password_file: "password of the private key"}
+    found[cluster.key_file] = "private key of links"
+    if config.admin is not None:
+        found[config.admin.token_file] = "admin token"
+    return {path: what for path, what in found.items() if path}
+
+
+def _exposed(config: Config) -> list[Advice]:
+    """Secrets that others can get at. No refusal: container platforms hand secrets over in files that all can read."""
+    found = []
+    for path, what in secret_files(config).items():
+        done = exposure(Path(path))
+        if done:
+            message = f"other users of this machine can {done} the {what} {path}; make it private: chmod 600 {path}"
+            found.append(Advice("secret_exposed", message, {"file": path}))
+    return found
+
+
 def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
     """What is probably not meant, with MQTT served on these addresses."""
     security = config.security
@@ -109,4 +134,4 @@ def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
                 "--allow-anonymous on a machine of your own",
             )
         )
-    return found
+    return found + _exposed(config)

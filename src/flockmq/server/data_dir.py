@@ -6,6 +6,9 @@
           store/       logs of durable topics and of the cluster state
           ports.json   where this broker listens, while it runs; the way to find ports that were asked for as 0
 ```
+All of it is the user's own: messages and hashes are in there. Files are made with mode 0600 and folders with 0700, and
+what an older version, or a copy, left open to others is closed at the start. A folder that was there before keeps
+the rights that its operator gave it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
+from flockmq.security.files import make_private, open_private
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,6 +33,13 @@ MOVE_FILE: Final = "move.json"
 """A move to another cluster that has begun; see ``move_note``."""
 PEERS_FILE: Final = "peers.json"
 """Where the other members were last seen; a node that has it has been one of many."""
+
+
+OWN_NAMES: Final = (
+    *("lock", "node_id", "ports.json", "boot", "retained.db", "cluster-state", "admin-token"),
+    *(STORE_FOLDER, MOVE_FILE, PEERS_FILE),
+)
+"""How the names begin that a node gives to what it keeps; other files in its folder are not its own."""
 
 
 class DataDir:
@@ -47,7 +58,9 @@ class DataDir:
     def write_ports(self, ports: dict[str, Any]) -> None:
         """Replace the ports file in one step, so that a reader sees all of it or none."""
         partial = self.path / "ports.json.partial"
-        partial.write_text(json.dumps(ports, indent=2) + "\n", "utf-8")
+        partial.unlink(missing_ok=True)
+        with open_private(partial) as file:
+            file.write(json.dumps(ports, indent=2) + "\n")
         partial.replace(self.ports_file)
 
     def close(self) -> None:
@@ -70,6 +83,9 @@ def open_data_dir(path: Path) -> DataDir:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         (path / "ports.json").unlink(missing_ok=True)  # of a broker that was killed
+        for one in path.iterdir():
+            if one.name.startswith(OWN_NAMES):
+                make_private(one)
         return DataDir(path, lock, _node_id(path / "node_id"))
     except OSError as error:
         os.close(lock)
@@ -95,7 +111,8 @@ def _take_lock(lock: int, path: Path) -> None:
 def _node_id(path: Path) -> int:
     if not path.exists():
         partial = path.with_name("node_id.partial")
-        with partial.open("w", encoding="ascii") as file:
+        partial.unlink(missing_ok=True)
+        with open_private(partial) as file:
             file.write(f"{secrets.randbits(64):016x}\n")
             file.flush()
             os.fsync(file.fileno())

@@ -32,6 +32,7 @@ GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 def run_server(config: Config, show_config: Callable[[], Mapping[str, object]] | None = None) -> None:
     """Run a node until a signal ends it; FlockError when it can't start."""
+    os.umask(0o077)  # all that a broker writes is its user's alone
     log = make_log(config.log)
     log.start()
     logging.basicConfig(handlers=[LogHandler(log)], level=logging.WARNING, force=True)

@@ -52,7 +52,7 @@ class ProxyHeader:
         self.tls: bool = False
         """Whether the client speaks TLS to the balancer."""
         self.certificate_name: str | None = None
-        """Common name of the client certificate that the balancer verified."""
+        """Common name of the client certificate that the balancer verified; empty when it gave several."""
         self.rest: bytes = rest
 
 
@@ -153,7 +153,8 @@ def _read_tls(header: ProxyHeader, body: bytes) -> None:
             continue
         for inner_kind, inner_value in _records(value[5:]):
             if inner_kind == _TLV_SSL_COMMON_NAME:
-                header.certificate_name = _read_name(inner_value)
+                is_first = header.certificate_name is None
+                header.certificate_name = _read_name(inner_value) if is_first else ""
 
 
 def _read_name(value: bytes) -> str:

@@ -33,10 +33,10 @@ class Authority:
         self.file = folder / "authority.pem"
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Make a certificate for loopback with this common name; the paths of it and of its key."""
+    def issue(self, name: str, *more: str) -> tuple[Path, Path]:
+        """Make a certificate for loopback with this common name (or several); the paths of it and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one) for one in (name, *more)])
         hosts = [x509.IPAddress(ip_address("127.0.0.1")), x509.IPAddress(ip_address("::1")), x509.DNSName("localhost")]
         certificate = (
             self._builder(subject, key)

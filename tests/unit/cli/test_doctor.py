@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from flockmq.admin.cluster_model import Cluster, Decisions, Member
-from flockmq.cli.doctor import FAIL, OK, WARN, Finding, examine, look_at_cookie, reach
+from flockmq.cli.doctor import FAIL, OK, WARN, Finding, examine, look_at_cookie, look_at_secrets, reach
 
 
 def member(name: str = "n2@b", **changes: Any) -> Member:
@@ -178,3 +178,22 @@ def test_a_name_with_a_dead_and_a_live_id_is_alive() -> None:
     former = member("n3@c", id="4" * 16, state="dead", linked=False)
     found = examine(cluster(member(), member("n3@c", id="3" * 16), former))
     assert verdicts(found, "quorum") == []
+
+
+def test_keys_and_passwords_should_be_private(tmp_path: Path) -> None:
+    key, passwords = tmp_path / "key", tmp_path / "passwords"
+    for file in (key, passwords):
+        file.touch(0o600)
+    config = {
+        "tls": {"key_file": str(key), "cert_file": str(tmp_path)},
+        "listeners": {"tls": {"default": {"key_file": str(key)}}},
+        "security": {"password_file": str(passwords), "jwt_secret_file": ""},
+        "admin": {"token_file": str(tmp_path / "elsewhere")},
+    }
+    assert look_at_secrets(config) == []
+    key.chmod(0o644)
+    passwords.chmod(0o660)
+    assert [(one.subject, one.verdict, one.text.split()[6]) for one in look_at_secrets(config)] == [
+        (str(key), WARN, "read"),
+        (str(passwords), WARN, "change"),
+    ]

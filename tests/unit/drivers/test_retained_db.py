@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -30,6 +31,18 @@ def test_as_many_rows_as_there_are_go_in_and_out(path: Path, count: int) -> None
     db.write([], [row.topic for row in written[: count // 2]])
     assert all_of(db) == sorted(written[count // 2 :])
     db.close()
+
+
+def test_it_is_its_users_alone_whatever_the_umask_is(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        db = RetainedDb(path)
+        db.write(rows(0, 3), [])
+        modes = {one.name: oct(one.stat().st_mode & 0o777) for one in path.parent.iterdir()}
+        db.close()
+    finally:
+        os.umask(before)
+    assert modes == {"retained.db": "0o600", "retained.db-wal": "0o600"}
 
 
 def test_a_topic_has_one_row(path: Path) -> None:

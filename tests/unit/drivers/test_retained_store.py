@@ -319,6 +319,7 @@ def sound_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @given(data=st.binary(max_size=300), at=st.integers(0, 12_000), cut=st.booleans())
 @example(data=b"\x7f", at=4110, cut=False)  # a number that has become text, and no UTF-8
 @example(data=b"\xe9", at=4140, cut=False)
+@example(data=b"\x05", at=47, cut=False)  # a format that SQLite does not know
 def test_no_bytes_in_the_file_stop_the_start(sound_file: bytes, data: bytes, at: int, cut: bool) -> None:
     with TemporaryDirectory() as folder:
         disk = Disk(Path(folder))

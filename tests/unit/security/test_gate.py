@@ -358,6 +358,20 @@ async def test_a_certificate_is_a_name(gate_of: GateOf, request_of: RequestOf, p
     assert identity(await guarded.judge(request)).username == "alice"
 
 
+async def test_a_certificate_with_several_names_is_nobodys(
+    gate_of: GateOf, request_of: RequestOf, password_file: Path
+) -> None:
+    gate = gate_of(password_file=str(password_file), allow_anonymous=True)
+    for brought in ({}, {"username": "alice", "password": b"wonderland"}, {"method": "SCRAM-SHA-256"}):
+        verdict = gate.authenticate(request_of(certificate_name="", **brought))
+        assert isinstance(verdict, Refuse)
+        assert verdict.reason_code == NOT_AUTHORIZED
+        assert "one common name" in verdict.text
+    guarded = gate_of(password_file=str(password_file), use_certificate_as_username=False)
+    request = request_of(certificate_name="", username="alice", password=b"wonderland")
+    assert identity(await guarded.judge(request)).username == "alice", "it only guards the line here"
+
+
 # --- SCRAM ------------------------------------------------------------------------------------------------------------
 
 

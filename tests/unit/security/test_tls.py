@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from flockmq.errors import ConfigError
-from flockmq.security.tls import ServerTls, TlsSettings, build_context, certificate_name
+from flockmq.security.tls import AMBIGUOUS, ServerTls, TlsSettings, build_context, certificate_name, subject_name
 
 
 @dataclass
@@ -124,13 +124,29 @@ def test_a_clients_certificate_names_it(authority: Authority, version: ssl.TLSVe
     assert certificate_name(server_end) == "sensor 7"
 
 
-def test_two_names_are_none(authority: Authority) -> None:
+def test_two_names_name_nobody(authority: Authority) -> None:
     cert_file, key_file = authority.issue("server")
     tls = ServerTls(
         TlsSettings(cert_file=cert_file, key_file=key_file, ca_file=str(authority.file), client_certificates="optional")
     )
     server_end, _ = handshake(tls.context, client_context(authority, *authority.issue("alice", "admin")))
-    assert certificate_name(server_end) is None
+    assert certificate_name(server_end) == AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ([], None),
+        (["alice"], "alice"),
+        (["alice", "alice"], AMBIGUOUS),
+        ([""], ""),
+        (["al\x00ice"], AMBIGUOUS),
+        (["Ålice 7"], "Ålice 7"),
+    ],
+)
+def test_whom_a_certificate_names(names: list[str], found: str | None) -> None:
+    subject = ((("countryName", "SE"),), *((("commonName", name),) for name in names))
+    assert subject_name({"subject": subject}) == found
 
 
 def test_certificates_of_strangers_and_missing_ones(authority: Authority, tmp_path: Path) -> None:

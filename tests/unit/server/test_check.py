@@ -61,5 +61,29 @@ def test_advice(settings: dict[str, object], host: str, events: list[str]) -> No
 
 def test_a_way_to_log_in_needs_no_advice(tmp_path: Path) -> None:
     file = tmp_path / "passwords"
-    file.write_text("")
+    file.touch(0o600)
     assert advice(configured(security__password_file=str(file)), [Address("0.0.0.0", 1883)]) == []
+
+
+@pytest.mark.parametrize(("mode", "done"), [(0o600, ""), (0o640, ""), (0o644, "read"), (0o660, "change")])
+def test_secrets_that_others_can_get_at_are_worth_a_word(tmp_path: Path, mode: int, done: str) -> None:
+    files = {name: tmp_path / name for name in ("passwords", "secret", "key", "key-password", "token", "links")}
+    for file in files.values():
+        file.touch()
+        file.chmod(mode)
+    for name in ("cert", "ca"):
+        (tmp_path / name).touch()
+    config = configured(
+        security__password_file=str(files["passwords"]),
+        security__jwt_secret_file=str(files["secret"]),
+        tls__cert_file=str(tmp_path / "cert"),
+        tls__key_file=str(files["key"]),
+        tls__key_password_file=str(files["key-password"]),
+        admin__token_file=str(files["token"]),
+        cluster__ca_file=str(tmp_path / "ca"),
+        cluster__cert_file=str(tmp_path / "cert"),
+        cluster__key_file=str(files["links"]),
+    )
+    found = [one for one in advice(config, []) if one.event == "secret_exposed"]
+    assert {one.fields["file"] for one in found} == ({str(file) for file in files.values()} if done else set())
+    assert all(f"can {done} the" in one.message for one in found)
