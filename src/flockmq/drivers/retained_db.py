@@ -24,6 +24,8 @@ FORMAT: Final = 1
 APPLICATION_ID: Final = 0x464C4B52
 """Tells our files from other databases: "FLKR"."""
 DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+BROKEN: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises about a file; the second where its own message quotes damaged text."""
 READ_ROWS: Final = 2_000
 _COLUMNS: Final = ("topic", "stamp", "node", "expires", "version", "wire")
 _GROUPS: Final = (256, 32, 4, 1)
@@ -60,7 +62,7 @@ class RetainedDb:
         self._db.text_factory = _text
         try:
             self._prepare()
-        except sqlite3.DatabaseError as error:
+        except BROKEN as error:
             self.close()
             raise _finding(error) from error
         except DamagedFile:
@@ -96,7 +98,7 @@ class RetainedDb:
             cursor = self._db.execute("SELECT topic, stamp, node, expires, version, wire FROM retained")
             while rows := cursor.fetchmany(READ_ROWS):
                 yield [Row(*row) for row in rows]
-        except sqlite3.DatabaseError as error:
+        except BROKEN as error:
             raise _finding(error) from error
 
     def write(self, puts: Sequence[Row], deletes: Sequence[bytes], clear: bool = False, more: bool = False) -> None:
@@ -116,7 +118,7 @@ class RetainedDb:
                 db.execute(_DELETE[len(names)], names)
             if not more:
                 db.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
+        except BROKEN as error:
             raise _finding(error) from error
 
     def close(self) -> None:
@@ -141,8 +143,10 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _finding(error: sqlite3.DatabaseError) -> Exception:
+def _finding(error: Exception) -> Exception:
     """The error, or what it says about the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return DamagedFile("its text is not UTF-8")
     code = getattr(error, "sqlite_errorcode", None)  # errors of the module itself have none
     if code is not None and (code & 0xFF in DAMAGED or "unsupported file format" in str(error)):
         return DamagedFile(str(error))
