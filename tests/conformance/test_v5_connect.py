@@ -209,7 +209,7 @@ def test_mqtt5_3_1_3_5_usual_client_ids(harness: BrokerHarness, client_id: str) 
     assert client.connack.properties.assigned_client_id is None
 
 
-@pytest.mark.parametrize("client_id", ["x" * 200, "käse/µ-1", "with blank", "{json}", "a" * 65_535])
+@pytest.mark.parametrize("client_id", ["x" * 200, "käse/µ-1", "with blank", "{json}", "a" * 65_000])
 def test_unusual_client_ids(harness: BrokerHarness, client_id: str) -> None:
     """Longer ids and other characters are accepted too, as most brokers do."""
     if harness.feeding == "bytes" and len(client_id) > 1000:

@@ -282,6 +282,7 @@ def test_mqtt5_3_2_2_15_announced_length_is_enough(make_harness: MakeHarness) ->
     assert closed_with(client) == 0x95
     raw = harness.raw()
     raw.send(hexa("10 ff ff ff 7f"))
+    raw.send(hexa("00 04 4d 51 54 54 05 02 00"))  # now it is known how to say so
     assert raw.closed
 
 

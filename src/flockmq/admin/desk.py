@@ -120,6 +120,8 @@ class Desk:
             "event_loop_lag_seconds": self.lag.last_s,
             "event_loop_lag_max_seconds": self.lag.max_s,
             "connections": len(broker.connections),
+            "strangers": broker.node.strangers.count,
+            "strangers_bytes": broker.node.strangers.held_bytes,
             "clients": broker.node.online,
             "sessions": len(broker.sessions),
             "subscriptions": broker.subscriptions.count,

@@ -137,6 +137,8 @@ METRICS: Final = (
     _gauge("flockmq_event_loop_lag_seconds", "How late the event loop was at the last look"),
     _gauge("flockmq_event_loop_lag_max_seconds", "How late the event loop was at most in about the last minute"),
     _gauge("flockmq_connections", "Network connections, those still before CONNECT included"),
+    _gauge("flockmq_strangers", "Network connections that are not let in yet"),
+    _gauge("flockmq_strangers_bytes", "Bytes held for connections that are not let in yet"),
     _gauge("flockmq_clients", "Clients that are connected"),
     Metric(
         "flockmq_listener_connections",
@@ -241,6 +243,11 @@ METRICS: Final = (
         "Connections closed because the client was silent too long",
         ("reason",),
         lambda stats: [(("keep_alive",), stats.keep_alive_timeouts), (("connect",), stats.connect_timeouts)],
+    ),
+    _counter(
+        "flockmq_strangers_closed_total",
+        "Connections closed because too many waited to be let in, or held too many bytes",
+        lambda stats: stats.strangers_closed,
     ),
     _counter("flockmq_received_bytes_total", "Bytes received from clients", lambda stats: stats.bytes_in),
     _counter("flockmq_sent_bytes_total", "Bytes sent to clients", lambda stats: stats.bytes_out),

@@ -107,7 +107,10 @@ class Acceptor:
         self.listener.admission.leave()
 
     def hand_over(self, accepted: socket.socket, arrival: Arrival) -> None:
-        """Go on with TLS, if the listener has it, and then the protocol."""
+        """Go on with TLS, if the listener has it, and then the protocol; not for an address that is banned."""
+        if self.listener.tls is not None and self.listener.runner.broker.is_banned(arrival.peer, now_ms()):
+            self.drop(accepted, arrival)
+            return
         protocol = self.listener.protocol(arrival)
         task = self.loop.create_task(self._connect(accepted, arrival, protocol))
         task.add_done_callback(partial(self._handed_over, accepted, arrival, protocol))

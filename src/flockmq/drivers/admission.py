@@ -1,4 +1,4 @@
-"""Who may come in: how many connections a listener holds, and how many new ones a second.
+"""Who may come in: how many connections a listener holds, all listeners together, and how many new ones a second.
 
 ```
  new connection --> below both limits ----------------------------> ADMITTED
@@ -42,13 +42,28 @@ class Bucket:
         return True
 
 
+class Room:
+    """Counts the connections of all listeners together; 0: no limit."""
+
+    __slots__ = ("live", "most")
+
+    def __init__(self, most: int = 0) -> None:
+        self.most = most
+        self.live = 0
+
+    def is_full(self) -> bool:
+        """Whether there is room for no more."""
+        return self.most > 0 and self.live >= self.most
+
+
 class Admission:
     """Counts the connections of one listener. A limit of 0 is none."""
 
-    __slots__ = ("_arrivals", "_connections_max", "_refusals", "dropped", "live")
+    __slots__ = ("_arrivals", "_connections_max", "_refusals", "_room", "dropped", "live")
 
-    def __init__(self, connections_max: int, connections_per_s_max: int) -> None:
+    def __init__(self, connections_max: int, connections_per_s_max: int, room: Room | None = None) -> None:
         self._connections_max = connections_max
+        self._room = room if room is not None else Room()
         self._arrivals = Bucket(connections_per_s_max) if connections_per_s_max else None
         self._refusals = Bucket(REFUSALS_PER_S_MAX)
         self.live = 0
@@ -60,14 +75,16 @@ class Admission:
         code = ADMITTED
         if self._arrivals is not None and not self._arrivals.take(now):
             code = reasons.CONNECTION_RATE_EXCEEDED
-        elif self._connections_max and self.live >= self._connections_max:
+        elif (self._connections_max and self.live >= self._connections_max) or self._room.is_full():
             code = reasons.QUOTA_EXCEEDED
         if code and not self._refusals.take(now):
             self.dropped += 1
             return DROPPED
         self.live += 1
+        self._room.live += 1
         return code
 
     def leave(self) -> None:
         """Count a connection that is gone."""
         self.live -= 1
+        self._room.live -= 1

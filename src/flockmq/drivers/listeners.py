@@ -88,7 +88,8 @@ class Listener:
         self.origins = settings.origins
         self.tls = settings.tls
         self.proxy_versions = PROXY_VERSIONS[settings.proxy_protocol]
-        self.admission = Admission(settings.limits.connections_max, settings.limits.connections_per_s_max)
+        limits = settings.limits
+        self.admission = Admission(limits.connections_max, limits.connections_per_s_max, runner.room)
         self.handshakes = Deadlines(settings.limits.connect_timeout_ms)
         self.addresses: list[tuple[str, int]] = []
         """Where it really listens."""

@@ -14,6 +14,7 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING, Final
 
+from flockmq.drivers.admission import Room
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.deadlines import Deadlines
 from flockmq.drivers.flush import Flusher
@@ -35,8 +36,10 @@ FAREWELL_MS: Final = 2_000
 class Runner:
     """The loop's side of one broker. Create and start it inside a running event loop."""
 
-    def __init__(self, broker: Broker, on_events: Callable[[list[Event]], None]) -> None:
+    def __init__(self, broker: Broker, on_events: Callable[[list[Event]], None], connections_max: int = 0) -> None:
+        """``connections_max``: on all listeners together; 0: no limit."""
         self.broker = broker
+        self.room = Room(connections_max)
         self.loop = asyncio.get_running_loop()
         self.listeners: list[Listener] = []
         self.events = EventList()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.fields import read_binary, read_text, read_u16
 from flockmq.mqtt.packets import Connect, Will
-from flockmq.mqtt.properties import IN_CONNECT, IN_WILL, Properties, decode_properties, property_block
+from flockmq.mqtt.properties import IN_CONNECT, IN_WILL, UNBOUNDED, Properties, decode_properties, property_block
 from flockmq.mqtt.reasons import (
     CLIENT_IDENTIFIER_NOT_VALID,
     MALFORMED_PACKET,
@@ -29,8 +29,8 @@ def protocol_level(body: bytes) -> int:
     return 0
 
 
-def decode_connect(body: bytes) -> Connect:
-    """Decode the body of a CONNECT."""
+def decode_connect(body: bytes, properties_max: int = UNBOUNDED) -> Connect:
+    """Decode the body of a CONNECT; at most so many properties of its own, and of its will."""
     end = len(body)
     name = read_text(body, 0, end)
     pos = 2 + len(name)
@@ -48,7 +48,7 @@ def decode_connect(body: bytes) -> Connect:
     properties: Properties | None = None
     if version == 5:
         start, pos = property_block(body, pos, end)
-        properties = decode_properties(body, start, pos, IN_CONNECT)
+        properties = decode_properties(body, start, pos, IN_CONNECT, properties_max)
         if properties.authentication_data is not None and properties.authentication_method is None:
             raise RemoteProtocolError(PROTOCOL_ERROR, "CONNECT has authentication data but no authentication method")
     client_id = read_text(body, pos, end)
@@ -58,7 +58,7 @@ def decode_connect(body: bytes) -> Connect:
         raise RemoteProtocolError(CLIENT_IDENTIFIER_NOT_VALID, "An empty client id needs a clean session")
     will: Will | None = None
     if flags & 0x04:
-        will, pos = _decode_will(body, pos, end, flags, version)
+        will, pos = _decode_will(body, pos, end, flags, version, properties_max)
     username: str | None = None
     if flags & 0x80:  # [MQTT-3.1.2-17]
         name = read_text(body, pos, end)
@@ -102,11 +102,11 @@ def _check_flags(flags: int, version: int) -> None:
         raise RemoteProtocolError(MALFORMED_PACKET, "CONNECT has a password but no user name")
 
 
-def _decode_will(body: bytes, pos: int, end: int, flags: int, version: int) -> tuple[Will, int]:
+def _decode_will(body: bytes, pos: int, end: int, flags: int, version: int, properties_max: int) -> tuple[Will, int]:
     properties: Properties | None = None
     if version == 5:
         start, pos = property_block(body, pos, end)
-        properties = decode_properties(body, start, pos, IN_WILL)
+        properties = decode_properties(body, start, pos, IN_WILL, properties_max)
     topic = read_binary(body, pos, end)
     check_topic_name(topic)  # [MQTT-3.1.3-11]
     pos += 2 + len(topic)

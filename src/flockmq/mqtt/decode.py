@@ -27,6 +27,7 @@ from flockmq.mqtt.properties import (
     IN_PUBLISH,
     IN_SUBSCRIBE,
     IN_UNSUBSCRIBE,
+    UNBOUNDED,
     Properties,
     decode_properties,
     property_block,
@@ -39,31 +40,36 @@ _PINGREQ: Final = p.Pingreq()
 _PINGRESP: Final = p.Pingresp()
 
 
-def decode_packet(version: int, first: int, body: bytes) -> Packet:
-    """Decode one whole packet: its first byte and all that follows the fixed header. CONNECT knows its own version."""
+def decode_packet(
+    version: int, first: int, body: bytes, properties_max: int = UNBOUNDED, filters_max: int = UNBOUNDED
+) -> Packet:
+    """Decode one whole packet: its first byte and all that follows the fixed header. CONNECT knows its own version.
+
+    More properties than ``properties_max``, or filters than ``filters_max``, are refused before they are decoded.
+    """
     kind = first >> 4
     if kind == p.PUBLISH:
-        return decode_publish(version, first, body)
+        return decode_publish(version, first, body, properties_max)
     if first & 0x0F != _FLAGS[kind]:  # [MQTT-2.1.3-1], 3.1.1: [MQTT-2.2.2-1], [MQTT-2.2.2-2]
         raise RemoteProtocolError(MALFORMED_PACKET, f"{p.KIND_NAMES[kind]} has wrong flags in its first byte")
     if p.PUBACK <= kind <= p.PUBCOMP:
-        return decode_ack(version, kind, body)
+        return decode_ack(version, kind, body, properties_max)
     if kind == p.SUBSCRIBE:
-        return decode_subscribe(version, body)
+        return decode_subscribe(version, body, properties_max, filters_max)
     if kind == p.UNSUBSCRIBE:
-        return decode_unsubscribe(version, body)
+        return decode_unsubscribe(version, body, properties_max, filters_max)
     if kind == p.CONNECT:
-        return decode_connect(body)
-    return _decode_rare(version, kind, body)
+        return decode_connect(body, properties_max)
+    return _decode_rare(version, kind, body, properties_max)
 
 
-def _decode_rare(version: int, kind: int, body: bytes) -> Packet:
+def _decode_rare(version: int, kind: int, body: bytes, properties_max: int) -> Packet:
     if kind in (p.PINGREQ, p.PINGRESP):
         if body:
             raise RemoteProtocolError(MALFORMED_PACKET, f"{p.KIND_NAMES[kind]} must not have a body")
         return _PINGREQ if kind == p.PINGREQ else _PINGRESP
     if kind == p.DISCONNECT:
-        return _decode_disconnect(version, body)
+        return _decode_disconnect(version, body, properties_max)
     if kind == p.CONNACK:
         return _decode_connack(version, body)
     if kind == p.SUBACK:
@@ -71,11 +77,11 @@ def _decode_rare(version: int, kind: int, body: bytes) -> Packet:
     if kind == p.UNSUBACK:
         return _decode_unsuback(version, body)
     if kind == p.AUTH and version == 5:
-        return _decode_auth(body)
+        return _decode_auth(body, properties_max)
     raise RemoteProtocolError(MALFORMED_PACKET, f"Packet type {kind} does not exist in this version of MQTT")
 
 
-def decode_publish(version: int, first: int, body: bytes) -> Publish:
+def decode_publish(version: int, first: int, body: bytes, properties_max: int = UNBOUNDED) -> Publish:
     """Decode a PUBLISH of either side; ``scan_publish_properties`` is stricter with what clients may send."""
     qos = first >> 1 & 3
     if qos == 3:  # [MQTT-3.3.1-4]
@@ -93,7 +99,7 @@ def decode_publish(version: int, first: int, body: bytes) -> Publish:
     if version == 5:
         start, pos = property_block(body, pos, end)
         if pos > start:
-            properties = decode_properties(body, start, pos, IN_PUBLISH)
+            properties = decode_properties(body, start, pos, IN_PUBLISH, properties_max)
     if topic:
         check_topic_name(topic)  # [MQTT-3.3.2-1], [MQTT-3.3.2-2]
     elif properties is None or properties.topic_alias is None:  # [MQTT-4.7.3-1]
@@ -101,7 +107,7 @@ def decode_publish(version: int, first: int, body: bytes) -> Publish:
     return Publish(topic, body[pos:], qos, first & 0x01 != 0, first & 0x08 != 0, packet_id, properties)
 
 
-def decode_ack(version: int, kind: int, body: bytes) -> Ack:
+def decode_ack(version: int, kind: int, body: bytes, properties_max: int = UNBOUNDED) -> Ack:
     """Decode PUBACK, PUBREC, PUBREL or PUBCOMP."""
     end = len(body)
     packet_id = _packet_id(body, 0, end)
@@ -114,11 +120,13 @@ def decode_ack(version: int, kind: int, body: bytes) -> Ack:
     _check_reason(kind, reason, reasons.IN_PUBACK if kind <= p.PUBREC else reasons.IN_PUBREL)
     properties: Properties | None = None
     if end > 3:
-        properties = _last_properties(kind, body, 3, IN_ACK)
+        properties = _last_properties(kind, body, 3, IN_ACK, properties_max)
     return Ack(kind, packet_id, reason, properties)
 
 
-def decode_subscribe(version: int, body: bytes) -> Subscribe:
+def decode_subscribe(
+    version: int, body: bytes, properties_max: int = UNBOUNDED, filters_max: int = UNBOUNDED
+) -> Subscribe:
     """Decode a SUBSCRIBE."""
     end = len(body)
     packet_id = _packet_id(body, 0, end)
@@ -127,7 +135,7 @@ def decode_subscribe(version: int, body: bytes) -> Subscribe:
     if version == 5:
         start, pos = property_block(body, pos, end)
         if pos > start:
-            properties = decode_properties(body, start, pos, IN_SUBSCRIBE)
+            properties = decode_properties(body, start, pos, IN_SUBSCRIBE, properties_max)
     if pos == end:  # [MQTT-3.8.3-2], 3.1.1: [MQTT-3.8.3-3]
         raise RemoteProtocolError(PROTOCOL_ERROR, "SUBSCRIBE has no topic filter")
     entries: list[SubscribeEntry] = []
@@ -138,6 +146,8 @@ def decode_subscribe(version: int, body: bytes) -> Subscribe:
             raise RemoteProtocolError(MALFORMED_PACKET, "SUBSCRIBE ends before the options of its last filter")
         options = body[pos]
         pos += 1
+        if len(entries) >= filters_max:
+            raise _too_many_filters(filters_max)
         if version == 5:
             entries.append(_entry(topic_filter, options))
         elif options > 2:  # 3.1.1: [MQTT-3.8.3-4]
@@ -159,7 +169,9 @@ def _entry(topic_filter: bytes, options: int) -> SubscribeEntry:
     return SubscribeEntry(topic_filter, options & 3, options & 4 != 0, options & 8 != 0, options >> 4)
 
 
-def decode_unsubscribe(version: int, body: bytes) -> Unsubscribe:
+def decode_unsubscribe(
+    version: int, body: bytes, properties_max: int = UNBOUNDED, filters_max: int = UNBOUNDED
+) -> Unsubscribe:
     """Decode an UNSUBSCRIBE."""
     end = len(body)
     packet_id = _packet_id(body, 0, end)
@@ -168,18 +180,20 @@ def decode_unsubscribe(version: int, body: bytes) -> Unsubscribe:
     if version == 5:
         start, pos = property_block(body, pos, end)
         if pos > start:
-            properties = decode_properties(body, start, pos, IN_UNSUBSCRIBE)
+            properties = decode_properties(body, start, pos, IN_UNSUBSCRIBE, properties_max)
     if pos == end:  # [MQTT-3.10.3-2]
         raise RemoteProtocolError(PROTOCOL_ERROR, "UNSUBSCRIBE has no topic filter")
     topic_filters: list[bytes] = []
     while pos < end:
         topic_filter = _topic_filter(body, pos, end)  # [MQTT-3.10.3-1]
         pos += 2 + len(topic_filter)
+        if len(topic_filters) >= filters_max:
+            raise _too_many_filters(filters_max)
         topic_filters.append(topic_filter)
     return Unsubscribe(packet_id, topic_filters, properties)
 
 
-def _decode_disconnect(version: int, body: bytes) -> Packet:
+def _decode_disconnect(version: int, body: bytes, properties_max: int) -> Packet:
     end = len(body)
     if end == 0:
         return p.Disconnect()
@@ -189,7 +203,7 @@ def _decode_disconnect(version: int, body: bytes) -> Packet:
     _check_reason(p.DISCONNECT, reason, reasons.IN_DISCONNECT)  # [MQTT-3.14.2-1]
     properties: Properties | None = None
     if end > 1:
-        properties = _last_properties(p.DISCONNECT, body, 1, IN_DISCONNECT)
+        properties = _last_properties(p.DISCONNECT, body, 1, IN_DISCONNECT, properties_max)
     return p.Disconnect(reason, properties)
 
 
@@ -249,12 +263,12 @@ def _decode_unsuback(version: int, body: bytes) -> Packet:
     return p.Unsuback(packet_id, codes, properties)
 
 
-def _decode_auth(body: bytes) -> Packet:
+def _decode_auth(body: bytes, properties_max: int) -> Packet:
     if not body:
         return p.Auth()
     reason = body[0]
     _check_reason(p.AUTH, reason, reasons.IN_AUTH)  # [MQTT-3.15.2-1]
-    properties = _last_properties(p.AUTH, body, 1, IN_AUTH)
+    properties = _last_properties(p.AUTH, body, 1, IN_AUTH, properties_max)
     if properties is None or properties.authentication_method is None:
         raise RemoteProtocolError(PROTOCOL_ERROR, "AUTH has no authentication method")
     return p.Auth(reason, properties)
@@ -274,12 +288,16 @@ def _topic_filter(body: bytes, pos: int, end: int) -> bytes:
     return topic_filter
 
 
-def _last_properties(kind: int, body: bytes, pos: int, allowed: int) -> Properties | None:
+def _last_properties(kind: int, body: bytes, pos: int, allowed: int, properties_max: int) -> Properties | None:
     """Decode the properties that a packet ends with; None when there are none."""
     start, stop = property_block(body, pos, len(body))
     if stop != len(body):
         raise _goes_on(kind)
-    return decode_properties(body, start, stop, allowed) if stop > start else None
+    return decode_properties(body, start, stop, allowed, properties_max) if stop > start else None
+
+
+def _too_many_filters(most: int) -> RemoteProtocolError:
+    return RemoteProtocolError(reasons.QUOTA_EXCEEDED, f"More than {most} topic filters in one packet; send several")
 
 
 def _check_reason(kind: int, reason: int, allowed: frozenset[int]) -> None:

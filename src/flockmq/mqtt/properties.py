@@ -7,6 +7,7 @@
 A block is given as ``buf[pos:end]`` without its length; ``property_block`` finds it. What is wrong with a block is
 named the same way by both: a property that does not exist or does not belong into the packet is malformed
 (section 2.2.2.2); one that is there twice, or has a value it can't have, is a protocol error, except for topic alias 0.
+Both stop at the first property beyond ``most``: five bytes on the wire become objects of two hundred.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from typing import Final
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.fields import binary, read_binary, read_text, read_u16, read_u32, text, u16, u32
-from flockmq.mqtt.reasons import MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from flockmq.mqtt.reasons import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED, TOPIC_ALIAS_INVALID
 from flockmq.mqtt.topics import has_wildcard
 from flockmq.mqtt.varint import decode_varint, encode_varint
+
+UNBOUNDED: Final = 268_435_456
+"""More properties, or filters, than fit into any packet."""
 
 PAYLOAD_FORMAT: Final = 0x01
 MESSAGE_EXPIRY: Final = 0x02
@@ -224,13 +228,17 @@ def property_block(buf: bytes, pos: int, end: int) -> tuple[int, int]:
     return start, start + length
 
 
-def decode_properties(buf: bytes, pos: int, end: int, allowed: int) -> Properties:
-    """Decode a block, given the mask of what its packet may hold (``IN_CONNECT`` and so on)."""
+def decode_properties(buf: bytes, pos: int, end: int, allowed: int, most: int = UNBOUNDED) -> Properties:
+    """Decode a block, given the mask of what its packet may hold (``IN_CONNECT`` and so on) and how many."""
     properties = Properties()
     seen = 0
+    count = 0
     while pos < end:
         identifier = buf[pos]
         pos += 1
+        count += 1
+        if count > most:
+            raise _too_many(most)
         if identifier > SHARED_SUBSCRIPTION_AVAILABLE or not allowed >> identifier & 1:
             raise RemoteProtocolError(MALFORMED_PACKET, f"Property 0x{identifier:02X} does not belong into this packet")
         if identifier == USER:
@@ -310,13 +318,18 @@ def _check_response_topic(topic: bytes) -> None:
         raise RemoteProtocolError(PROTOCOL_ERROR, "The response topic holds a wildcard")
 
 
+def _too_many(most: int) -> RemoteProtocolError:
+    return RemoteProtocolError(QUOTA_EXCEEDED, f"More than {most} properties in one packet")
+
+
 def _twice(identifier: int) -> RemoteProtocolError:
     return RemoteProtocolError(PROTOCOL_ERROR, f"Property 0x{identifier:02X} is there twice")
 
 
-def scan_publish_properties(buf: bytes, pos: int, end: int) -> int:
+def scan_publish_properties(buf: bytes, pos: int, end: int, most: int = UNBOUNDED) -> int:
     """Check the block of a PUBLISH from a client in place; tell what it holds as a sum of ``HAS_*``."""
     found = 0
+    count = 0
     while pos < end:
         identifier = buf[pos]
         pos += 1
@@ -324,6 +337,9 @@ def scan_publish_properties(buf: bytes, pos: int, end: int) -> int:
             pos += 2 + len(read_text(buf, pos, end))
             pos += 2 + len(read_text(buf, pos, end))
             found |= HAS_USER
+            count += 1
+            if count > most:
+                raise _too_many(most)
             continue
         if identifier == PAYLOAD_FORMAT:
             bit = HAS_PAYLOAD_FORMAT

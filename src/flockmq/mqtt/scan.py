@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.errors import RemoteProtocolError
-from flockmq.mqtt.properties import HAS_PAYLOAD_FORMAT, PUBLISH_NEEDS_DECISION, scan_publish_properties
+from flockmq.mqtt.properties import HAS_PAYLOAD_FORMAT, PUBLISH_NEEDS_DECISION, UNBOUNDED, scan_publish_properties
 from flockmq.mqtt.run import NO_POSITIONS, Run
 
 KEPT_MAX: Final = 1_024
@@ -25,7 +25,9 @@ KEPT_MAX: Final = 1_024
 stopped in time, where a whole read of small messages would be too many."""
 
 
-def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> Run | None:
+def scan_run(
+    buf: bytes, pos: int, end: int, version: int, packet_max: int, properties_max: int = UNBOUNDED
+) -> Run | None:
     """The longest run of plain PUBLISH packets at ``pos``; its length is ``len(run.wire)``."""
     first = buf[pos]
     qos = (first >> 1) & 3
@@ -81,7 +83,7 @@ def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> R
             if body > stop or (buf[body - 2] == 0 and buf[body - 1] == 0):
                 break
         if version == 5:
-            tail = plain_properties(buf, body, stop)
+            tail = plain_properties(buf, body, stop, properties_max)
             tail_length = len(tail)
             if not tail_length:
                 break
@@ -115,7 +117,7 @@ def scan_run(buf: bytes, pos: int, end: int, version: int, packet_max: int) -> R
     return Run(version, qos, bool(first & 1), topic, buf[begin:pos], count, pid_at, ends)
 
 
-def plain_properties(buf: bytes, pos: int, end: int) -> bytes:
+def plain_properties(buf: bytes, pos: int, end: int, most: int = UNBOUNDED) -> bytes:
     """The property block at ``pos`` with its length if every property in it can be forwarded as it is, else nothing."""
     if pos >= end:
         return b""
@@ -140,7 +142,7 @@ def plain_properties(buf: bytes, pos: int, end: int) -> bytes:
     if at + length > end:
         return b""
     try:
-        if scan_publish_properties(buf, at, at + length) & (PUBLISH_NEEDS_DECISION | HAS_PAYLOAD_FORMAT):
+        if scan_publish_properties(buf, at, at + length, most) & (PUBLISH_NEEDS_DECISION | HAS_PAYLOAD_FORMAT):
             return b""
     except RemoteProtocolError:
         return b""  # the ordinary decoder will say what is wrong

@@ -33,7 +33,7 @@ from flockmq.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.properties import UNBOUNDED, Properties
 from flockmq.mqtt.run import make_run
 from flockmq.mqtt.scan import scan_run
 from flockmq.mqtt.topics import check_topic_name
@@ -92,6 +92,9 @@ SWEEP_MS = 1_000
 SWEEP_BUDGET = 1_000
 CHUNK_BYTES = 4_096
 """Packets up to here are collected in one piece, larger ones in pieces of about this size."""
+LEVEL_BYTES = 9
+"""Of a CONNECT, without its fixed header: these tell which version it speaks."""
+TOO_MANY_STRANGERS = "Too many connections wait to be let in; try again in a moment"
 SHORT_BYTES = 128
 """Nothing is gained by letting so little wait for more."""
 
@@ -137,11 +140,22 @@ class Broker:
         connection.certificate_name = certificate_name
         connection.refuse_code = refuse_code
         connection.tokens = limits.messages_per_s_max * 1000
+        if not refuse_code:
+            ban = node.bans.current("address", peer, now)
+            if ban is not None:
+                connection.refuse_code = reasons.BANNED
+                connection.refuse_text = ban.reason
         node.connections[connection.number] = connection
+        node.strangers.arrive(connection)
         node.stats.connections_opened += 1
         if limits.connect_timeout_ms:
             connection.timer = node.timers.add(now + limits.connect_timeout_ms, CONNECTION_TIMER, connection)
+        self.send_strangers_away(now)
         return connection
+
+    def is_banned(self, peer: str, now: int) -> bool:
+        """Whether nobody from this address may come in: no need to go on with a handshake."""
+        return self.node.bans.current("address", peer, now) is not None
 
     def receive(self, connection: Connection, data: bytes, now: int) -> None:
         """Bytes from a client: any number of packets, cut anywhere."""
@@ -167,6 +181,28 @@ class Broker:
             self.process(connection, data, now)
         except RemoteProtocolError as error:
             self.protocol_error(connection, error, now)
+        if connection.phase < CONNECTED:
+            self.hold_for_stranger(connection, now)
+
+    def hold_for_stranger(self, connection: Connection, now: int) -> None:
+        """Count what is held for a connection that is not let in, and make room if that is too much."""
+        strangers = self.node.strangers
+        chunks = connection.chunks
+        held = len(connection.rest) + connection.connect_bytes + (len(chunks) if chunks is not None else 0)
+        strangers.hold(connection, held)
+        self.send_strangers_away(now)
+
+    def send_strangers_away(self, now: int) -> None:
+        """Close connections that are not let in until the others are within their limits."""
+        while True:
+            surplus = self.node.strangers.surplus()
+            if surplus is None:
+                return
+            self.stats.strangers_closed += 1
+            if surplus.phase == AUTHENTICATING:
+                refuse(self.node, surplus, "", reasons.SERVER_BUSY, TOO_MANY_STRANGERS, now)
+            else:
+                hang_up(self.node, surplus, reasons.SERVER_BUSY, TOO_MANY_STRANGERS, now, False)
 
     def process(self, connection: Connection, data: bytes, now: int, is_last: bool = False) -> None:
         """All packets of a buffer; what is left of an unfinished one is kept, and what comes after a pause."""
@@ -182,7 +218,7 @@ class Broker:
                 first = data[pos]
                 kind = first >> 4
                 if kind == PUBLISH:
-                    run = scan_run(data, pos, end, connection.version, connection.packet_max)
+                    run = scan_run(data, pos, end, connection.version, connection.packet_max, connection.properties_max)
                     if run is not None:
                         pos += len(run.wire)
                         if connection.space is None and run.topic[0] != DOLLAR:
@@ -206,6 +242,10 @@ class Broker:
             header, total = frame_length(data, pos, end, connection.version)
             if total == 0:
                 break
+            if connection.phase == NEW and (connection.refuse_code or total > connection.packet_max):
+                if self.refuse_unread(connection, data[pos : pos + header + LEVEL_BYTES], header, total, now):
+                    return
+                break  # until it is known which version it speaks
             if total > connection.packet_max:  # before a byte of it is kept
                 raise RemoteProtocolError(
                     reasons.PACKET_TOO_LARGE, f"A packet of {total} bytes; this listener takes {connection.packet_max}"
@@ -221,6 +261,23 @@ class Broker:
             pos += total
         if pos < end and connection.phase != CLOSED:
             connection.rest = data[pos:]
+
+    def refuse_unread(self, connection: Connection, start: bytes, header: int, total: int, now: int) -> bool:
+        """Refuse a CONNECT by its first bytes; False when too few are there to tell in which version."""
+        self.check_first(connection, start[0])
+        if len(start) < min(header + LEVEL_BYTES, total):
+            return False
+        level = protocol_level(start[header:])
+        if level == 0:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The first packet is not a CONNECT")
+        connection.version = 5 if level >= 5 else 4
+        if connection.refuse_code:
+            refuse(self.node, connection, "", connection.refuse_code, connection.refuse_text, now)
+            return True
+        self.stats.protocol_errors += 1
+        text = f"A CONNECT of {total} bytes; this listener takes {connection.packet_max}"
+        refuse(self.node, connection, "", reasons.PACKET_TOO_LARGE, text, now)
+        return True
 
     def check_first(self, connection: Connection, first: int) -> None:
         """Refuse to wait for the rest of what can't be right: only CONNECT may come first."""
@@ -240,7 +297,8 @@ class Broker:
                 on_edge_publish(node, connection, first, body, now)
             return
         self.check_no_connect(first)
-        packet = decode_packet(connection.version, first, body)
+        filters_max = connection.limits.filters_max or UNBOUNDED
+        packet = decode_packet(connection.version, first, body, connection.properties_max, filters_max)
         if isinstance(packet, Ack):
             on_ack(node, connection, packet, now)
         elif isinstance(packet, Subscribe):
@@ -275,8 +333,9 @@ class Broker:
             if first >> 4 != CONNECT:
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The first packet is not a CONNECT")
             connection.version = 5 if protocol_level(body) == 5 else 0
+            connection.connect_bytes = len(body)
             try:
-                packet = decode_packet(0, first, body)
+                packet = decode_packet(0, first, body, connection.properties_max)
             except RemoteProtocolError as error:
                 self.bad_connect(connection, body, error, now)
                 return
@@ -284,7 +343,7 @@ class Broker:
                 on_connect(self.node, connection, packet, now)
             return
         self.check_no_connect(first)
-        packet = decode_packet(connection.version, first, body)
+        packet = decode_packet(connection.version, first, body, connection.properties_max)
         if isinstance(packet, Auth):
             on_auth(self.node, connection, packet, now)
         elif isinstance(packet, Disconnect):

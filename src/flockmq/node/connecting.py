@@ -72,7 +72,7 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     connection.wants_problem_information = properties.request_problem_information != 0
     connection.client_packet_max = properties.maximum_packet_size or 0
     if connection.refuse_code:
-        refuse(node, connection, connect.client_id, connection.refuse_code, "", now)
+        refuse(node, connection, connect.client_id, connection.refuse_code, connection.refuse_text, now)
         return
     if node.stopping:
         # 0x8B is for DISCONNECT only [MQTT-3.2.2-8]
@@ -359,7 +359,8 @@ def take_unreleased(node: NodeState, session: Session, admission: Admission, pre
 def attach(node: NodeState, connection: Connection, session: Session, identity: Identity, connect: Connect) -> None:
     """A session and a connection belong together from now on."""
     space = node.spaces.find(identity.namespace)
-    connection.phase = CONNECTED
+    connection.let_in()
+    node.strangers.leave(connection)
     connection.auth = None
     connection.admission = None
     connection.session = session

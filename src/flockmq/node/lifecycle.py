@@ -75,6 +75,7 @@ def hang_up(node: NodeState, connection: Connection, reason: int, text: str, now
 def forget_connection(node: NodeState, connection: Connection) -> None:
     """Let go of everything the node holds for a connection."""
     connection.phase = CLOSED
+    node.strangers.leave(connection)
     if node.connections.pop(connection.number, None) is not None:
         node.stats.connections_closed += 1
         if connection.space is not None:

@@ -362,7 +362,7 @@ def on_publish(node: NodeState, connection: Connection, first: int, body: bytes,
         version = 5
         start, pos = property_block(body, pos, end)
         if pos > start:
-            found = scan_publish_properties(body, start, pos)
+            found = scan_publish_properties(body, start, pos, connection.properties_max)
             alias, expiry_s, properties = split_publish_properties(body, start, pos)
             if found & HAS_ALIAS:
                 topic = resolve_alias(connection, topic, alias)

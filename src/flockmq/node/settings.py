@@ -17,6 +17,17 @@ class Limits:
 
     packet_bytes_max: int = 1_048_576
     """Largest packet accepted. Higher lets clients send more at once and hold more memory while doing so."""
+    connect_bytes_max: int = 65_536
+    """Largest packet accepted before a client is let in: its CONNECT, with will and password, and its AUTHs. Higher
+    lets clients have larger wills, and strangers hold and cost more."""
+    connect_properties_max: int = 64
+    """Most properties in such a packet, and in a will. Each is decoded before the client is known."""
+    properties_max: int = 1_024
+    """Most properties in any later packet. Higher lets clients add more user properties to a message, and lets one
+    packet take longer."""
+    filters_max: int = 4_096
+    """Most topic filters in one SUBSCRIBE or UNSUBSCRIBE. One packet is worked on at a stretch, so higher lets a client
+    make the others wait longer."""
     connect_timeout_ms: int = 10_000
     """How long a connection may take to send its CONNECT. Lower frees sockets sooner, higher suits slow radios."""
     keep_alive_s_max: int = 0
@@ -57,6 +68,15 @@ class BrokerSettings:
     """Limits of listeners that bring none of their own."""
     sessions_max: int = 1_000_000
     """Most sessions, connected or not. A CONNECT beyond it is refused with Quota exceeded."""
+    connections_max: int = 0
+    """Most connections on all listeners together. 0: what the limit of open files leaves when the store, other nodes
+    and the admin API have theirs. A node without free files can neither store nor talk to others."""
+    strangers_max: int = 16_384
+    """Most connections that are not let in yet, on all listeners together; one more, and the oldest of them is closed.
+    Higher takes larger storms of clients that come back, and costs some kilobytes for each."""
+    strangers_bytes_max: int = 16_777_216
+    """Most bytes of half-sent CONNECTs, and of CONNECTs whose sender is being judged, held for all of them together;
+    beyond it those who hold bytes for the longest time are closed."""
     session_expiry_s_max: int = 604_800
     """Longest life of a session without its client; also the life of 3.1.1 sessions that are not clean."""
     retained_messages_max: int = 100_000

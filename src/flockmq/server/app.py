@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq import __version__
 from flockmq.config.bind import Address
 from flockmq.drivers.clock import now_ms
+from flockmq.drivers.files import connections_within, file_limit
 from flockmq.drivers.listeners import Bind, Listener, ListenerSettings
 from flockmq.drivers.runner import Runner
 from flockmq.errors import FlockError
@@ -67,6 +68,8 @@ class Server:
         self.cluster: ClusterService | None = None
         self.tenants: Tenants | None = None
         self._show_config = show_config
+        self.connections_max = config.broker.connections_max or connections_within(file_limit())
+        """Most connections on all listeners together; 0: no limit."""
         self._plans: dict[Listener, ListenerPlan] = {}
         self._certificates: list[ServerTls] = []
         self._data_dir: DataDir | None = None
@@ -111,7 +114,7 @@ class Server:
         rng = random.Random(int.from_bytes(os.urandom(32)))  # noqa: S311  (spreads load; secrets don't come from it)
         self._broker = Broker(config.broker, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
         await self._open_retained(self._data_dir, self._broker)
-        self._runner = Runner(self._broker, lambda events: log_events(self.log, events))
+        self._runner = Runner(self._broker, lambda events: log_events(self.log, events), self.connections_max)
         self._runner.start()
         self.tenants = Tenants(self._broker, self._gate, self._make_gate, self._runner.flush_soon)
         if config.cluster.enabled and any((self._data_dir.path / name).exists() for name in STATE_NAMES):
@@ -258,7 +261,7 @@ class Server:
             now_ms,
             flush=self._runner.flush_soon,
             listeners=self.listener_models,
-            config=self._show_config,
+            config=self._shown_config if self._show_config is not None else None,
             reload=self.reload,
             log=self.log.event,
             allowed_hosts=plan.allowed_hosts,
@@ -284,6 +287,14 @@ class Server:
         self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
         if self.cluster is not None:
             self.cluster.tell_api(self._admin_scheme, admin.addresses[0][1], known_hash)
+
+    def _shown_config(self) -> Mapping[str, object]:
+        """The configuration in force, with what came of values that depend on the machine."""
+        shown = dict(self._show_config()) if self._show_config is not None else {}
+        mqtt = shown.get("mqtt")
+        if isinstance(mqtt, dict):
+            shown["mqtt"] = {**mqtt, "connections_max": self.connections_max}
+        return shown
 
     @property
     def admin_url(self) -> str:

@@ -35,6 +35,9 @@ CLOSED: Final = 3
 REPLY_BYTES_MAX: Final = 65_536
 """Replies held for a client that does not read before the broker stops reading from it."""
 
+PACKET_BYTES_MAX: Final = 268_435_460
+"""No packet is larger."""
+
 OUT_PIECES_MAX: Final = 1_024
 """Pieces of messages that wait one by one for a client that does not read."""
 
@@ -61,6 +64,7 @@ class Connection:
         self.space: Space | None = None
         """The namespace it is in once it is connected; None: the default one, and nothing there is limited."""
         self.refuse_code = 0
+        self.refuse_text = ""
         self.phase = NEW
         self.version = 0
         self.session: Session | None = None
@@ -80,7 +84,12 @@ class Connection:
         self.reading_paused = False
         self.held_back = False
         """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
-        self.packet_max = limits.packet_bytes_max or 268_435_460
+        self.held_bytes = 0
+        """What is held for it while it is not let in."""
+        self.connect_bytes = 0
+        """Size of its CONNECT, while that is being judged."""
+        self.packet_max = min(limits.connect_bytes_max or PACKET_BYTES_MAX, limits.packet_bytes_max or PACKET_BYTES_MAX)
+        self.properties_max = limits.connect_properties_max or PACKET_BYTES_MAX
         self.last_read_at = now
         self.timer: Timer | None = None
         self.authority_timer: Timer | None = None
@@ -131,6 +140,12 @@ class Connection:
         self.bytes_in = 0
         self.bytes_out = 0
         self.dropped = 0
+
+    def let_in(self) -> None:
+        """From now on it may send larger packets."""
+        self.phase = CONNECTED
+        self.packet_max = self.limits.packet_bytes_max or PACKET_BYTES_MAX
+        self.properties_max = self.limits.properties_max or PACKET_BYTES_MAX
 
     def mark(self) -> None:
         """Have the driver look at this connection in this loop turn."""

@@ -16,6 +16,8 @@ class Stats:
         self.protocol_errors = 0
         self.keep_alive_timeouts = 0
         self.connect_timeouts = 0
+        self.strangers_closed = 0
+        """Connections closed because too many were not let in yet, or held too many bytes."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.publishes_in_qos0 = 0

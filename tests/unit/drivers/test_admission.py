@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.drivers.admission import ADMITTED, DROPPED, REFUSALS_PER_S_MAX, Admission, Bucket
+from flockmq.drivers.admission import ADMITTED, DROPPED, REFUSALS_PER_S_MAX, Admission, Bucket, Room
 
 QUOTA_EXCEEDED = 0x97
 RATE_EXCEEDED = 0x9F
@@ -44,3 +44,12 @@ def test_a_bucket_fills_by_the_millisecond() -> None:
     assert bucket.take(5_000)
     assert not any(bucket.take(5_000 + later) for later in range(1000))
     assert bucket.take(6_000)
+
+
+def test_all_listeners_share_the_room() -> None:
+    room = Room(2)
+    one, other = Admission(0, 0, room), Admission(0, 0, room)
+    assert [one.arrive(1), other.arrive(1), one.arrive(1)] == [ADMITTED, ADMITTED, QUOTA_EXCEEDED]
+    one.leave()
+    one.leave()
+    assert other.arrive(2) == ADMITTED

@@ -8,6 +8,7 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import PUBACK, Ack, Connack, Connect, Disconnect, Publish, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.node.namespaces import NamespaceLimits, inside_filter, inside_topic, is_foreign, names_inside
+from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.session.space import Space
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
@@ -17,7 +18,7 @@ ACME = Space("acme")
 
 @pytest.fixture
 def harness() -> BrokerHarness:
-    found = BrokerHarness()
+    found = BrokerHarness(settings=BrokerSettings(limits=Limits(connect_bytes_max=70_000)))
     found.broker.set_namespaces([NamespaceLimits("acme"), NamespaceLimits("umbrella")], found.now)
     return found
 
