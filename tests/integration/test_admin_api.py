@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
@@ -31,6 +32,8 @@ from integration.support.node import Client, Run, running, until
 T = TypeVar("T")
 NODE = NodeInfo(name="n1@127.0.0.1", version="1.2.3", build="pure")
 LISTENERS = (model.Listener(name="tcp:default", protocol="tcp", host="127.0.0.1", port=1883, connections=0),)
+LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+NODE_REQUEST = b"GET /api/v1/node HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer right\r\n\r\n"
 STRANGE = ["a/b", "..", ".", "a/../b", "/", "//", "%2F", "é☃", "a b", "a+b", "?x=1", "#", "a;b", "\x7f", "-", "a\\b"]
 
 
@@ -429,24 +432,66 @@ def test_a_body_that_does_not_come_is_not_waited_for(run: Run) -> None:
 @pytest.mark.parametrize("begun", [b"", b"GET /health/live HT", b"GET /health/live HTTP/1.1\r\nHost: loc"])
 def test_headers_that_do_not_come_are_not_waited_for(run: Run, begun: bytes) -> None:
     async def scenario() -> None:
-        async with serving(limits=WebLimits(idle_timeout_s=0.05)) as site:
-            assert await exchange(site.api.port, begun) == b""
+        async with serving(limits=WebLimits(headers_timeout_s=0.05)) as site:
+            with contextlib.suppress(ConnectionResetError):
+                assert await exchange(site.api.port, begun) == b""
+            await until(lambda: site.api.open_connections == 0)
 
     run(scenario())
 
 
-def test_connections_beyond_the_bound_are_closed_and_places_become_free(run: Run) -> None:
+def test_a_connection_that_says_no_more_is_closed(run: Run) -> None:
+    async def scenario() -> None:
+        limits = WebLimits(idle_timeout_s=0.05)
+        async with serving(limits=limits) as site, connected(site.api.port) as (reader, writer):
+            writer.write(LIVE + LIVE[:20])
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+            await reader.read()
+
+    run(scenario())
+
+
+async def is_served(caller: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: bytes) -> bool:
+    """Whether a connection gets an answer; False when it was closed."""
+    reader, writer = caller
+    try:
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("limits", [{"connections_max": 2}, {"strangers_per_address_max": 2}])
+def test_the_oldest_stranger_gives_way_to_a_newcomer(run: Run, limits: dict[str, int]) -> None:
+    async def scenario() -> None:
+        async with serving(limits=WebLimits(**limits)) as site:
+            port = site.api.port
+            async with connected(port) as first, connected(port) as second:
+                assert await is_served(first, LIVE)
+                assert await is_served(second, LIVE)
+                async with connected(port) as third:
+                    assert await is_served(third, LIVE)
+                    assert not await is_served(first, LIVE)
+                    assert await is_served(second, LIVE)
+            await until(lambda: site.api.open_connections == 0)
+
+    run(scenario())
+
+
+def test_callers_with_a_token_do_not_give_way(run: Run) -> None:
     async def scenario() -> None:
         async with serving(limits=WebLimits(connections_max=2)) as site:
             port = site.api.port
-            live = f"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
             async with connected(port) as first, connected(port) as second:
-                for reader, writer in (first, second):
-                    writer.write(live)
-                    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
-                async with connected(port) as (reader, _):
-                    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                        await reader.readexactly(1)
+                assert await is_served(first, NODE_REQUEST)
+                assert await is_served(second, NODE_REQUEST)
+                async with connected(port) as third:
+                    assert not await is_served(third, NODE_REQUEST)
+                assert await is_served(first, LIVE)
             await until(lambda: site.api.open_connections == 0)
             assert (await site.ask("GET", "/health/live")).status == 200
 

@@ -122,7 +122,10 @@ class AdminApi:
         if self._web is None:
             self._web = WebServer(self._desk, Router(OPERATIONS), self._limits, self._allowed_hosts)
         try:
-            server = await loop.create_server(self._web, host, port, ssl=ssl_context, backlog=128)
+            timeout_s = self._limits.headers_timeout_s if ssl_context is not None else None
+            server = await loop.create_server(
+                self._web, host, port, ssl=ssl_context, ssl_handshake_timeout=timeout_s, backlog=128
+            )
         except OSError as error:
             raise ConfigError(
                 f"The admin API can't listen on {host}:{port} ({error.strerror or error}); "

@@ -48,12 +48,12 @@ class AttemptThrottle:
 
     def wait_ms(self, address: str, now_ms: int) -> int:
         """How long this address must wait before its next wrong token is answered as such; 0 when it may try."""
-        debt_ms = self._full_until.get(_network(address), 0) - now_ms
+        debt_ms = self._full_until.get(network(address), 0) - now_ms
         return max(0, debt_ms - (self._burst - 1) * self._refill_ms)
 
     def failed(self, address: str, now_ms: int) -> None:
         """Count a failure."""
-        key = _network(address)
+        key = network(address)
         self._full_until[key] = max(self._full_until.get(key, 0), now_ms) + self._refill_ms
         self._full_until.move_to_end(key)
         if len(self._full_until) > self._addresses_max:
@@ -143,7 +143,7 @@ def _is_loopback(address: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def _network(address: str) -> str:
+def network(address: str) -> str:
     """One key for all addresses that one customer of a provider has: IPv6 counts by its /64."""
     try:
         parsed = ipaddress.IPv6Address(address.partition("%")[0])

@@ -7,8 +7,9 @@
                                                                                       |
  answer <-- headers, one error shape <-- anything unforeseen: 500, logged <-- handler +'
 ```
-Bounded everywhere: connections, header sizes, body size, time for headers, for the body, for the whole request and for
-reading the answer. There is no CORS: a browser page of another origin gets nothing.
+Bounded everywhere: connections (``callers.py``: strangers give way), header sizes, body size, and the time from the
+first byte to the last for headers, for the body, for the whole request and for reading the answer. There is no CORS: a
+browser page of another origin gets nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestHandler
 
+from flockmq.admin.callers import Callers
 from flockmq.admin.decode import decode_body, decode_query
 from flockmq.admin.errors import (
     BAD_REQUEST,
@@ -33,7 +35,7 @@ from flockmq.admin.errors import (
     UNSUPPORTED_MEDIA_TYPE,
     ApiError,
 )
-from flockmq.admin.guard import check_host
+from flockmq.admin.guard import check_host, network
 from flockmq.admin.operations import JSON, Call, Operation, Raw, Router
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ class WebLimits:
     """What callers of the admin API may cost."""
 
     connections_max: int = 128
-    """Most connections at once; further ones are closed at once."""
+    """Most connections at once. Then the oldest without a right token gives way; without one, newcomers are closed."""
+    strangers_per_address_max: int = 64
+    """Most connections of one address on which no right token has come. Then its oldest one gives way."""
     body_bytes_max: int = 2_097_152
     """Longest request body. A published payload has to fit into it, as base64."""
     body_timeout_s: float = 10.0
@@ -67,25 +71,52 @@ class WebLimits:
     """How long a request may take from its headers to its answer."""
     answer_timeout_s: float = 30.0
     """How long a caller may take to read the answer."""
+    headers_timeout_s: float = 10.0
+    """How long a connection may take to send all headers of its first request, and to do its TLS handshake."""
     idle_timeout_s: float = 30.0
-    """How long a connection may take to send a request's headers, the first as well as further ones."""
+    """How long a connection may take after an answer to send all headers of its next request."""
 
 
 class _Handler(RequestHandler):
     """aiohttp's protocol, with our error shape where it answers by itself, and a bound on connections."""
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_owner", "_until_asked")
 
     def __init__(self, owner: WebServer, **options: Any) -> None:
         super().__init__(owner, **options)
         self._owner = owner
+        self._until_asked: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or none too many."""
-        if self._owner.is_full():
+        peername = transport.get_extra_info("peername")
+        address = str(peername[0]) if isinstance(peername, tuple) and peername else ""
+        if not self._owner.admit(self, address):
             transport.abort()  # type: ignore[attr-defined]
             return
         super().connection_made(transport)
+        self._until_asked = self._loop.call_later(self._owner.limits.headers_timeout_s, self.give_way)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Let go of everything."""
+        self._owner.callers.forget(self)
+        self.asked()
+        super().connection_lost(exc)
+
+    def asked(self) -> None:
+        """A request has come in time."""
+        if self._until_asked is not None:
+            self._until_asked.cancel()
+            self._until_asked = None
+
+    def trust(self) -> None:
+        """A right token has come."""
+        self._owner.callers.forget(self)
+
+    def give_way(self) -> None:
+        """Close at once."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -115,7 +146,8 @@ class WebServer(web.Server):
         super().__init__(self._serve)
         self._desk = desk
         self._router = router
-        self._limits = limits
+        self.limits = limits
+        self.callers = Callers(limits.connections_max, limits.strangers_per_address_max)
         self._allowed_hosts = allowed_hosts
 
     def __call__(self) -> RequestHandler:
@@ -123,16 +155,16 @@ class WebServer(web.Server):
         return _Handler(
             self,
             loop=self._loop,
-            keepalive_timeout=self._limits.idle_timeout_s,
+            keepalive_timeout=self.limits.idle_timeout_s,
             access_log=None,
             lingering_time=LINGER_S,
             # A body that unpacks into a thousand times its size would pass the limit by.
             auto_decompress=False,
         )
 
-    def is_full(self) -> bool:
-        """Whether no more connections are taken."""
-        return len(self._connections) >= self._limits.connections_max
+    def admit(self, caller: _Handler, address: str) -> bool:
+        """Take a connection, maybe in place of another; False when there is no place for it."""
+        return self.callers.admit(caller, network(address), len(self._connections))
 
     def internal_error(self, error: BaseException | None) -> ApiError:
         """Log what must not happen; the caller learns no more than that it did."""
@@ -146,10 +178,12 @@ class WebServer(web.Server):
         return ApiError(INTERNAL, "The broker made a mistake while it answered; its log says more. Please report it")
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request.protocol, _Handler)
+        request.protocol.asked()
         response = await self._answer(request)
         try:
             # Written here and not by aiohttp after us, so that a caller who does not read it is cut off.
-            async with asyncio.timeout(self._limits.answer_timeout_s):
+            async with asyncio.timeout(self.limits.answer_timeout_s):
                 await response.prepare(request)
                 await response.write_eof()
         except TimeoutError:
@@ -160,7 +194,7 @@ class WebServer(web.Server):
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            async with asyncio.timeout(self._limits.request_timeout_s) as limit:
+            async with asyncio.timeout(self.limits.request_timeout_s) as limit:
                 return await self._operate(request, limit)
         except ApiError as error:
             response = error_response(error)
@@ -171,7 +205,7 @@ class WebServer(web.Server):
             return error_response(
                 ApiError(
                     TOOK_TOO_LONG,
-                    f"The operation did not finish within {self._limits.request_timeout_s:g} s and was given up; "
+                    f"The operation did not finish within {self.limits.request_timeout_s:g} s and was given up; "
                     "look at what it changed before trying again",
                 )
             )
@@ -192,7 +226,9 @@ class WebServer(web.Server):
         has_token = operation.secured or (operation.token_tells_more and authorization is not None)
         if has_token:
             self._desk.guard.check(peer, authorization, self._desk.clock())
-        body = await self._read_body(request, operation.body_bytes_max or self._limits.body_bytes_max)
+            if isinstance(request.protocol, _Handler):
+                request.protocol.trust()
+        body = await self._read_body(request, operation.body_bytes_max or self.limits.body_bytes_max)
         call = Call(
             path,
             decode_query(raw_query, operation.query),
@@ -228,7 +264,7 @@ class WebServer(web.Server):
         parts: list[bytes] = []
         total = 0
         try:
-            async with asyncio.timeout(self._limits.body_timeout_s):
+            async with asyncio.timeout(self.limits.body_timeout_s):
                 while part := await request.content.readany():
                     total += len(part)
                     if total > bytes_max:
@@ -236,7 +272,7 @@ class WebServer(web.Server):
                     parts.append(part)
         except TimeoutError:
             raise ApiError(
-                TIMEOUT, f"The body did not arrive within {self._limits.body_timeout_s:g} s; check the network"
+                TIMEOUT, f"The body did not arrive within {self.limits.body_timeout_s:g} s; check the network"
             ) from None
         return b"".join(parts)
 
