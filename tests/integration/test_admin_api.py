@@ -654,9 +654,9 @@ def test_answers_are_what_the_model_says(run: Run) -> None:
             site.harness.broker.bans.add("username", "u", 0, "", 0)
             site.harness.client("p").publish(b"a", b"x", retain=True)
             paths: dict[str, Any] = {
-                "connections": model.Page[model.Connection],
-                "sessions": model.Page[model.Session],
-                "subscriptions": model.Page[model.Subscription],
+                "connections": model.NodesPage[model.Connection],
+                "sessions": model.NodesPage[model.Session],
+                "subscriptions": model.NodesPage[model.Subscription],
                 "retained": model.Page[model.Retained],
                 "bans": model.Page[model.Ban],
                 "connections/c": model.Connection,

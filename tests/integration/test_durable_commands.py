@@ -292,7 +292,7 @@ def test_registered_clients(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     assert "registered" in site.text("client", "create", "bob", "--no-password")
     assert site.text("client", "delete", "bob", "--yes") == "Client 'bob' was deleted.\n"
     assert site.text("client", "delete", "alice", "-n", "acme", "--yes") == "Client 'acme/alice' was deleted.\n"
-    assert site.text("client", "list") == "No client is connected to this node.\n"
+    assert site.text("client", "list") == "No client is connected.\n"
 
 
 RULES = """default = "deny"

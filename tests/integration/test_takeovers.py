@@ -175,7 +175,10 @@ def owners(cluster: NodeCluster, client_id: str) -> list[str]:
     return [
         node.name
         for node in cluster.running()
-        if any(session.client_id == client_id for session in node.admin().sessions(client_id_prefix=client_id))
+        if any(
+            session.client_id == client_id
+            for session in node.admin().sessions(client_id_prefix=client_id, node=node.name)
+        )
     ]
 
 

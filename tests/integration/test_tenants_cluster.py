@@ -71,39 +71,6 @@ async def next_message(client: MqttClient) -> tuple[str, bytes]:
     raise AssertionError("the connection has ended")
 
 
-async def test_tenants_over_nodes(cluster: NodeCluster) -> None:
-    for namespace in ("acme", "umbrella"):
-        request = ClientRequest(name="bob", password=f"of {namespace}")
-        register = partial(AdminClient.register_client, request=request, namespace=namespace)
-        await asyncio.to_thread(ask, cluster, 1, register)
-    acme = [await connected(cluster, number, f"c{number}", "acme/bob", b"of acme") for number in range(NODES)]
-    umbrella = await connected(cluster, 1, "c1", "umbrella/bob", b"of umbrella")
-    for client in (acme[1], umbrella):
-        await client.subscribe(SubscribeEntry(b"#", 1))
-    async with asyncio.timeout(20):
-        # A SUBACK does not wait for a node that stands still: whether the first one knows the route, it says itself.
-        while await acme[0].publish("plant/1", b"of acme", qos=1) != 0:
-            pass
-    assert await next_message(acme[1]) == ("plant/1", b"of acme")
-    await umbrella.publish("plant/1", b"of umbrella", qos=1)
-    assert await next_message(umbrella) == ("plant/1", b"of umbrella"), "the first it hears of"
-    with pytest.raises(MqttError):
-        await connected(cluster, 0, "x", "acme/bob", b"of umbrella")
-
-    found = await asyncio.to_thread(lambda: list(cluster.nodes[1].admin().connections(namespace="acme")))
-    assert [(one.client_id, one.username, one.namespace) for one in found] == [("c1", "bob", "acme")]
-
-    change = partial(AdminClient.alter_client, name="bob", change=ClientChange(password="another"), namespace="acme")
-    await asyncio.to_thread(ask, cluster, 0, change)
-    assert [await end_of(client) for client in acme] == [reasons.NOT_AUTHORIZED] * NODES
-    back = await connected(cluster, 1, "c1", "acme/bob", b"another")
-    await asyncio.to_thread(ask, cluster, 0, partial(AdminClient.delete_client, name="bob", namespace="acme"))
-    assert await end_of(back) == reasons.ADMINISTRATIVE_ACTION
-    await umbrella.publish("still", b"here", qos=1)
-    for client in (*acme, umbrella, back):
-        await client.disconnect()
-
-
 async def test_a_ban_holds_on_all_nodes_and_after_a_restart(cluster: NodeCluster) -> None:
     """Given on one node: clients of both go, none comes back, not even when the node was started again."""
     there = [
@@ -137,6 +104,77 @@ async def test_a_ban_holds_on_all_nodes_and_after_a_restart(cluster: NodeCluster
             Options(host=HOST, port=node.mqtt_port, client_id=f"back{number}", username="noisy")
         )
         await client.disconnect()
+    for client in there:
+        await client.disconnect()
+
+
+async def test_tenants_over_nodes(cluster: NodeCluster) -> None:
+    for namespace in ("acme", "umbrella"):
+        request = ClientRequest(name="bob", password=f"of {namespace}")
+        register = partial(AdminClient.register_client, request=request, namespace=namespace)
+        await asyncio.to_thread(ask, cluster, 1, register)
+    acme = [await connected(cluster, number, f"c{number}", "acme/bob", b"of acme") for number in range(NODES)]
+    umbrella = await connected(cluster, 1, "c1", "umbrella/bob", b"of umbrella")
+    for client in (acme[1], umbrella):
+        await client.subscribe(SubscribeEntry(b"#", 1))
+    async with asyncio.timeout(20):
+        # A SUBACK does not wait for a node that stands still: whether the first one knows the route, it says itself.
+        while await acme[0].publish("plant/1", b"of acme", qos=1) != 0:
+            pass
+    assert await next_message(acme[1]) == ("plant/1", b"of acme")
+    await umbrella.publish("plant/1", b"of umbrella", qos=1)
+    assert await next_message(umbrella) == ("plant/1", b"of umbrella"), "the first it hears of"
+    with pytest.raises(MqttError):
+        await connected(cluster, 0, "x", "acme/bob", b"of umbrella")
+
+    found = await asyncio.to_thread(lambda: list(cluster.nodes[1].admin().connections(namespace="acme")))
+    assert sorted((one.node, one.client_id, one.username, one.namespace) for one in found) == [
+        (node.name, f"c{number}", "bob", "acme") for number, node in enumerate(cluster.nodes)
+    ]
+
+    change = partial(AdminClient.alter_client, name="bob", change=ClientChange(password="another"), namespace="acme")
+    await asyncio.to_thread(ask, cluster, 0, change)
+    assert [await end_of(client) for client in acme] == [reasons.NOT_AUTHORIZED] * NODES
+    back = await connected(cluster, 1, "c1", "acme/bob", b"another")
+    await asyncio.to_thread(ask, cluster, 0, partial(AdminClient.delete_client, name="bob", namespace="acme"))
+    assert await end_of(back) == reasons.ADMINISTRATIVE_ACTION
+    await umbrella.publish("still", b"here", qos=1)
+    for client in (*acme, umbrella, back):
+        await client.disconnect()
+
+
+async def test_clients_and_sessions_are_listed_shown_and_kicked_from_any_node(cluster: NodeCluster) -> None:
+    there = [
+        await MqttClient.connect(Options(host=HOST, port=node.mqtt_port, client_id=f"seen{number}"))
+        for number, node in enumerate(cluster.nodes)
+    ]
+    await there[1].subscribe(SubscribeEntry(b"a/+", 1))
+    names = [node.name for node in cluster.nodes]
+
+    def look() -> None:
+        for node in cluster.nodes:
+            admin = node.admin()
+            unanswered: list[str] = []
+            found = list(admin.connections(client_id_prefix="seen", unanswered=unanswered))
+            assert sorted((one.client_id, one.node) for one in found) == [("seen0", names[0]), ("seen1", names[1])]
+            assert not unanswered
+            assert [one.client_id for one in admin.connections(client_id_prefix="seen", node="n2")] == ["seen1"]
+            assert sorted(one.node for one in admin.sessions(client_id_prefix="seen")) == names
+            assert admin.connection("seen1").node == admin.session("seen1").node == names[1]
+            assert [one.filter for one in admin.session_subscriptions("seen1")] == ["a/+"]
+            assert [one.node for one in admin.subscriptions(match="a/b")] == [names[1]]
+        cluster.nodes[1].pause()
+        try:
+            found = list(cluster.nodes[0].admin().connections(client_id_prefix="seen", unanswered=unanswered))
+            assert [one.client_id for one in found] == ["seen0"]
+            assert unanswered == [names[1]]
+        finally:
+            cluster.nodes[1].resume()
+        cluster.wait(cluster.sees_all, "both nodes to see each other")
+        cluster.nodes[0].admin().kick("seen1")
+
+    await asyncio.to_thread(look)
+    assert await end_of(there[1]) == reasons.ADMINISTRATIVE_ACTION
     for client in there:
         await client.disconnect()
 

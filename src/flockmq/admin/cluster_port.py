@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flockmq.admin.cluster_model import Cluster, Explanation, JoinResult
     from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.metrics import Number
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNode:
+    """A node that is taken for alive."""
+
+    node_id: int
+    name: str
+    is_self: bool
 
 
 class ClusterPort(Protocol):
@@ -25,6 +37,18 @@ class ClusterPort(Protocol):
 
     async def explain(self, topic: bytes, publisher: str) -> Explanation:
         """Who would get a message to this topic; other nodes are asked about their clients."""
+
+    def live_nodes(self) -> list[LiveNode]:
+        """All nodes that are taken for alive, this one among them, by id."""
+
+    def name_of(self, node_id: int) -> str:
+        """What a node is called, or its id when that is not known."""
+
+    async def list_at(self, node_id: int, question: bytes) -> bytes | None:
+        """What another node answers to ``node_listings.ask_page``; None when it does not."""
+
+    async def find_at(self, nodes: Sequence[int], question: bytes) -> list[bytes | None]:
+        """The same for ``node_listings.ask_find``, of several nodes at once."""
 
     async def kick(self, client_id: str) -> bool:
         """Disconnect a client of another node; False when no node that answers has it."""

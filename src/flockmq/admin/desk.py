@@ -10,6 +10,7 @@ from flockmq.admin.durable_polls import Polls
 from flockmq.admin.errors import UNAVAILABLE, ApiError
 from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
+from flockmq.admin.node_listings import NodeListings
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_port import ClusterPort
@@ -91,6 +92,7 @@ class Desk:
         self.started_at_ms = broker.node.started_at
         self.description = description
         self.polls = Polls()
+        self.listings = NodeListings(broker, self.moments, pager, node.name)
         self.exposition = Exposition(self)
 
     @property

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from flockmq.admin import listings, metrics, model, publishing, views
+from flockmq.admin.cluster_listings import find_everywhere, list_everywhere
 from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
+from flockmq.admin.node_listings import CONNECTIONS, SESSIONS, SUBSCRIPTIONS
 from flockmq.admin.operations import JSON, Call, NoQuery, Raw
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt.namespaces import inside_client_id, split_client_id
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Plain = Call[NoQuery, None]
 OfClient = Call[model.ClientQuery, None]
+Found = Call[model.FindQuery, None]
 
 
 # --- node ---
@@ -72,17 +75,17 @@ async def reload(desk: Desk, _call: Plain) -> model.ReloadResult:
 # --- clients ---
 
 
-def list_connections(desk: Desk, call: Call[model.ConnectionQuery, None]) -> model.Page[model.Connection]:
-    """A page of connected clients."""
-    return page(desk, "connections", call, lambda: listings.connections(desk.broker, call.query, desk.moments))
+async def list_connections(desk: Desk, call: Call[model.ConnectionQuery, None]) -> model.NodesPage[model.Connection]:
+    """A page of connected clients, of all nodes or one."""
+    return await list_everywhere(desk, CONNECTIONS, call.query)
 
 
-def get_connection(desk: Desk, call: OfClient) -> model.Connection:
-    """One connected client."""
-    session = desk.broker.sessions.get(_inside(call))
-    if session is None or session.connection is None:
+async def get_connection(desk: Desk, call: Found) -> model.Connection:
+    """One connected client, whichever node it is connected to."""
+    found = await find_everywhere(desk, CONNECTIONS, _inside(call), call.query.node)
+    if not isinstance(found, model.Connection):
         raise _not_connected(call.path["client_id"])
-    return views.connection(session.connection, session, desk.moments)
+    return found
 
 
 async def kick(desk: Desk, call: OfClient) -> None:
@@ -96,17 +99,17 @@ async def kick(desk: Desk, call: OfClient) -> None:
         raise _not_connected(call.path["client_id"])
 
 
-def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.Page[model.Session]:
-    """A page of sessions."""
-    return page(desk, "sessions", call, lambda: listings.sessions(desk.broker, call.query, desk.moments))
+async def list_sessions(desk: Desk, call: Call[model.SessionQuery, None]) -> model.NodesPage[model.Session]:
+    """A page of sessions, of all nodes or one."""
+    return await list_everywhere(desk, SESSIONS, call.query)
 
 
-def get_session(desk: Desk, call: OfClient) -> model.Session:
-    """One session."""
-    session = desk.broker.sessions.get(_inside(call))
-    if session is None:
+async def get_session(desk: Desk, call: Found) -> model.Session:
+    """One session, whichever node it lives on."""
+    found = await find_everywhere(desk, SESSIONS, _inside(call), call.query.node)
+    if not isinstance(found, model.Session):
         raise _no_session(call.path["client_id"])
-    return views.session(session, desk.moments)
+    return found
 
 
 async def delete_session(desk: Desk, call: OfClient) -> None:
@@ -120,26 +123,30 @@ async def delete_session(desk: Desk, call: OfClient) -> None:
         raise _no_session(call.path["client_id"])
 
 
-def list_session_subscriptions(
+async def list_session_subscriptions(
     desk: Desk, call: Call[model.SessionSubscriptionQuery, None]
-) -> model.Page[model.Subscription]:
-    """A page of one session's subscriptions."""
+) -> model.NodesPage[model.Subscription]:
+    """A page of one session's subscriptions, whichever node it lives on."""
     client_id = inside_client_id(call.query.namespace, call.path["client_id"])
-    if client_id not in desk.broker.sessions:
+    if await find_everywhere(desk, SESSIONS, client_id, None) is None:
         raise _no_session(call.path["client_id"])
     namespace, own_id = split_client_id(client_id)
-    query = model.SubscriptionQuery(client_id=own_id, namespace=namespace)
-    return page(desk, ("session", client_id), call, lambda: listings.subscriptions(desk.broker, query))
+    query = model.SubscriptionQuery(
+        client_id=own_id, namespace=namespace, after=call.query.after, limit=call.query.limit
+    )
+    return await list_everywhere(desk, SUBSCRIPTIONS, query)
 
 
-def list_subscriptions(desk: Desk, call: Call[model.SubscriptionQuery, None]) -> model.Page[model.Subscription]:
-    """A page of subscriptions."""
+async def list_subscriptions(
+    desk: Desk, call: Call[model.SubscriptionQuery, None]
+) -> model.NodesPage[model.Subscription]:
+    """A page of subscriptions, of all nodes or one."""
     query = call.query
     if query.filter is not None:
         _check("filter", query.filter, lambda text: check_topic_filter(split_shared(text)[1]))
     if query.match is not None:
         _check("match", query.match, check_topic_name)
-    return page(desk, "subscriptions", call, lambda: listings.subscriptions(desk.broker, query))
+    return await list_everywhere(desk, SUBSCRIPTIONS, query)
 
 
 # --- messages ---
@@ -235,12 +242,14 @@ def _check(name: str, text: str, check: Callable[[bytes], None]) -> None:
         raise ApiError(INVALID_PARAMETER, f"Parameter {name!r} can't be used: {error}") from None
 
 
-def _inside(call: OfClient) -> str:
+def _inside(call: OfClient | Found) -> str:
     return inside_client_id(call.query.namespace, call.path["client_id"])
 
 
 def _not_connected(client_id: str) -> ApiError:
-    return ApiError(NOT_FOUND, f"Client {client_id!r} is not connected here; list the connected clients to see who is")
+    return ApiError(
+        NOT_FOUND, f"Client {client_id!r} is not connected to any node; list the connected clients to see who is"
+    )
 
 
 def _no_session(client_id: str) -> ApiError:

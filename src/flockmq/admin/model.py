@@ -66,6 +66,14 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
     next: Annotated[str | None, Meta(description="Give this as `after` to get the following page; null at the end")]
 
 
+class NodesPage(Page[T], Generic[T], frozen=True, kw_only=True):
+    """A part of a listing over all nodes."""
+
+    unanswered: Annotated[
+        list[str], Meta(description="Nodes whose entries are missing because they did not answer, by name")
+    ] = []
+
+
 class PageQuery(Request, frozen=True):
     """Which part of a listing."""
 
@@ -85,6 +93,7 @@ class ConnectionQuery(PageQuery, frozen=True):
     namespace: Annotated[str | None, Meta(description="Only clients of this namespace")] = None
     username: Annotated[str | None, Meta(description="Only this user name, exactly")] = None
     peer: Annotated[str | None, Meta(description="Only clients at this address, without port")] = None
+    node: Annotated[str | None, Meta(description="Only what this node has, by its name; else all nodes")] = None
 
 
 class SessionQuery(PageQuery, frozen=True):
@@ -93,12 +102,19 @@ class SessionQuery(PageQuery, frozen=True):
     client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
     namespace: Annotated[str | None, Meta(description="Only sessions of this namespace")] = None
     connected: Annotated[bool | None, Meta(description="Only sessions whose client is (not) connected now")] = None
+    node: Annotated[str | None, Meta(description="Only what this node has, by its name; else all nodes")] = None
 
 
 class ClientQuery(Request, frozen=True):
     """Whose client id it is."""
 
     namespace: Annotated[str, Meta(description="The client's namespace")] = DEFAULT_NAMESPACE
+
+
+class FindQuery(ClientQuery, frozen=True):
+    """Whose client id it is, and where to look."""
+
+    node: Annotated[str | None, Meta(description="Look on this node only, by its name; else on all")] = None
 
 
 class SessionSubscriptionQuery(PageQuery, frozen=True):
@@ -121,6 +137,7 @@ class SubscriptionQuery(PageQuery, frozen=True):
     match: Annotated[
         TopicText | None, Meta(description="Only subscriptions that a message to this topic name would reach")
     ] = None
+    node: Annotated[str | None, Meta(description="Only what this node has, by its name; else all nodes")] = None
 
 
 class RetainedQuery(PageQuery, frozen=True):
@@ -189,6 +206,7 @@ class Connection(Response, frozen=True):
     messages_dropped: Annotated[int, Meta(description="QoS 0 messages dropped because the client reads too slowly")]
     bytes_in: int
     bytes_out: int
+    node: Annotated[str, Meta(description="Name of the node that has it")] = ""
 
 
 class Session(Response, frozen=True):
@@ -209,6 +227,7 @@ class Session(Response, frozen=True):
     queued_bytes: int
     inflight_messages: Annotated[int, Meta(description="QoS 1 and 2 messages sent and not yet acknowledged")]
     messages_dropped: Annotated[int, Meta(description="QoS 1 and 2 messages dropped because the queue was full")]
+    node: Annotated[str, Meta(description="Name of the node that has it")] = ""
 
 
 class Subscription(Response, frozen=True):
@@ -223,6 +242,7 @@ class Subscription(Response, frozen=True):
     retain_as_published: bool
     retain_handling: Annotated[int, Meta(ge=0, le=2)]
     identifier: Annotated[int | None, Meta(description="MQTT 5 subscription identifier")]
+    node: Annotated[str, Meta(description="Name of the node that has it")] = ""
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from flockmq.admin.model import ErrorBody
 from flockmq.admin.operations import JSON, NoQuery, Operation
 
 _REF: Final = "#/components/schemas/{name}"
-_PAGE: Final = re.compile(r"Page_(\w+)_")
+_PAGE: Final = re.compile(r"(?:Nodes)?Page_(\w+)_")
 _PARAMETER_TEXTS: Final = {
     "name": "Name of the durable topic",
     "shard": "Number of the partition within its topic, counted from 0",

@@ -24,6 +24,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import Page
 
@@ -69,9 +71,16 @@ class Pager:
         return len(self._walks)
 
     def page(
-        self, listing: Hashable, start: Callable[[], Entries[T]], after: str | None, limit: int, now_ms: int
+        self,
+        listing: Hashable,
+        start: Callable[[], Entries[T]],
+        after: str | None,
+        limit: int,
+        now_ms: int,
+        bytes_max: int = 0,
     ) -> Page[T]:
-        """One page of ``listing`` (its path and filters); ``start`` begins the walk when ``after`` is None."""
+        """One page of ``listing`` (its path and filters); ``start`` begins the walk when ``after`` is None. With
+        ``bytes_max`` the page ends with the entry that makes it longer than that as JSON."""
         self._expire(now_ms)
         if after is None:
             walk = _Walk(listing, start())
@@ -82,7 +91,7 @@ class Pager:
             self._walks.move_to_end(identity)
             if repeated is not None:
                 return repeated
-        items, exhausted = self._collect(walk.entries, limit)
+        items, exhausted = self._collect(walk.entries, limit, bytes_max)
         walk.pages += 1
         walk.used_at_ms = now_ms
         if exhausted:
@@ -95,8 +104,9 @@ class Pager:
             self._walks.popitem(last=False)
         return page
 
-    def _collect(self, entries: Entries[T], limit: int) -> tuple[list[T], bool]:
+    def _collect(self, entries: Entries[T], limit: int, bytes_max: int) -> tuple[list[T], bool]:
         items: list[T] = []
+        size = 0
         for _ in range(self._scan_max):
             try:
                 entry = next(entries)
@@ -104,7 +114,8 @@ class Pager:
                 return items, True
             if entry is not None:
                 items.append(entry)
-                if len(items) == limit:
+                size += len(msgspec.json.encode(entry)) if bytes_max else 0
+                if len(items) == limit or (bytes_max and size >= bytes_max):
                     break
         return items, False
 

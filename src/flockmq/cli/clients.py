@@ -9,7 +9,16 @@ import typer
 from flockmq.cli import registrations
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, in_known_namespace
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
+from flockmq.cli.output import (
+    LIMIT_DEFAULT,
+    JsonOption,
+    LimitOption,
+    NodeOption,
+    print_fields,
+    print_json,
+    print_listing,
+    warn_unanswered,
+)
 from flockmq.cli.usage import UsageError
 from flockmq.wording import counted
 
@@ -42,15 +51,12 @@ def list_clients(
     peer: Annotated[str | None, typer.Option("--peer", help="Only this IP address.")] = None,
     registered: RegisteredOption = False,
     namespace: NamespaceOption = None,
+    node: NodeOption = None,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List the clients that are connected now to the node at --server, or with --registered those that may log in.
-
-    Who is connected to another node is listed there: `flockmq cluster status` counts the clients of all nodes. What is
-    registered is the same on all of them.
-    """
+    """List the clients that are connected to any node of the cluster, or with --registered those that may log in."""
     if registered:
         if prefix is not None or peer is not None:
             wrong = "--peer" if prefix is None else "--prefix"
@@ -60,10 +66,14 @@ def list_clients(
         registrations.list_registered(server, namespace, username, limit, as_json=as_json)
         return
     client = admin_client(server)
-    there = client.connections(client_id_prefix=prefix, username=username, peer=peer, namespace=namespace)
+    unanswered: list[str] = []
+    there = client.connections(
+        client_id_prefix=prefix, username=username, peer=peer, namespace=namespace, node=node, unanswered=unanswered
+    )
     found = in_known_namespace(client, namespace, there)
     columns = {
         "CLIENT": "client_id",
+        "NODE": "node",
         "NAMESPACE": "namespace",
         "USER": "username",
         "ADDRESS": "peer",
@@ -74,7 +84,8 @@ def list_clients(
         "MESSAGES OUT": "messages_out",
         "SINCE": "connected_at",
     }
-    print_listing(found, columns, as_json=as_json, limit=limit, nothing="No client is connected to this node.")
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="No client is connected.")
+    warn_unanswered(unanswered, "clients")
 
 
 def show_client(
@@ -82,16 +93,17 @@ def show_client(
     *,
     registered: RegisteredOption = False,
     namespace: NamespaceOption = None,
+    node: NodeOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one connected client, or with --registered what is registered of it."""
+    """Show one connected client, whichever node it is connected to, or with --registered what is registered of it."""
     import msgspec
 
     if registered:
         registrations.show_registered(server, namespace or NAMESPACE_DEFAULT, client_id, as_json=as_json)
         return
-    found = msgspec.to_builtins(admin_client(server).connection(client_id, namespace))
+    found = msgspec.to_builtins(admin_client(server).connection(client_id, namespace, node))
     if as_json:
         print_json(found)
     else:
@@ -105,7 +117,7 @@ def kick(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Disconnect a client. It may connect again; to keep it out, use ban."""
+    """Disconnect a client, whichever node it is connected to. It may connect again; to keep it out, use ban."""
     admin_client(server).kick(client_id, namespace)
     if as_json:
         print_json({"kicked": client_id})

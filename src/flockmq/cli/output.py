@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries to print; 0 prints all.")]
+NodeOption = Annotated[
+    str | None, typer.Option("--node", metavar="NODE", help="Of this node only; else of the whole cluster.")
+]
 LIMIT_DEFAULT: Final = 1_000
 NOTHING: Final = "-"
 UNKNOWN: Final = "?"
@@ -116,6 +119,13 @@ def print_listing(
         print(nothing)
     if more:
         tell(f"There are more than {limit}; print all with --limit 0.")
+
+
+def warn_unanswered(unanswered: Sequence[str], what: str) -> None:
+    """Say on standard error which nodes are missing in a listing."""
+    if unanswered:
+        names = ", ".join(printable(name) for name in unanswered)
+        print(f"Not listed are the {what} of nodes that did not answer: {names}.", file=sys.stderr)
 
 
 def _take(items: Iterable[Any], limit: int) -> tuple[list[Any], bool]:

@@ -8,7 +8,16 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import in_known_namespace
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_listing
+from flockmq.cli.output import (
+    LIMIT_DEFAULT,
+    JsonOption,
+    LimitOption,
+    NodeOption,
+    print_fields,
+    print_json,
+    print_listing,
+    warn_unanswered,
+)
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
 NamespaceOption = Annotated[
@@ -32,16 +41,15 @@ def list_sessions(
     connected: Annotated[
         bool | None, typer.Option("--connected/--disconnected", help="Only those whose client is (not) connected.")
     ] = None,
+    node: NodeOption = None,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sessions that the node at --server has, connected or not.
-
-    A session is on one node, where its client was last; that of another node is listed there.
-    """
+    """List the sessions of all nodes, connected or not. A session is on one node, where its client was last."""
     columns = {
         "CLIENT": "client_id",
+        "NODE": "node",
         "NAMESPACE": "namespace",
         "CONNECTED": "connected",
         "MQTT": "protocol_version",
@@ -52,23 +60,28 @@ def list_sessions(
         "IN FLIGHT": "inflight_messages",
     }
     client = admin_client(server)
-    there = client.sessions(client_id_prefix=prefix, connected=connected, namespace=namespace)
+    unanswered: list[str] = []
+    there = client.sessions(
+        client_id_prefix=prefix, connected=connected, namespace=namespace, node=node, unanswered=unanswered
+    )
     found = in_known_namespace(client, namespace, there)
-    print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no sessions on this node.")
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no sessions.")
+    warn_unanswered(unanswered, "sessions")
 
 
 def show_session(
     client_id: ClientArgument,
     *,
     namespace: NamespaceOption = None,
+    node: NodeOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one session with its subscriptions."""
+    """Show one session with its subscriptions, whichever node it lives on."""
     import msgspec
 
     client = admin_client(server)
-    found = msgspec.to_builtins(client.session(client_id, namespace))
+    found = msgspec.to_builtins(client.session(client_id, namespace, node))
     subscriptions = msgspec.to_builtins(list(client.session_subscriptions(client_id, namespace)))
     if as_json:
         print_json(found | {"subscriptions": subscriptions})

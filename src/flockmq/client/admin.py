@@ -100,30 +100,46 @@ class AdminClient(DurableCalls):
         username: str | None = None,
         peer: str | None = None,
         namespace: str | None = None,
+        node: str | None = None,
+        unanswered: list[str] | None = None,
     ) -> Iterator[model.Connection]:
-        """All connected clients, or those that pass every filter given."""
-        query = {"client_id": client_id_prefix, "username": username, "peer": peer, "namespace": namespace}
-        return self._listing("/api/v1/connections", query, model.Page[model.Connection])
+        """All connected clients of the cluster, or those that pass every filter given. ``unanswered`` gets the names of
+        nodes whose clients are missing."""
+        query = {
+            "client_id": client_id_prefix,
+            "username": username,
+            "peer": peer,
+            "namespace": namespace,
+            "node": node,
+        }
+        return self._listing("/api/v1/connections", query, model.NodesPage[model.Connection], unanswered)
 
-    def connection(self, client_id: str, namespace: str | None = None) -> model.Connection:
-        """One connected client; AdminError ``not_found`` when it is not connected."""
-        return self._get(f"/api/v1/connections/{_place(client_id, namespace)}", model.Connection)
+    def connection(self, client_id: str, namespace: str | None = None, node: str | None = None) -> model.Connection:
+        """One connected client, on whichever node; AdminError ``not_found`` when it is not connected."""
+        return self._get(f"/api/v1/connections/{_place(client_id, namespace, node)}", model.Connection)
 
     def kick(self, client_id: str, namespace: str | None = None) -> None:
         """Disconnect a client (MQTT 5: reason 0x98, Administrative action). It may connect again."""
         self._call("DELETE", f"/api/v1/connections/{_place(client_id, namespace)}")
 
     def sessions(
-        self, *, client_id_prefix: str | None = None, connected: bool | None = None, namespace: str | None = None
+        self,
+        *,
+        client_id_prefix: str | None = None,
+        connected: bool | None = None,
+        namespace: str | None = None,
+        node: str | None = None,
+        unanswered: list[str] | None = None,
     ) -> Iterator[model.Session]:
-        """All sessions, or those that pass every filter given."""
+        """All sessions of the cluster, or those that pass every filter given. ``unanswered`` gets the names of nodes
+        whose sessions are missing."""
         is_connected = None if connected is None else str(connected).lower()
-        query = {"client_id": client_id_prefix, "connected": is_connected, "namespace": namespace}
-        return self._listing("/api/v1/sessions", query, model.Page[model.Session])
+        query = {"client_id": client_id_prefix, "connected": is_connected, "namespace": namespace, "node": node}
+        return self._listing("/api/v1/sessions", query, model.NodesPage[model.Session], unanswered)
 
-    def session(self, client_id: str, namespace: str | None = None) -> model.Session:
-        """One session; AdminError ``not_found`` when there is none."""
-        return self._get(f"/api/v1/sessions/{_place(client_id, namespace)}", model.Session)
+    def session(self, client_id: str, namespace: str | None = None, node: str | None = None) -> model.Session:
+        """One session, on whichever node; AdminError ``not_found`` when there is none."""
+        return self._get(f"/api/v1/sessions/{_place(client_id, namespace, node)}", model.Session)
 
     def delete_session(self, client_id: str, namespace: str | None = None) -> None:
         """Disconnect the client, if it is connected, and forget its subscriptions and waiting messages."""
@@ -132,14 +148,14 @@ class AdminClient(DurableCalls):
     def session_subscriptions(self, client_id: str, namespace: str | None = None) -> Iterator[model.Subscription]:
         """Subscriptions of one session; AdminError ``not_found`` when there is no such session."""
         path = f"/api/v1/sessions/{segment(client_id)}/subscriptions"
-        return self._listing(path, {"namespace": namespace}, model.Page[model.Subscription])
+        return self._listing(path, {"namespace": namespace}, model.NodesPage[model.Subscription])
 
     def subscriptions(
         self, *, client_id: str | None = None, topic_filter: str | None = None, match: str | None = None
     ) -> Iterator[model.Subscription]:
         """All subscriptions; of one client, of one exact filter, or those that a topic name would reach."""
         query = {"client_id": client_id, "filter": topic_filter, "match": match}
-        return self._listing("/api/v1/subscriptions", query, model.Page[model.Subscription])
+        return self._listing("/api/v1/subscriptions", query, model.NodesPage[model.Subscription])
 
     # --- bans -------------------------------------------------------------------------------------------------------
 
@@ -199,6 +215,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _place(client_id: str, namespace: str | None) -> str:
+def _place(client_id: str, namespace: str | None, node: str | None = None) -> str:
     """The end of a path that names one client."""
-    return segment(client_id) if namespace is None else f"{segment(client_id)}?{urlencode({'namespace': namespace})}"
+    query = {name: value for name, value in (("namespace", namespace), ("node", node)) if value is not None}
+    return f"{segment(client_id)}?{urlencode(query)}" if query else segment(client_id)

@@ -46,11 +46,19 @@ class ApiCalls:
             return False
         return True
 
-    def _listing(self, path: str, filters: dict[str, str | None], shape: type[model.Page[T]]) -> Iterator[T]:
+    def _listing(
+        self,
+        path: str,
+        filters: dict[str, str | None],
+        shape: type[model.Page[T]],
+        unanswered: list[str] | None = None,
+    ) -> Iterator[T]:
         query = {name: value for name, value in filters.items() if value is not None}
         query["limit"] = str(model.PAGE_LIMIT_MAX)
         while True:
             page = self._decode(self._call("GET", f"{path}?{urlencode(query)}"), shape)
+            if unanswered is not None and isinstance(page, model.NodesPage):
+                unanswered += [name for name in page.unanswered if name not in unanswered]
             yield from page.items
             if page.next is None:
                 return

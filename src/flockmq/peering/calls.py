@@ -35,6 +35,11 @@ END_SESSION: Final = 4
 BAN_HITS: Final = 5
 """How many connections has this ban ended at your side? Question: kind, 0, value. Answer: 4 bytes."""
 
+LISTING: Final = 6
+"""A page of your clients, sessions or subscriptions (``admin/node_listings.py``)."""
+FIND: Final = 7
+"""Have you got this client, or its session?"""
+
 QUESTION: Final = 1
 ANSWER: Final = 2
 REFUSAL: Final = 3

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import cluster_model as model
+from flockmq.admin.cluster_port import LiveNode
 from flockmq.admin.cluster_views import deliveries, share_step, step
-from flockmq.drivers.clock import now_ms
+from flockmq.admin.moments import Moments
+from flockmq.admin.node_listings import NodeListings
+from flockmq.admin.paging import Pager
+from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.gossip.member import EDGE
 from flockmq.mqtt import reasons
-from flockmq.peering.calls import BAN_HITS, END_SESSION, EXPLAIN, KICK
+from flockmq.peering.calls import BAN_HITS, END_SESSION, EXPLAIN, FIND, KICK, LISTING
 from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
 from flockmq.peering.node import CLIENTS
+from flockmq.server.durable_asking import unless_done
 from flockmq.server.durable_view import DurableView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flockmq.admin.metrics import Number
     from flockmq.gossip.member import Member
     from flockmq.server.cluster import ClusterService
 
 
+WALKS_MAX: Final = 64
+"""Listings that other nodes are in the middle of here."""
 _STATES: Final[tuple[model.MemberState, ...]] = ("alive", "suspect", "dead", "left")
 """By the numbers of ``gossip.member``."""
 
@@ -38,6 +48,10 @@ class ClusterView:
         node.calls.serve(EXPLAIN, lambda body: encode_recipients(explain_here(broker_node, body)))
         node.calls.serve(KICK, lambda body: bytes((broker.kick(_text(body), now_ms()),)))
         node.calls.serve(BAN_HITS, self._hits)
+        pager = Pager(lambda: secrets.token_urlsafe(9), walks_max=WALKS_MAX)
+        told = NodeListings(broker, Moments(now_ms, wall_ms), pager, node.swim.me.name)
+        node.calls.serve(LISTING, told.answer_page)
+        node.calls.serve(FIND, told.answer_find)
         node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_text(body), now_ms()),)))
 
     def status(self) -> model.Cluster:
@@ -131,6 +145,25 @@ class ClusterView:
                 steps += deliveries(hop.name, answer)
         return model.Explanation(topic=found.topic, node=me, steps=steps, misses=misses, notes=found.why_not)
 
+    def live_nodes(self) -> list[LiveNode]:
+        """All nodes that are taken for alive, this one among them, by id."""
+        swim = self._service.node.swim
+        found = [LiveNode(one.node_id, one.name, one.node_id == swim.me.node_id) for one in swim.alive()]
+        return sorted(found, key=lambda one: one.node_id)
+
+    def name_of(self, node_id: int) -> str:
+        """What a node is called, or its id when that is not known."""
+        member = self._service.node.swim.members.get(node_id)
+        return member.name if member is not None else f"{node_id:016x}"
+
+    async def list_at(self, node_id: int, question: bytes) -> bytes | None:
+        """What another node answers to a question for a page."""
+        return await self._call(node_id, LISTING, question)
+
+    async def find_at(self, nodes: Sequence[int], question: bytes) -> list[bytes | None]:
+        """What other nodes answer to a question for a client."""
+        return await asyncio.gather(*(self._call(node, FIND, question) for node in nodes))
+
     async def kick(self, client_id: str) -> bool:
         """Disconnect a client of another node."""
         return await self._ask_all(KICK, client_id)
@@ -160,7 +193,7 @@ class ClusterView:
 
     async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
         answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._service.node.calls.ask(peer, kind, body, answered.set_result, now_ms())
+        self._service.node.calls.ask(peer, kind, body, unless_done(answered), now_ms())
         self._service.runner.runner.flush_soon()
         return await answered
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from flockmq.admin.cluster_port import ClusterPort
 from flockmq.admin.description import Description
 from flockmq.admin.desk import Desk, NodeInfo, Ports
 from flockmq.admin.durable_port import DurablePort
@@ -30,6 +31,8 @@ def make_desk(
     reload: Callable[[], Awaitable[Sequence[str]]] | None = None,
     scan_max: int = 10_000,
     durable: DurablePort | None = None,
+    cluster: ClusterPort | None = None,
+    name: str = NODE.name,
 ) -> Desk:
     numbers = count()
     log: list[tuple[str, str, dict[str, object]]] = []
@@ -38,11 +41,17 @@ def make_desk(
         log.append((level, event, fields))
 
     ports = Ports(
-        flush=harness.flush, listeners=lambda: listeners, config=config, reload=reload, log=note, durable=durable
+        flush=harness.flush,
+        listeners=lambda: listeners,
+        config=config,
+        reload=reload,
+        log=note,
+        durable=durable,
+        cluster=cluster,
     )
     return Desk(
         harness.broker,
-        NODE,
+        NodeInfo(name=name, version=NODE.version, build=NODE.build),
         ports,
         Pager(lambda: f"walk{next(numbers)}", scan_max=scan_max),
         Guard(lambda token: token == "right", AttemptThrottle(), lambda peer: None),

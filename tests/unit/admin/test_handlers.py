@@ -26,7 +26,7 @@ def test_the_node_tells_who_it_is() -> None:
     assert node.listeners == [listener]
 
 
-HERE = model.ClientQuery()
+HERE = model.FindQuery()
 PartQuery = model.SessionSubscriptionQuery
 
 
@@ -73,7 +73,7 @@ async def test_who_is_away_has_a_session_and_no_connection() -> None:
     harness = BrokerHarness()
     desk = make_desk(harness)
     harness.client("c", session_expiry_s=60).drop()
-    assert handlers.get_session(desk, call(HERE, client_id="c")).connected is False
+    assert (await handlers.get_session(desk, call(HERE, client_id="c"))).connected is False
     away: tuple[Handler, ...] = (handlers.get_connection, handlers.kick)
     for handler in away:
         with pytest.raises(ApiError) as refused:
@@ -100,13 +100,13 @@ async def test_clients_of_a_namespace_are_found_in_it() -> None:
     client.subscribe(b"a/b", qos=1)
     other = harness.client("c", session_expiry_s=60)
     other.subscribe(b"a/b")
-    acme = model.ClientQuery(namespace="acme")
-    assert handlers.get_connection(desk, call(acme, client_id="c")).listener == "tls"
-    assert handlers.get_session(desk, call(acme, client_id="c")).username == "bob"
+    acme = model.FindQuery(namespace="acme")
+    assert (await handlers.get_connection(desk, call(acme, client_id="c"))).listener == "tls"
+    assert (await handlers.get_session(desk, call(acme, client_id="c"))).username == "bob"
     query = PartQuery(namespace="acme")
-    assert [one.filter for one in handlers.list_session_subscriptions(desk, call(query, client_id="c")).items] == [
-        "a/b"
-    ]
+    assert [
+        one.filter for one in (await handlers.list_session_subscriptions(desk, call(query, client_id="c"))).items
+    ] == ["a/b"]
     for namespace in ("acme", "default"):
         for wanted in (
             model.SubscriptionQuery(filter="a/b", namespace=namespace),
@@ -114,11 +114,11 @@ async def test_clients_of_a_namespace_are_found_in_it() -> None:
             model.SubscriptionQuery(client_id="c", namespace=namespace),
             model.SubscriptionQuery(namespace=namespace),
         ):
-            found = handlers.list_subscriptions(desk, call(wanted)).items
+            found = (await handlers.list_subscriptions(desk, call(wanted))).items
             assert [one.namespace for one in found] == [namespace]
-    sessions = handlers.list_sessions(desk, call(model.SessionQuery(namespace="acme", client_id="c"))).items
+    sessions = (await handlers.list_sessions(desk, call(model.SessionQuery(namespace="acme", client_id="c")))).items
     assert [one.namespace for one in sessions] == ["acme"]
-    users = handlers.list_connections(desk, call(model.ConnectionQuery(username="bob"))).items
+    users = (await handlers.list_connections(desk, call(model.ConnectionQuery(username="bob")))).items
     assert [(one.namespace, one.client_id) for one in users] == [("acme", "c")]
     await handlers.kick(desk, call(acme, client_id="c"))
     assert (client.closed, other.closed) == (True, False)
@@ -126,28 +126,28 @@ async def test_clients_of_a_namespace_are_found_in_it() -> None:
     assert list(harness.broker.sessions) == ["c"]
 
 
-def test_subscriptions_of_a_session_come_in_pages() -> None:
+async def test_subscriptions_of_a_session_come_in_pages() -> None:
     harness = BrokerHarness()
     desk = make_desk(harness)
     client = harness.client("c")
     for number in range(5):
         client.subscribe(b"t/%d" % number)
-    first = handlers.list_session_subscriptions(desk, call(PartQuery(limit=3), client_id="c"))
-    second = handlers.list_session_subscriptions(desk, call(PartQuery(limit=3, after=first.next), client_id="c"))
+    first = await handlers.list_session_subscriptions(desk, call(PartQuery(limit=3), client_id="c"))
+    second = await handlers.list_session_subscriptions(desk, call(PartQuery(limit=3, after=first.next), client_id="c"))
     assert [one.filter for one in first.items + second.items] == [f"t/{number}" for number in range(5)]
     assert second.next is None
 
 
-def test_a_cursor_of_one_session_is_none_of_another() -> None:
+async def test_a_cursor_of_one_session_is_none_of_another() -> None:
     harness = BrokerHarness()
     desk = make_desk(harness)
     for client_id in ("one", "two"):
         client = harness.client(client_id)
         for number in range(3):
             client.subscribe(b"t/%d" % number)
-    first = handlers.list_session_subscriptions(desk, call(PartQuery(limit=1), client_id="one"))
+    first = await handlers.list_session_subscriptions(desk, call(PartQuery(limit=1), client_id="one"))
     with pytest.raises(ApiError) as refused:
-        handlers.list_session_subscriptions(desk, call(PartQuery(limit=1, after=first.next), client_id="two"))
+        await handlers.list_session_subscriptions(desk, call(PartQuery(limit=1, after=first.next), client_id="two"))
     assert refused.value.kind is INVALID_PARAMETER
 
 
@@ -161,9 +161,9 @@ def test_a_cursor_of_one_session_is_none_of_another() -> None:
         model.SubscriptionQuery(match=""),
     ],
 )
-def test_filters_that_mean_nothing_are_refused(query: model.SubscriptionQuery) -> None:
+async def test_filters_that_mean_nothing_are_refused(query: model.SubscriptionQuery) -> None:
     with pytest.raises(ApiError) as refused:
-        handlers.list_subscriptions(make_desk(BrokerHarness()), call(query))
+        await handlers.list_subscriptions(make_desk(BrokerHarness()), call(query))
     assert refused.value.kind is INVALID_PARAMETER
 
 
@@ -246,7 +246,7 @@ def test_stats_are_numbers_by_name() -> None:
     assert (stats.gauges["clients"], stats.counters["connects_accepted"]) == (1, 1)
 
 
-def test_a_million_sessions_are_not_copied_for_a_page_of_one_client() -> None:
+async def test_a_million_sessions_are_not_copied_for_a_page_of_one_client() -> None:
     """Only the keys are copied once; a page looks at no more than the scan bound, whatever the filter."""
     harness = BrokerHarness()
     for number in range(50):
@@ -255,7 +255,7 @@ def test_a_million_sessions_are_not_copied_for_a_page_of_one_client() -> None:
     after: str | None = None
     sizes = []
     while True:
-        page = handlers.list_sessions(desk, call(model.SessionQuery(client_id="c49", after=after)))
+        page = await handlers.list_sessions(desk, call(model.SessionQuery(client_id="c49", after=after)))
         sizes.append(len(page.items))
         after = page.next
         if after is None:
