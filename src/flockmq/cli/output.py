@@ -125,7 +125,7 @@ def warn_unanswered(unanswered: Sequence[str], what: str) -> None:
     """Say on standard error which nodes are missing in a listing."""
     if unanswered:
         names = ", ".join(printable(name) for name in unanswered)
-        print(f"Not listed are the {what} of nodes that did not answer: {names}.", file=sys.stderr)
+        tell(f"Not listed are the {what} of nodes that did not answer: {names}.")
 
 
 def _take(items: Iterable[Any], limit: int) -> tuple[list[Any], bool]:

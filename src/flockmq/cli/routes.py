@@ -10,7 +10,15 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.mqtt_options import TopicArgument
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing
+from flockmq.cli.output import (
+    LIMIT_DEFAULT,
+    JsonOption,
+    LimitOption,
+    NodeOption,
+    print_json,
+    print_listing,
+    warn_unanswered,
+)
 from flockmq.peering.drawing import draw_routes, draw_table
 from flockmq.server.escape import printable
 
@@ -21,6 +29,7 @@ _REACHED = {"CLIENT": "client_id", "NODE": "node", "FILTER": "filter", "QOS": "q
 _COLUMNS = {
     "FILTER": "filter",
     "CLIENT": "client_id",
+    "NODE": "node",
     "QOS": "qos",
     "GROUP": "share_group",
     "NO LOCAL": "no_local",
@@ -112,12 +121,15 @@ def list_subscriptions(
     *,
     client_id: Annotated[str | None, typer.Option("--client", help="Only those of this client id.")] = None,
     topic_filter: Annotated[str | None, typer.Option("--filter", help="Only this filter, exactly.")] = None,
+    node: NodeOption = None,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List the subscriptions of the node at --server. `flockmq route list` has the filters of the whole cluster."""
-    found = admin_client(server).subscriptions(client_id=client_id, topic_filter=topic_filter)
-    print_listing(
-        found, _COLUMNS, as_json=as_json, limit=limit, nothing="No client of this node has subscribed to that."
+    """List the subscriptions of the whole cluster."""
+    unanswered: list[str] = []
+    found = admin_client(server).subscriptions(
+        client_id=client_id, topic_filter=topic_filter, node=node, unanswered=unanswered
     )
+    print_listing(found, _COLUMNS, as_json=as_json, limit=limit, nothing="No client has subscribed to that.")
+    warn_unanswered(unanswered, "subscriptions")

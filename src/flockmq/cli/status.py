@@ -32,6 +32,10 @@ def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
     fields += [(f"listener {one.name}", _where(one.host, one.port)) for one in node.listeners]
     figures = {**stats.gauges, **stats.counters}
     fields += [(name.replace("_", " "), value) for name, value in figures.items() if value and name not in _SAID]
+    members = [one for one in client.cluster().members if one.state == "alive"]
+    if len(members) > 1:
+        fields.append(("nodes of the cluster", len(members)))
+        fields.append(("clients of the cluster", sum(one.clients or 0 for one in members)))
     print_fields(fields)
 
 

@@ -151,11 +151,18 @@ class AdminClient(DurableCalls):
         return self._listing(path, {"namespace": namespace}, model.NodesPage[model.Subscription])
 
     def subscriptions(
-        self, *, client_id: str | None = None, topic_filter: str | None = None, match: str | None = None
+        self,
+        *,
+        client_id: str | None = None,
+        topic_filter: str | None = None,
+        match: str | None = None,
+        node: str | None = None,
+        unanswered: list[str] | None = None,
     ) -> Iterator[model.Subscription]:
-        """All subscriptions; of one client, of one exact filter, or those that a topic name would reach."""
-        query = {"client_id": client_id, "filter": topic_filter, "match": match}
-        return self._listing("/api/v1/subscriptions", query, model.NodesPage[model.Subscription])
+        """All subscriptions of the cluster; of one client, of one exact filter, or those that a topic name would reach.
+        ``unanswered`` gets the names of nodes whose subscriptions are missing."""
+        query = {"client_id": client_id, "filter": topic_filter, "match": match, "node": node}
+        return self._listing("/api/v1/subscriptions", query, model.NodesPage[model.Subscription], unanswered)
 
     # --- bans -------------------------------------------------------------------------------------------------------
 
