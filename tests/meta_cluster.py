@@ -97,7 +97,10 @@ class Node:
     def list_members(self) -> list[SeenMember]:
         """What SWIM would say."""
         return [
-            seen_member(Member(node.number, node.boot, f"n{node.number}", "h", 1, 0, node.gossip, "1", node.role))
+            seen_member(
+                Member(node.number, node.boot, f"n{node.number}", "h", 1, 0, node.gossip, "1", node.role),
+                store=node.store.identity,
+            )
             for node in self.cluster.nodes.values()
             if node.boot
         ]

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from cluster.clients import command
-from flockmq.server.durable import STATE_FILE
+from flockmq.server.state_copy import STATE_FILE
 from flockmq.testing.nodes import NodeCluster, NodeProcess
 
 

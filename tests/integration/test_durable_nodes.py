@@ -18,7 +18,7 @@ from flockmq.client.log_client import LogClient
 from flockmq.cluster.advice import Advice, LeaderAdvice
 from flockmq.errors import FlockError
 from flockmq.security import credentials
-from flockmq.server.durable import STATE_FILE
+from flockmq.server.state_copy import STATE_FILE
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
 PAYLOADS = [b"%d" % number for number in range(300)]

@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     group.command("inspect")(inspect)
     group.command("verify")(verify)
     group.command("read")(read)
+    group.command("accept-loss")(accept_loss)
     app.add_typer(group, name="log")
 
 
@@ -91,6 +92,24 @@ def verify(folder: FolderArgument, *, as_json: JsonOption = False) -> None:
             f"{folder} is damaged (problems: {len(problems)}). Start the node in its cluster: it does not vote until "
             "the others have refilled it."
         )
+
+
+def accept_loss(
+    folder: Annotated[Path, typer.Argument(metavar="DATA_DIR", help="The data folder of a node that does not run.")],
+) -> None:
+    """Let a node that is alone start though its store is gone, older or another one: what it held is given up.
+
+    Its next start goes on with what the store holds; if that is nothing, with the same topics, and empty logs. A node of
+    many needs none of this: the others refill it. For partitions that no other node has: `flockmq partition accept-loss`.
+    """
+    from flockmq.server.store_opening import accept_loss as accept
+
+    if not (folder / "node_id").exists():
+        raise FlockError(f"{folder} is not the data folder of a node; give the one that its message names.")
+    if _is_running(folder):
+        raise FlockError("The node runs, so nothing is lost that it could start without; stop it first.")
+    accept(folder)
+    print("The next start of this node goes on without what its store does not hold.")
 
 
 def _load(folder: Path, verify_bytes: int) -> Loaded:

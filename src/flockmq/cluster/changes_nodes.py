@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from flockmq.cluster.checks import (
+    ID_MAX,
     NODES_MAX,
     SETTING_CHARACTERS_MAX,
     SETTINGS_MAX,
@@ -18,6 +19,9 @@ from flockmq.cluster.checks import (
 from flockmq.cluster.commands import CONFLICT, INVALID, LIMIT, NOT_FOUND, RefusedError
 from flockmq.cluster.model import ALIVE, CORE, LEFT, NodeRecord
 from flockmq.cluster.tables import PARTITIONS_MAX_SETTING
+
+RETIRED_MAX: Final = 64
+"""Stores of a node that are remembered as replaced."""
 
 if TYPE_CHECKING:
     from flockmq.cluster.commands import (
@@ -54,6 +58,7 @@ def node_seen(tables: Tables, command: NodeSeen, wall_ms: int) -> NodeRecord:
                 CONFLICT,
                 f"Another node that is alive is called {command.name}; give each node its own name with --name.",
             )
+    check_number("id of a store", command.store, 0, ID_MAX)
     known = tables.nodes.get(command.id)
     if known is None and len(tables.nodes) >= NODES_MAX:
         raise RefusedError(LIMIT, f"The cluster has {NODES_MAX} nodes, which is all it can have; remove one first.")
@@ -68,11 +73,37 @@ def node_seen(tables: Tables, command: NodeSeen, wall_ms: int) -> NodeRecord:
         command.zone,
         command.version,
         known.since_ms if known is not None and known.state == ALIVE else wall_ms,
+        command.store,
     )
+    if known is not None:
+        record = _with_stores(tables, known, record)
     if record != known:
         tables.nodes[command.id] = record
         _nodes_changed(tables)
     return record
+
+
+def _with_stores(tables: Tables, known: NodeRecord, record: NodeRecord) -> NodeRecord:
+    """The record of a node with the stores that it has and had. With another store it is a newcomer everywhere."""
+    if record.store in (0, known.store):
+        return replace(record, store=known.store, retired=known.retired)
+    if record.store in known.retired:
+        raise RefusedError(
+            CONFLICT,
+            f"The node {known.name} comes with a store that was replaced by another one since; the others have gone "
+            "on without it. Move that store aside and start the node again.",
+        )
+    if not known.store:
+        return replace(record, retired=known.retired)
+    changed = False
+    for partition in tables.partitions():
+        if known.id in partition.founders:
+            founders = tuple([node for node in partition.founders if node != known.id])
+            tables.keep_partition(replace(partition, founders=founders))
+            changed = True
+    if changed:
+        tables.versions = replace(tables.versions, topics=tables.index)
+    return replace(record, retired=(*known.retired, known.store)[-RETIRED_MAX:])
 
 
 def node_state_changed(tables: Tables, command: NodeStateChanged, wall_ms: int) -> NodeRecord:

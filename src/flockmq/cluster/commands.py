@@ -56,6 +56,8 @@ class NodeSeen(Struct, frozen=True, array_like=True, tag=2):
     role: int = CORE
     zone: str = ""
     version: str = ""
+    store: int = 0
+    """The id of its store; 0: not known."""
 
 
 class NodeStateChanged(Struct, frozen=True, array_like=True, tag=3):

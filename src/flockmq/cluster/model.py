@@ -58,6 +58,10 @@ class NodeRecord(Struct, frozen=True, array_like=True):
     version: str = ""
     since_ms: int = 0
     """Wall time of the last change of ``state``."""
+    store: int = 0
+    """The id of its store; 0 while the node has not told. Only a node with this very store may begin a log."""
+    retired: tuple[int, ...] = ()
+    """Stores that it had before, the latest ones. None of them may come back: others have gone on without it."""
 
 
 class Limits(Struct, frozen=True, array_like=True):
@@ -125,7 +129,7 @@ class PartitionRecord(Struct, frozen=True, array_like=True):
     target: tuple[int, ...]
     """The voters it should have. A move is under way when they are not the same nodes."""
     founders: tuple[int, ...]
-    """Those of ``first`` that never left. Only they may begin the group's log."""
+    """Those of ``first`` that never left, and never lost their store. Only they may begin the group's log."""
     preferred: int
     """The node that should lead, one of ``target``."""
     first: tuple[int, ...]

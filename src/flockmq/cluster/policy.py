@@ -66,6 +66,7 @@ class SeenMember:
         zone: str = "",
         version: str = "",
         is_leaving: bool = False,
+        store: int = 0,
     ) -> None:
         self.node_id = node_id
         self.name = name
@@ -77,6 +78,8 @@ class SeenMember:
         self.api = api
         self.zone = zone
         self.version = version
+        self.store = store
+        """The id of its store; 0: it has not told yet."""
         self.is_leaving = is_leaving
         """It is there, and votes, until nothing depends on it any more; ``state`` is LEFT meanwhile."""
 
@@ -340,6 +343,7 @@ def _same(known: NodeRecord, member: SeenMember) -> bool:
         and known.role == member.role
         and known.zone == member.zone
         and known.version == member.version
+        and member.store in (0, known.store, *known.retired)
     )
 
 
@@ -353,4 +357,5 @@ def _seen(member: SeenMember) -> NodeSeen:
         member.role,
         member.zone,
         member.version,
+        member.store,
     )

@@ -40,12 +40,22 @@ WARN_AFTER_MS: Final = 20_000
 """A cluster that is just being started passes two nodes as well, and nobody needs to hear of that."""
 
 
-def seen_member(member: Member, api: str = "", zone: str = "", is_leaving: bool = False) -> SeenMember:
+def seen_member(member: Member, api: str = "", zone: str = "", is_leaving: bool = False, store: int = 0) -> SeenMember:
     """A member of gossip as policy sees it. Whoever stopped in good order may be back soon: it is dead, not gone."""
     is_leaving = is_leaving and member.is_live
     state = model.LEFT if is_leaving else model.ALIVE if member.is_live else model.DEAD
     return SeenMember(
-        member.node_id, member.name, member.host, member.port, state, member.role, api, zone, member.version, is_leaving
+        member.node_id,
+        member.name,
+        member.host,
+        member.port,
+        state,
+        member.role,
+        api,
+        zone,
+        member.version,
+        is_leaving,
+        store,
     )
 
 

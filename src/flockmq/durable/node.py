@@ -59,6 +59,12 @@ ZONE: Final = b"f/zone"
 """What a node tells of itself in owned maps, as text."""
 LEAVING: Final = b"f/leaving"
 """It wants to be free of replicas and votes."""
+STORE: Final = b"f/store"
+"""The id of its store, eight bytes."""
+WHY_RETIRED: Final = (
+    "The store of this node was replaced by another one since it was last used here, and the cluster has gone on "
+    "without it. Move the folder `store` aside and start the node again: the others refill it."
+)
 TEXT_BYTES_MAX: Final = 256
 SLOW_TICK_MS: Final = 100
 """How often everything but consensus looks at the time."""
@@ -127,6 +133,7 @@ class DurableNode:
         cluster.components[FEEDS] = self.delivery
         cluster.on_writable = self.engine.writable
         cluster.on_told[INDEX] = self.meta.peer_told
+        cluster.maps.set(STORE, store.identity.to_bytes(8, "little"))
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
         """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none.
@@ -137,6 +144,7 @@ class DurableNode:
             self.meta.doubt_all()
         if copy:
             self.meta.restore(copy)
+        self._refuse_retired(self.meta.state)
         self.meta.start()
         self.partitions.start()
         self.tick(now, now + self._wall_offset_ms)
@@ -240,7 +248,15 @@ class DurableNode:
         self.machines.closed(group)
         self.delivery.closed(group, self._now)
 
+    def _refuse_retired(self, state: ClusterState) -> None:
+        """Take part no more with a store that the cluster has gone on without."""
+        me = state.nodes.get(self.cluster.node_id)
+        if me is not None and self.engine.store.identity in me.retired and not self.engine.stopped:
+            self.engine.events.append(("store_retired", {"message": WHY_RETIRED}))
+            self.engine.stop(WHY_RETIRED)
+
     def _state_changed(self, state: ClusterState) -> None:
+        self._refuse_retired(state)
         self.topics.follow(state, self._now)
         if state.versions.topics != self._topics_version:
             # A whole state that took the place of commands may have topics that are older than this node's news.
@@ -271,6 +287,7 @@ class DurableNode:
                 _text(maps.get(member.node_id, API)),
                 _text(maps.get(member.node_id, ZONE)),
                 maps.get(member.node_id, LEAVING) is not None,
+                _store_id(maps.get(member.node_id, STORE)),
             )
             for member in self.cluster.swim.members.values()
         ]
@@ -280,6 +297,11 @@ class DurableNode:
 
     def _wake(self) -> None:
         self.engine.wake()
+
+
+def _store_id(value: bytes | None) -> int:
+    """The id of another node's store; 0 when it told none that is one."""
+    return int.from_bytes(value, "little") if value is not None and len(value) == 8 else 0
 
 
 def _text(value: bytes | None) -> str:

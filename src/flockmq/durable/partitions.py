@@ -2,13 +2,18 @@
 
 ```
  state names this node --> a log in the store: open it
-                       |-> none, and this node is a founder: begin it with the first voters (state must be current)
+                       |-> none, and this node is a founder: begin it with the first voters (state must be current,
+                       |         and must know this node with this very store)
                        `-> none otherwise: an empty replica, which its leader fills
  state names it no more, and knows more of the group than this replica does --> close it and remove its log
  the topic is deleted ------------------------------------------------------> the same
 ```
 A change of state marks the groups that it touched; a tick looks at a bounded number of them, so thousands of replicas
 open without stopping anything else. Nothing is walked through when nothing changed.
+
+*This very store*: a node that comes with another store than the one state knows has lost what it had, whatever lies
+beside the store. State strikes it from all founders when it hears of the new store (``changes_nodes.py``); until then
+nothing is begun here.
 
 A store that can't read a part of its journal (``lost_groups``) may have lost whole groups: what is missing there is not
 begun anew, unless it was made after this start. And state *knows more* when the configuration behind ``replicas`` is
@@ -94,7 +99,7 @@ class Partitions:
         self._stirred: dict[int, None] = {}
         """Groups with a new leader or other members."""
         self._uncertain: dict[int, None] = {}
-        """Groups to begin here, once state is known to be current."""
+        """Groups to begin here, once state is known to be current, and knows the store of this node."""
         self._early: dict[int, None] = {}
         """Replicas of groups that a command made which is yet to come here, maybe with the one that deletes them."""
         self._parting: dict[int, None] = {}
@@ -119,7 +124,7 @@ class Partitions:
 
     def follow(self, state: ClusterState) -> None:
         """The cluster state changed: mark the groups that are concerned."""
-        if self._uncertain and self._meta.is_current:
+        if self._uncertain and self._meta.is_current and self._is_registered():
             self._dirty.update(self._uncertain)
             self._uncertain = {}
         if state.versions.topics == self._seen_version:
@@ -232,13 +237,18 @@ class Partitions:
 
     def _create(self, group: int, record: PartitionRecord) -> int:
         voters = record.voters_to_begin(self._node)
-        if voters is not None and not self._meta.is_current:
+        if voters is not None and not (self._meta.is_current and self._is_registered()):
             self._uncertain[group] = None
             return 0
         if self.has_lost and group < self._meta.groups_at_start:
             voters = None
         self._open(group, voters, record)
         return 1
+
+    def _is_registered(self) -> bool:
+        """Whether state knows this node with the store that it has."""
+        record = self._meta.state.nodes.get(self._node)
+        return record is not None and record.store == self._engine.store.identity
 
     def _open(self, group: int, founders: tuple[int, ...] | None, record: PartitionRecord | None) -> None:
         replica = self._engine.open(group, founders, 0 if record is None else record.preferred)

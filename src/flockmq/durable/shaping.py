@@ -28,6 +28,8 @@ SETTLED: Final = 2
 """The committed voters are those that are wanted, and there are no others."""
 
 NUDGE_MS: Final = 300
+HEAL_AT_ONCE_MS: Final = 1_000
+"""A move waits so long for a voter that says it lost something, which may be old news."""
 
 
 class Shaper:
@@ -55,6 +57,9 @@ class Shaper:
         if voters == wanted and not configuration.learners:
             self._nudge_at.pop(group, None)
             return SETTLED
+        if self._is_sick(state, wanted & voters):
+            self.heal(group, now, HEAL_AT_ONCE_MS)  # they could not lead what others give up
+            return WAITING
         learners = wanted - voters
         if not learners <= set(configuration.learners):
             self._change(group, voters, learners)
@@ -75,6 +80,10 @@ class Shaper:
             and not progress.impaired
             and learner not in state.unreachable
         )
+
+    def _is_sick(self, state: RaftState, voters: set[int]) -> bool:
+        """Whether one of these voters says that it lost something; those that are to go need no care."""
+        return any(node in state.progress and state.progress[node].impaired for node in voters)
 
     def _finish(self, group: int, state: RaftState, wanted: set[int], preferred: int) -> None:
         reachable = [node for node in wanted if node == self._node or node not in state.unreachable]

@@ -75,8 +75,8 @@ def read_manifest(disk: Disk) -> Manifest | None:
         return newest
     if present or disk.names("groups"):
         raise DamageError(
-            "Both manifests of this store are damaged or missing: it is not known what it held. "
-            "Move the folder aside and let the node be refilled from the others."
+            "Both manifests of this store are damaged or missing: it is not known what it held. Move the folder aside "
+            "and start the node again: the others refill it. A node without others says what to do then."
         )
     return None
 

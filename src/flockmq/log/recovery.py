@@ -131,6 +131,7 @@ def _scan(disk: Disk, manifest: Manifest, journals: list[int]) -> Scan:
 def _new_store(disk: Disk, settings: StoreSettings, rng: random.Random) -> Store:
     """Journal first, manifest last: until that is there the folder counts as empty."""
     store = Store(disk, settings, rng.getrandbits(63) | 1)
+    store.is_new = True
     for number in _journals(disk):
         disk.remove(journal_path(number))
     AllocateJournal(journal_path(1), settings.journal_bytes).perform(disk)

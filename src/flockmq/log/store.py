@@ -41,6 +41,8 @@ class Store:
         self.groups: dict[int, GroupLog] = {}
         self.notes: list[str] = []
         """What recovery found, in sentences; empty when all was well."""
+        self.is_new = False
+        """It was made just now: there was none."""
         self.torn = False
         """The last write before this start did not finish; what it left was cut."""
         self.generation = 0

@@ -32,7 +32,7 @@ from flockmq.security.tls import ServerTls
 from flockmq.server.bans import Bans
 from flockmq.server.build import build_kind
 from flockmq.server.check import advice
-from flockmq.server.data_dir import MOVE_FILE, PEERS_FILE, STORE_FOLDER, DataDir, open_data_dir
+from flockmq.server.data_dir import MOVE_FILE, PEERS_FILE, DataDir, open_data_dir
 from flockmq.server.events import log_events
 from flockmq.server.tenants import Tenants
 
@@ -117,11 +117,12 @@ class Server:
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events), self.connections_max)
         self._runner.start()
         self.tenants = Tenants(self._broker, self._gate, self._make_gate, self._runner.flush_soon)
-        if config.cluster.enabled and any((self._data_dir.path / name).exists() for name in STATE_NAMES):
+        folder = self._data_dir.path
+        has_stored = any((folder / name).exists() for name in STATE_NAMES)
+        if config.cluster.enabled and has_stored:
             self.tenants.expect()
         # A node serves clients once it knows the others' routes and its own topics. New and alone it has neither.
-        folder = self._data_dir.path
-        has_to_know = config.cluster.enabled and (knows_others(config, folder) or (folder / STORE_FOLDER).exists())
+        has_to_know = config.cluster.enabled and (knows_others(config, folder) or has_stored)
         if has_to_know:
             await self._start_cluster(self._data_dir, self._broker, self._runner)
         admin = config.admin
@@ -147,7 +148,7 @@ class Server:
             await service.open()
             await service.start()
         except FlockError as error:
-            from flockmq.server.durable import has_topics
+            from flockmq.server.state_copy import has_topics
 
             await service.stop()
             if self.config.cluster_asked_for or has_topics(data_dir.path):

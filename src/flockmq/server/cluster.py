@@ -212,7 +212,9 @@ class ClusterService:
         run.start(links, datagrams)
         if self.durable is not None:
             self.durable.start(links.set_reading)
-            if node.cluster_id and was_founded(self.folder):
+            store = self.durable.node.engine.store.identity
+            if node.cluster_id and was_founded(self.folder, store):
+                note_founded(self.folder, store)  # the next store is another one
                 self.durable.node.begin(node.cluster_id)
         self._settle_alone()
         self._task = asyncio.get_running_loop().create_task(self._live())
@@ -338,7 +340,7 @@ class ClusterService:
         if self.durable is None:
             self.belong(cluster_id)
             return
-        note_founded(self.folder)
+        note_founded(self.folder, self.durable.node.engine.store.identity)
         self.belong(cluster_id)
         self.durable.node.begin(cluster_id)
 

@@ -37,14 +37,20 @@ def save_cluster_id(folder: Path, cluster_id: int) -> None:
     replace_file(folder / FILE, f"{cluster_id:016x}\n".encode())
 
 
-def note_founded(folder: Path) -> None:
-    """This node founds a cluster: should it stop before the cluster's state has begun, it begins it when it is back."""
-    replace_file(folder / FOUNDED, b"")
+def note_founded(folder: Path, store: int = 0) -> None:
+    """This node founds a cluster with this store: should it stop before the cluster's state has begun, it begins it
+    when it is back. 0: with the store that it has yet to make."""
+    replace_file(folder / FOUNDED, f"{store:016x}\n".encode())
 
 
-def was_founded(folder: Path) -> bool:
-    """Whether that was noted, and the state has not begun since."""
-    return (folder / FOUNDED).exists()
+def was_founded(folder: Path, store: int) -> bool:
+    """Whether that was noted, for this store, and the state has not begun since. Another store is not the one that the
+    state may have begun in."""
+    try:
+        text = (folder / FOUNDED).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return text in ("", f"{0:016x}", f"{store:016x}")
 
 
 def forget_founded(folder: Path) -> None:

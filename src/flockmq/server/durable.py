@@ -11,23 +11,19 @@ Turns themselves are the node's: consensus speaks at the end of each loop turn, 
 from __future__ import annotations
 
 import asyncio
-import os
-import struct
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.admin.durable_port import BehindError
-from flockmq.cluster.codec import StateFormatError
-from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
-from flockmq.drivers.journal import JournalDriver, open_disk
+from flockmq.drivers.journal import JournalDriver
 from flockmq.durable.node import DurableNode
-from flockmq.errors import FlockError
-from flockmq.log.checksum import crc32c
+from flockmq.durable.refounding import refound
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
-from flockmq.server.cluster_id import forget_founded
-from flockmq.server.data_dir import STORE_FOLDER
+from flockmq.server.cluster_id import forget_founded, note_founded
+from flockmq.server.state_copy import load_state, peek_state, save_state
+from flockmq.server.store_opening import OpenedStore, open_checked, used_acceptance
 
 if TYPE_CHECKING:
     import random
@@ -35,20 +31,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flockmq.cluster.policy import PolicySettings
-    from flockmq.drivers.disk import FileDisk
     from flockmq.drivers.runner import Runner
     from flockmq.log.settings import StoreSettings
-    from flockmq.log.store import Store
     from flockmq.log.work import Commit
     from flockmq.peering.node import ClusterNode
     from flockmq.server.log import Log
-
-STATE_FILE: Final = "cluster-state"
-"""What a node without a replica of the cluster state keeps of it."""
-
-_MAGIC: Final = b"FLKS"
-_HEAD: Final = struct.Struct("<4sI")
-"""Before the copy: magic, CRC-32C of what follows."""
 
 WHY_STOPPED: Final = "This node was stopped, or went to another cluster."
 WHY_NO_ANSWER: Final = (
@@ -63,8 +50,7 @@ class DurableService:
         self,
         cluster: ClusterNode,
         boot: int,
-        store: Store,
-        disk: FileDisk,
+        opened: OpenedStore,
         folder: Path,
         runner: Runner,
         log: Log,
@@ -82,10 +68,14 @@ class DurableService:
         self._may_be_founding = True
         self.expected: set[asyncio.Future[Any]] = set()
         """Answers that somebody waits for."""
+        store = opened.store
+        self._witness = opened.witness
         self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms(), policy)
-        self.journal = JournalDriver(store, disk, self._committed, self.node.engine.stop)
+        self.journal = JournalDriver(store, opened.disk, self._committed, self.node.engine.stop)
         self.node.engine.kick = self.journal.kick
         self.node.engine.wake = runner.flush_soon
+        if opened.lost:
+            log.event("error", "store_lost", message=opened.lost)
         for note in store.notes:
             log.event("warning", "store_damaged", message=note)
         copy, trouble = load_state(folder)
@@ -105,10 +95,12 @@ class DurableService:
         self.node.meta.save()
         self.node.engine.stop(WHY_STOPPED)
         await self.journal.close()
+        self._witness.close(now_ms())
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
         node = self.node
+        self._witness.tick(now_ms())
         is_turn_due = True
         try:
             is_turn_due = node.tick(now_ms(), wall_ms())
@@ -126,6 +118,7 @@ class DurableService:
 
     def _committed(self, commit: Commit) -> None:
         try:
+            self._witness.committed(commit.sequence, now_ms())
             self.node.engine.committed(commit)
         except Exception as error:
             self._fail(error)
@@ -142,57 +135,7 @@ class DurableService:
         self.log.event(level, "consensus_stopped", message=reason)
 
     def _keep_state(self, data: bytes) -> None:
-        """Replace the copy in one step; losing it costs a pull from another node, so it need not be synced."""
-        partial = self._folder / f"{STATE_FILE}.partial"
-        partial.unlink(missing_ok=True)
-        # For its owner alone: hashes of passwords are in it.
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(_HEAD.pack(_MAGIC, crc32c(data)) + data)
-        partial.replace(self._folder / STATE_FILE)
-
-
-def has_topics(folder: Path) -> bool:
-    """Whether this node was in a cluster with durable topics, or can't say."""
-    try:
-        data = _checked(_read(folder / STATE_FILE))
-        return bool(data) and bool(ClusterState.decode(data).topics)
-    except FlockError:
-        return True
-
-
-def load_state(folder: Path) -> tuple[bytes, str]:
-    """The copy of the cluster state, empty without one; and why the copy was set aside, empty when it was not.
-
-    A copy that can't be read is renamed: group 0's log, or another node, has all of what it held.
-    """
-    path = folder / STATE_FILE
-    data = _read(path)
-    if not data:
-        return b"", ""
-    try:
-        data = _checked(data)
-        ClusterState.decode(data)
-    except StateFormatError:
-        raise  # a newer version wrote it, and would miss it
-    except FlockError:
-        number = 1
-        while (folder / f"{STATE_FILE}-damaged-{number}").exists():
-            number += 1
-        aside = path.rename(folder / f"{STATE_FILE}-damaged-{number}")
-        return b"", (
-            f"The copy of the cluster state in {path} is damaged; it is kept as {aside.name}, and this node takes the "
-            "state from group 0's log or from another node. Clients are served once that is done; look at the disk."
-        )
-    return data, ""
-
-
-def _checked(data: bytes) -> bytes:
-    """What follows the checksum; FlockError when it is not what was written. Without a checksum: all of it."""
-    if data[:4] != _MAGIC:
-        return data
-    if len(data) < _HEAD.size or _HEAD.unpack_from(data)[1] != crc32c(data[_HEAD.size :]):
-        raise FlockError("The copy of the cluster state does not match its checksum.")
-    return data[_HEAD.size :]
+        save_state(self._folder, data)
 
 
 async def open_durable(
@@ -206,12 +149,18 @@ async def open_durable(
     policy: PolicySettings,
 ) -> DurableService:
     """Recover the store, off the loop, and put everything together. FlockError: the disk is not usable."""
-    store, disk = await asyncio.to_thread(open_disk, folder / STORE_FOLDER, settings)
-    return DurableService(cluster, boot, store, disk, folder, runner, log, rng, policy)
+    opened = await asyncio.to_thread(_open, cluster.node_id, folder, settings)
+    return DurableService(cluster, boot, opened, folder, runner, log, rng, policy)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+def _open(node_id: int, folder: Path, settings: StoreSettings) -> OpenedStore:
+    opened = open_checked(folder, node_id, settings)
+    if opened.is_accepted:
+        state = peek_state(folder)
+        if state is not None and state.index:
+            refound(opened.store, opened.disk, node_id, state)
+            save_state(folder, state.encode())
+        else:
+            note_founded(folder, opened.store.identity)
+    used_acceptance(folder)
+    return opened

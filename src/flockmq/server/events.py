@@ -27,6 +27,7 @@ _LEVELS: Final = {
     "retained_rows_unreadable": "error",
     "safety_broken": "error",
     "session_expired": "debug",
+    "store_retired": "error",
     "two_voters": "warning",
     "will_published": "debug",
 }

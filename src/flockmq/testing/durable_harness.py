@@ -22,6 +22,7 @@ from flockmq.testing.durable_machine import Machine, Process
 from flockmq.testing.durable_network import DELAY_US_MAX, DurableNetwork
 from flockmq.testing.durable_readers import LogReader
 from flockmq.testing.durable_rules import Rules, read_log, read_retained
+from flockmq.testing.durable_stores import StoreFaults
 from flockmq.testing.harness import START_MS
 from flockmq.testing.simulation.events import EventQueue
 from flockmq.testing.simulation.history import Violation
@@ -56,6 +57,7 @@ class DurableHarness:
         self.gossip = profile("local")
         self.rules = Rules(self, plan.shards, is_early=plan.ack != QUORUM)
         self.machines: list[Machine] = []
+        self.stores = StoreFaults(self)
         self.network = DurableNetwork(self, self._rng("network"))
         self.machines += [Machine(self, number, self._rng(f"node {number}")) for number in range(1, plan.nodes + 1)]
         self.clients: list[Client] = []
@@ -196,10 +198,13 @@ class DurableHarness:
 
     def look_at(self, process: Process) -> None:
         """A turn of a node is over: see how far its logs are."""
+        self.stores.look_at(process)
         topic = self.topic(process)
         if topic is not None and len(topic.partitions) > len(self.groups):
             self.groups = [one.group for one in sorted(topic.partitions, key=lambda one: one.shard)]
             self._ends += [0] * (len(self.groups) - len(self._ends))
+        for group, error in process.engine.host.broken.items():
+            raise Violation("safety", f"node {process.machine.number} stopped group {group}: {error}")
         for shard, group in enumerate(self.groups):
             self._ends[shard] = max(self._ends[shard], process.engine.committed_offset(group))
 
@@ -224,6 +229,8 @@ class DurableHarness:
         elif fault.kind == "start":
             for machine in self.machines if words[0] == "all" else [self._named(words[0])]:
                 machine.start()
+        elif fault.kind in ("wipe", "copy", "rollback"):
+            self._inject_in_store(fault.kind, self._named(words[0]))
         elif fault.kind == "pause":
             self._named(words[0]).pause(int(words[1]))
         elif fault.kind == "split":
@@ -244,13 +251,21 @@ class DurableHarness:
             self._submit(self._named(words[0]), Rebalance())
         elif fault.kind == "grow":
             self._submit(self._named(words[0]), AlterTopic(TOPIC, shards=self.plan.shards + 1))
-        elif fault.kind == "copies":
+        elif fault.kind == "copies" and not self.stores.must_keep(int(words[1])):
             self._submit(self._named(words[0]), AlterTopic(TOPIC, replication_factor=int(words[1])))
         elif fault.kind == "roam":
             number = self._named(words[0]).number
             for client in self.clients:
                 if client.node == number and client.connected:
                     client.lost()
+
+    def _inject_in_store(self, kind: str, machine: Machine) -> None:
+        if kind == "copy":
+            self.stores.copy(machine)
+        elif kind == "wipe":
+            self.stores.wipe(machine)
+        else:
+            self.stores.roll_back(machine)
 
     def _submit(self, machine: Machine, command: Command) -> None:
         process = machine.process
@@ -342,6 +357,9 @@ class DurableHarness:
 
     def _not_level(self) -> str:
         """What replicas, and states, lack."""
+        missing = self.stores.unhealed()
+        if missing:
+            return missing
         states = {process.durable.meta.state.index for process in self.processes()}
         if len(states) != 1:
             return f"cluster states are at {sorted(states)}"

@@ -17,6 +17,7 @@ from flockmq.durable.node import DurableNode
 from flockmq.gossip.member import ALIVE, Member
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
+from flockmq.log.witness import OLDER, OTHER, Witnessing, judge, read_witness, whole_file
 from flockmq.mqtt.packets import Connect
 from flockmq.peering.formation import Ballot, Rules
 from flockmq.peering.node import ClusterNode
@@ -29,6 +30,7 @@ from flockmq.testing.simulation.storage import StorageWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flockmq.log.store import Store
     from flockmq.log.work import Commit
     from flockmq.testing.durable_harness import DurableHarness
     from flockmq.testing.simulation.events import Action
@@ -61,9 +63,15 @@ class Machine:
         self.rng = rng
         self.disk = SimulatedDisk(rng)
         self.kept_state = b""
+        self.founding = 0
+        """The store that begins the cluster, until the state knows that there is one."""
+        self.witness = b""
+        """What lies beside the store and tells which one it was."""
         self.life = 0
         self.process: Process | None = None
         self.paused = False
+        self.resumed_at = 0
+        """When its last pause ended."""
         self._inbox: list[tuple[Action, tuple[object, ...]]] = []
 
     @property
@@ -108,6 +116,7 @@ class Machine:
         if self.life != life or not self.paused:
             return
         self.paused = False
+        self.resumed_at = self.cluster.now_ms()
         inbox = self._inbox
         self._inbox = []
         for action, arguments in inbox:
@@ -134,6 +143,23 @@ class Machine:
             self.do(life, process.tick)
 
 
+def _open_checked(machine: Machine, rng: random.Random) -> Store:
+    """As ``server/store_opening.py`` does it: a store that is not the one that was here is set aside."""
+    store = open_store(machine.disk, STORE, rng)
+    verdict = judge(
+        read_witness(machine.witness),
+        store.identity,
+        store.sequence - 1,
+        is_new=store.is_new,
+        is_damaged=bool(store.notes),
+    )
+    if verdict not in (OTHER, OLDER):
+        return store
+    machine.cluster.count("stores set aside")
+    machine.disk.wipe()
+    return open_store(machine.disk, STORE, rng)
+
+
 class Process:
     """One life of a node."""
 
@@ -156,7 +182,9 @@ class Process:
         rules = Rules(lists_peers=False, contact_points=1)
         self.node = ClusterNode(self.harness.broker, me, self.cluster.gossip, rules, Ballot(), True, rng, now)
         self.node.ship = self._ship
-        self.store = open_store(machine.disk, STORE, rng)
+        self.store = _open_checked(machine, rng)
+        self._witnessing = Witnessing(self.store.identity, self.store.sequence - 1)
+        machine.witness = whole_file(self.store.identity, self.store.sequence - 1)
         # As a server has it, but for a store that is a hundred times smaller.
         settings = RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True, write_bytes_max=WRITE_BYTES_MAX)
         host = RaftHost(number, boot, settings, rng, now)
@@ -176,6 +204,8 @@ class Process:
         contacts = [(other.host, PORT) for other in self.cluster.machines if other is not self.machine]
         self.durable.open(self.machine.kept_state, now)
         if self.machine.number == 1 and self.life == 1:
+            self.machine.founding = self.store.identity
+        if self.machine.founding == self.store.identity and not self.durable.meta.state.cluster_id:
             self.durable.begin(CLUSTER_ID)
         self.node.swim.join(contacts, now)
         self.turn_soon()
@@ -198,6 +228,7 @@ class Process:
             self._broker_tick_at = now + BROKER_TICK_MS
             self.harness.broker.tick(now)
             self.node.tick(now)
+        self._testify()
         self.durable.tick(now, self._wall_ms())
         self.durable.take_events()
 
@@ -286,8 +317,18 @@ class Process:
         assert commit is not None
         self._commit = None
         self.worker.settle()
+        self._witnessing.committed(commit.sequence)
+        self._testify()
         self.engine.committed(commit)
         self._kick()
+
+    def _testify(self) -> None:
+        """Write the witness, when it is time to."""
+        slot = self._witnessing.due(self.cluster.now_ms())
+        if slot is not None:
+            known = bytearray(self.machine.witness)
+            known[slot[0] : slot[0] + len(slot[1])] = slot[1]
+            self.machine.witness = bytes(known)
 
     def _disk_failed(self, error: OSError) -> None:
         self.engine.stop(str(error))

@@ -35,6 +35,9 @@ KINDS: Final = {
     "rebalance": "NODE: partitions and leaders are to be spread evenly",
     "grow": "NODE: the topic gets one more shard, once in a run",
     "copies": "NODE N: the topic is to have so many replicas",
+    "wipe": "NODE: the process dies and its store is gone; what lies beside the store stays",
+    "copy": "NODE: a copy of its store is put away",
+    "rollback": "NODE: the process dies and that copy takes the place of its store; what lies beside the store stays",
 }
 DRAWN: Final = (
     *("kill", "crash", "crash", "pause", "split", "split"),
@@ -123,7 +126,28 @@ def draw_plan(seed: int) -> Plan:
     at = rng.randrange(200, 1_500)
     while at < plan.duration_ms:
         at = _draw_fault(rng, plan, at, faults) + rng.choice((50, 400, 1_200, 2_500))
-    return plan.with_faults(sorted(faults))
+    return plan.with_faults(sorted([*faults, *_draw_stores(seed, plan)]))
+
+
+def _draw_stores(seed: int, plan: Plan) -> list[Fault]:
+    """In half of the runs stores are wiped, or replaced by older copies of themselves."""
+    rng = random.Random(f"{seed} stores")  # noqa: S311
+    if rng.random() < 0.5:
+        return []
+    faults: list[Fault] = []
+    at = rng.randrange(500, 3_000)
+    while at < plan.duration_ms:
+        node = str(rng.randrange(plan.nodes) + 1)
+        if rng.random() < 0.5:
+            faults.append(Fault(at, "copy", (node,)))
+            at += rng.choice((1_600, 3_000))
+            faults.append(Fault(at, "rollback", (node,)))
+        else:
+            faults.append(Fault(at, "wipe", (node,)))
+        at += rng.choice((START_MS, 1_000, 3_000))
+        faults.append(Fault(at, "start", ("all",)))
+        at += rng.choice((1_000, 4_000, 8_000))
+    return faults
 
 
 def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) -> int:

@@ -162,3 +162,37 @@ def test_there_is_an_end_to_settings() -> None:
         machine.done(SetSetting(f"s{number}", number))
     machine.refused(SetSetting("more", 1), LIMIT)
     machine.done(SetSetting("s1", 5))
+
+
+def test_a_node_with_another_store_founds_nothing_that_there_is() -> None:
+    machine = Machine()
+    for node in (1, 2, 3):
+        machine.done(NodeSeen(node, f"n{node}@h", "h", 1, store=10 + node))
+    machine.topic("t", shards=2)
+    machine.done(NodeSeen(2, "n2@h", "h", 1, store=99))
+    assert machine.state.versions.topics == machine.state.index
+    for partition in machine.state.partitions():
+        assert 2 in partition.first
+        assert 2 in partition.replicas
+        assert partition.voters_to_begin(2) is None
+        assert partition.voters_to_begin(1) == partition.first
+    later = machine.topic("later").partitions[0]
+    assert later.voters_to_begin(2) == later.first
+    assert machine.state.nodes[2].retired == (12,)
+
+
+def test_a_store_that_is_not_told_changes_nothing() -> None:
+    machine = Machine(1)
+    assert machine.state.nodes[1].store == 0
+    machine.topic("t")
+    machine.done(NodeSeen(1, "n1@host", "host", 16_001, store=11))
+    assert machine.state.partitions()[0].founders == (1,), "its first store is no other one"
+    machine.node(1)
+    assert machine.state.nodes[1].store == 11
+
+
+def test_a_store_that_was_replaced_does_not_come_back() -> None:
+    machine = Machine()
+    machine.done(NodeSeen(1, "n1@h", "h", 1, store=11))
+    machine.done(NodeSeen(1, "n1@h", "h", 1, store=12))
+    assert "Move that store aside" in machine.refused(NodeSeen(1, "n1@h", "h", 1, store=11), CONFLICT)

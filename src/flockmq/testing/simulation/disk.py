@@ -208,6 +208,20 @@ class SimulatedDisk:
             file.data[position] ^= bit
         return f"{path}:{position}"
 
+    def copy(self) -> dict[str, bytes]:
+        """All files as programs see them at this moment."""
+        return {path: bytes(file.data) for path, file in self._files.items()}
+
+    def put_back(self, files: dict[str, bytes]) -> None:
+        """A disk with exactly these files, durable."""
+        self.wipe()
+        for path, data in files.items():
+            file = _File()
+            file.data = bytearray(data)
+            file.durable = bytearray(data)
+            self._files[path] = file
+            self._durable_names[path] = file
+
     def wipe(self) -> None:
         """A new, empty disk."""
         self.disarm()

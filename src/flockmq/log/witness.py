@@ -1,0 +1,103 @@
+"""A witness beside a store: which store it is, and how much of it was durable. It outlives the store.
+
+```
+ commit is durable --> Witness(store, sequence) --> two slots in one small file beside the store's folder
+ next start: what the witness says against what the store has --> SAME | GONE | OTHER | OLDER
+```
+A store that was wiped, exchanged, or replaced by an older copy of itself can't know that: all it has fits together.
+What it once acknowledged is missing all the same, and so are its votes. A node that went on with it would help to elect
+a leader that lacks acknowledged records. Hence the node compares, and takes a store that is not the one it had for
+lost.
+
+The witness is written at most once in ``GAP_MS``, before the first commit in that time is acknowledged. So an older
+copy goes unnoticed only if it was taken within that time before the node ended; so does one that was put back together
+with its witness.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.log.checksum import open_text, seal_text
+
+SLOT_BYTES: Final = 512
+"""A sector: a write that is torn leaves the other slot as it was."""
+GAP_MS: Final = 1_000
+SAME: Final = 0
+GONE: Final = 1
+"""There is a witness, and a store that was made just now."""
+OTHER: Final = 2
+OLDER: Final = 3
+
+
+class Witness:
+    """What a witness says: this store had this journal record, durably."""
+
+    def __init__(self, store: int, sequence: int) -> None:
+        self.store = store
+        self.sequence = sequence
+
+    def encode(self) -> bytes:
+        """One slot of the file."""
+        return seal_text(f"{self.store:016x} {self.sequence}\n").ljust(SLOT_BYTES, b" ")
+
+
+def whole_file(store: int, sequence: int) -> bytes:
+    """Both slots, as a start writes them: they never name two stores."""
+    return Witness(store, sequence).encode() * 2
+
+
+def read_witness(data: bytes) -> Witness | None:
+    """What the file says, by its later slot; None when neither can be read."""
+    found: list[Witness] = []
+    for start in (0, SLOT_BYTES):
+        text = open_text(data[start : start + SLOT_BYTES].rstrip(b" "))
+        if text is None:
+            continue
+        store, _, sequence = text.strip().partition(" ")
+        if len(store) == 16 and sequence.isdigit():
+            found.append(Witness(int(store, 16), int(sequence)))
+    return max(found, key=_sequence) if found else None
+
+
+def _sequence(witness: Witness) -> int:
+    return witness.sequence
+
+
+def judge(witness: Witness | None, store: int, last_sequence: int, *, is_new: bool, is_damaged: bool) -> int:
+    """Whether a store is the one that the witness knows. One that knows itself to be damaged is not judged by its age:
+    what it lost is marked, and refilled (``recovery.py``)."""
+    if witness is None:
+        return SAME
+    if witness.store != store:
+        return GONE if is_new else OTHER
+    return OLDER if last_sequence < witness.sequence and not is_damaged else SAME
+
+
+class Witnessing:
+    """When to write the witness: at most once in a while, and before what it says is acknowledged."""
+
+    def __init__(self, store: int, sequence: int) -> None:
+        self._store = store
+        self._durable = sequence
+        self._said = -1
+        self._slot = 0
+        self._next_at = 0
+
+    def committed(self, sequence: int) -> None:
+        """This record is durable."""
+        self._durable = sequence
+
+    def due(self, now: int) -> tuple[int, bytes] | None:
+        """(position, bytes) to be written now; None when nothing is."""
+        if self._durable == self._said or now < self._next_at:
+            return None
+        return self.last(now)
+
+    def last(self, now: int) -> tuple[int, bytes]:
+        """The same without waiting, before a stop."""
+        self._next_at = now + GAP_MS
+        self._said = self._durable
+        position = self._slot * SLOT_BYTES
+        self._slot = 1 - self._slot
+        return position, Witness(self._store, self._durable).encode()

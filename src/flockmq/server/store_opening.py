@@ -1,0 +1,176 @@
+"""Opens the store of a node, and makes sure that it is the one which the node had: see ``log/witness.py``.
+
+```
+ the same --> go on
+ gone, another one, an older copy:
+    there are other nodes --> set it aside, go on with an empty one: the others refill it
+    this node is alone    --> refuse to start, until its operator runs `flockmq log accept-loss DATA_DIR`
+```
+Then a node that is alone goes on with what the store holds; if that is nothing, with the same topics, empty.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.model import CORE
+from flockmq.cluster.state import ClusterState
+from flockmq.drivers.journal import open_disk
+from flockmq.errors import FlockError
+from flockmq.log.witness import GONE, OTHER, SAME, Witnessing, judge, read_witness, whole_file
+from flockmq.security.files import replace_file
+from flockmq.server.cluster_id import load_cluster_id
+from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER
+from flockmq.server.state_copy import peek_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flockmq.drivers.disk import FileDisk
+    from flockmq.log.settings import StoreSettings
+    from flockmq.log.store import Store
+
+WITNESS_FILE: Final = "store.witness"
+ACCEPT_FILE: Final = "accept-loss"
+"""There: the next start may go on without what was lost. It takes the file away."""
+WHY: Final = {
+    GONE: "The store of this node is gone, {store} is new and empty",
+    OTHER: "{store} is another store than the one this node had",
+}
+WHY_OLDER: Final = "{store} is an older copy: this node has acknowledged more than it holds"
+WHAT_ALONE: Final = (
+    "{why}. Messages of durable topics that were acknowledged are not in it, and no other node has them. Put the store "
+    "back; or run `flockmq log accept-loss {folder}` and start again to go on without them."
+)
+WHAT_TO_EXPECT: Final = (
+    "{why}. The other nodes refill it, and until they have it neither votes nor leads{aside}. Partitions that no other "
+    "node has stay down until `flockmq partition accept-loss`."
+)
+
+
+class OpenedStore:
+    """A store that may be used."""
+
+    def __init__(self, store: Store, disk: FileDisk, witness: WitnessFile, lost: str, is_accepted: bool) -> None:
+        self.store = store
+        self.disk = disk
+        self.witness = witness
+        self.lost = lost
+        """What happened to the one that was here before, as a sentence; empty for nothing."""
+        self.is_accepted = is_accepted
+        """It is empty, and the cluster is to go on with it alone."""
+
+
+class WitnessFile:
+    """The file; belongs to one opening of the store."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        sequence = store.sequence - 1
+        replace_file(folder / WITNESS_FILE, whole_file(store.identity, sequence))
+        self._file = os.open(folder / WITNESS_FILE, os.O_WRONLY | os.O_CLOEXEC)
+        self._witnessing = Witnessing(store.identity, sequence)
+
+    def committed(self, sequence: int, now: int) -> None:
+        """A record is durable, and not acknowledged yet."""
+        self._witnessing.committed(sequence)
+        self.tick(now)
+
+    def tick(self, now: int) -> None:
+        """Time passes."""
+        slot = self._witnessing.due(now)
+        if slot is not None:
+            self._write(slot)
+
+    def close(self, now: int) -> None:
+        """The last word of this opening."""
+        if self._file >= 0:
+            self._write(self._witnessing.last(now))
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, slot: tuple[int, bytes]) -> None:
+        """Without the witness an older store is not noticed; a disk that fails is told by the journal."""
+        with suppress(OSError):
+            os.pwrite(self._file, slot[1], slot[0])
+
+
+def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedStore:
+    """The store in a data folder. Blocks. FlockError: it can't be used, or is not the one that was here."""
+    root = folder / STORE_FOLDER
+    witness = read_witness(_read(folder / WITNESS_FILE))
+    store, disk = open_disk(root, settings)
+    try:
+        state = peek_state(folder)
+        if state is None:
+            state = ClusterState()  # it will come from the others, if there are any
+        verdict = judge(witness, store.identity, store.sequence - 1, is_new=store.is_new, is_damaged=bool(store.notes))
+        if verdict == SAME and store.is_new and state.index:
+            verdict = GONE  # a node that knows the cluster state had a store
+        if verdict == SAME or not load_cluster_id(folder):
+            return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted=False)
+        why = WHY.get(verdict, WHY_OLDER).format(store=root)
+        if _is_alone(folder, state, node_id):
+            if state.topics and not (folder / ACCEPT_FILE).exists():
+                if store.is_new:
+                    _remove_empty(root, disk)
+                raise FlockError(WHAT_ALONE.format(why=why, folder=folder))
+            lost = f"{why}. The operator of this node, which is alone, has accepted that, or it had no durable topics."
+            return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted=verdict == GONE)
+    except BaseException:
+        disk.close()
+        raise
+    aside = ""
+    if verdict != GONE:
+        disk.close()
+        aside = f"; what was there is in {_set_aside(root)}"
+        store, disk = open_disk(root, settings)
+    lost = WHAT_TO_EXPECT.format(why=why, aside=aside)
+    return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted=False)
+
+
+def forget_witness(folder: Path) -> None:
+    """The store was removed on purpose."""
+    (folder / WITNESS_FILE).unlink(missing_ok=True)
+
+
+def accept_loss(folder: Path) -> None:
+    """Let the next start go on without what was lost."""
+    replace_file(folder / ACCEPT_FILE, b"")
+
+
+def used_acceptance(folder: Path) -> None:
+    """That start has happened: the next loss is another one."""
+    (folder / ACCEPT_FILE).unlink(missing_ok=True)
+
+
+def _is_alone(folder: Path, state: ClusterState, node_id: int) -> bool:
+    """Whether no other node can have what this one stored."""
+    if state.index:
+        return not any(node.role == CORE and node.id != node_id for node in state.nodes.values())
+    return not (folder / PEERS_FILE).exists()
+
+
+def _set_aside(root: Path) -> Path:
+    """Give the store's folder another name; people may want to look at it, nothing here reads it again."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    number = 1
+    while (aside := root.with_name(f"{root.name}-aside-{stamp}-{number}")).exists():
+        number += 1
+    return root.rename(aside)
+
+
+def _remove_empty(root: Path, disk: FileDisk) -> None:
+    """A store that was made a moment ago must not stand in the way of the one that is put back."""
+    for name in disk.names(""):
+        if (root / name).is_file():
+            disk.remove(name)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,123 @@
+"""Faults of whole stores: wiped, or rolled back to an older copy, while all that lies beside the store stays.
+
+What was acknowledged is on a majority of a group's voters. So a store may be lost only while all other voters of its
+groups are whole, and while those are enough to decide: otherwise data is lost by nature, and a person has to accept it.
+A fault that would go further is left out, and counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.state import ClusterState
+from flockmq.raft.configuration import Configuration
+from flockmq.raft.state import SOUND
+
+if TYPE_CHECKING:
+    from flockmq.testing.durable_harness import DurableHarness
+    from flockmq.testing.durable_machine import Machine, Process
+
+VOTERS_MIN: Final = 3
+COPY_AGE_MS_MIN: Final = 1_500
+"""A node notices that its store is older by more than a second; see ``log/witness.py``."""
+
+
+class StoreFaults:
+    """Which stores are lost and not yet refilled, and whether another one may be."""
+
+    def __init__(self, cluster: DurableHarness) -> None:
+        self._cluster = cluster
+        self._lost: dict[int, None] = {}
+        self._copies: dict[int, tuple[int, dict[str, bytes]]] = {}
+        """Number of a machine -> when its store was copied, and the copy."""
+        self._state = ClusterState()
+        """The latest that any node ever knew."""
+        self._deciders = Configuration(())
+        """Members of group 0, as its leader last had them."""
+        self._deciders_as_of = (0, 0)
+
+    def look_at(self, process: Process) -> None:
+        """A turn of a node is over: remember what it knows, for times when no node runs."""
+        state = process.durable.meta.state
+        if state.index >= self._state.index:
+            self._state = state
+        if process.engine.is_leader(0):
+            raft = process.engine.host.groups[0].state
+            if (raft.term, raft.configuration_index) > self._deciders_as_of:
+                self._deciders_as_of = (raft.term, raft.configuration_index)
+                self._deciders = raft.configuration
+
+    def copy(self, machine: Machine) -> None:
+        """Put a copy of a store away."""
+        self._copies[machine.number] = (self._cluster.now_ms(), machine.disk.copy())
+
+    def wipe(self, machine: Machine) -> None:
+        """A store that is gone."""
+        if self._may_lose(machine):
+            self._lose(machine)
+            machine.disk.wipe()
+
+    def roll_back(self, machine: Machine) -> None:
+        """A copy in the place of the store."""
+        at, files = self._copies.get(machine.number, (0, {}))
+        now = self._cluster.now_ms()
+        has_witness = now - max(at, machine.resumed_at) >= COPY_AGE_MS_MIN and not machine.paused
+        if files and has_witness and self._may_lose(machine):
+            self._lose(machine)
+            machine.disk.put_back(files)
+
+    def must_keep(self, copies: int) -> bool:
+        """Whether the topic must not go down to so few replicas now: one of two can't decide alone."""
+        return copies < VOTERS_MIN and bool(self.unhealed())
+
+    def unhealed(self) -> str:
+        """Which machine still lacks something it had; empty when all are whole."""
+        for number in list(self._lost):
+            if self._is_healed(self._cluster.machine(number)):
+                del self._lost[number]
+        return f"node {next(iter(self._lost))} is not refilled" if self._lost else ""
+
+    def _lose(self, machine: Machine) -> None:
+        self._cluster.count("stores lost")
+        self._lost[machine.number] = None
+        machine.die(machine.rng, power=False)
+
+    def _may_lose(self, machine: Machine) -> bool:
+        if self.unhealed() and list(self._lost) != [machine.number]:
+            self._cluster.count("stores spared")
+            return False
+        number = machine.number
+        groups = [self._deciders]
+        for process in self._cluster.processes():
+            groups += [node.state.configuration for node in process.engine.host.groups.values()]
+        is_sure = self._deciders.voters and all(_survives(one, number) for one in groups)
+        for partition in self._state.partitions():
+            if number in partition.members() and (partition.is_moving or len(partition.target) < VOTERS_MIN):
+                is_sure = False
+        if not is_sure:
+            self._cluster.count("stores spared")
+        return bool(is_sure)
+
+    def _is_healed(self, machine: Machine) -> bool:
+        process = machine.process
+        if process is None or not process.durable.is_ready():
+            return False
+        for group in [0, *[one.group for one in self._state.partitions() if machine.number in one.members()]]:
+            node = process.engine.host.groups.get(group)
+            if node is None:
+                if group or machine.number in self._deciders.members():
+                    return False
+            elif node.state.health != SOUND or not _is_voter(node.state.configuration, machine.number):
+                return False
+        return True
+
+
+def _is_voter(configuration: Configuration, node: int) -> bool:
+    return node in configuration.voters and not configuration.is_joint
+
+
+def _survives(configuration: Configuration, node: int) -> bool:
+    """Whether a group can do without what a node has."""
+    if node not in configuration.members():
+        return True
+    return not configuration.is_joint and not configuration.learners and len(configuration.voters) >= VOTERS_MIN

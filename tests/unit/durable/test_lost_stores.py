@@ -1,0 +1,101 @@
+"""A node whose store was lost is a newcomer: what others acknowledged together with it stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.cluster.commands import CreateTopic
+from meta_cluster import Cluster
+from unit.durable.test_partitions import grown
+
+LAST = 60
+
+
+def with_records(cluster: Cluster, away: int) -> None:
+    """A topic on three nodes; one of them is away while records are acknowledged."""
+    publisher = next(node.number for node in cluster.running() if node.number != away)
+    cluster.until(lambda: len(cluster.voters(1)) == 3)
+    cluster[away].kill()
+    for number in range(LAST):
+        assert cluster.append(publisher, 1, b"%d" % number) == number
+
+
+def wipe(cluster: Cluster, number: int) -> None:
+    """Its store is gone, the copy of the cluster state and its id stay."""
+    cluster[number].kill()
+    cluster[number].disk.wipe()
+
+
+def is_whole(cluster: Cluster, number: int) -> bool:
+    return cluster[number].payloads.get(1) == [b"%d" % one for one in range(LAST)]
+
+
+@pytest.mark.parametrize(("first", "wiped", "away"), [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1)])
+def test_three_nodes_lose_nothing_with_one_store(first: int, wiped: int, away: int) -> None:
+    """Node 1 minted the cluster: each of the three plays each part."""
+    cluster = grown(3)
+    assert cluster.submit(1, CreateTopic("t")).ok
+    with_records(cluster, away)
+    cluster[first].kill()
+    wipe(cluster, wiped)
+    cluster[wiped].start()
+    cluster[away].start()
+    cluster.run(10_000)
+    assert cluster.leader(1) is None, "neither of the two has all that was acknowledged and knows it"
+    cluster[first].start()
+    cluster.until(lambda: all(is_whole(cluster, number) for number in (1, 2, 3)))
+    assert cluster.append(away, 1, b"more") == LAST
+    cluster.until(
+        lambda: (
+            all(cluster[number].engine.host.groups[group].state.health == 0 for number in (1, 2, 3) for group in (0, 1))
+            and cluster.voters(0) == cluster.voters(1) == (1, 2, 3)
+        )
+    )
+
+
+def test_five_nodes_lose_nothing_though_the_rest_of_the_cluster_decides() -> None:
+    cluster = grown(5)
+    assert cluster.submit(1, CreateTopic("t")).ok
+    cluster.until(lambda: cluster.leader(1) is not None)
+    leader = cluster.leader(1)
+    assert leader is not None
+    others = [node for node in cluster.voters(1) if node != leader.number]
+    wiped, away = others
+    with_records(cluster, away)
+    leader.kill()
+    wipe(cluster, wiped)
+    cluster[away].start()
+    cluster[wiped].start()
+    cluster.until(lambda: cluster[wiped].meta.is_current and not cluster[wiped].partitions.pending)
+    cluster.run(5_000)
+    assert cluster.leader(1) is None
+    leader.start()
+    cluster.until(lambda: all(is_whole(cluster, number) for number in (leader.number, wiped, away)))
+
+
+def test_the_state_knows_each_nodes_store_and_strikes_founders_that_lost_theirs() -> None:
+    cluster = grown(3)
+    assert cluster.submit(1, CreateTopic("t")).ok
+    cluster.until(lambda: len(cluster.voters(1)) == 3)
+    before = cluster[3].store.identity
+    wipe(cluster, 3)
+    cluster[3].start()
+    after = cluster[3].store.identity
+    assert after != before
+    state = cluster[1].meta.state
+    cluster.until(lambda: cluster[1].meta.state.nodes[3].store == after)
+    assert cluster[1].meta.state.nodes[3].retired == (before,)
+    assert state.partition(1).founders == (1, 2)
+    assert state.partition(1).first == (1, 2, 3)
+
+
+def test_a_topic_that_is_made_later_begins_on_the_new_store() -> None:
+    cluster = grown(3)
+    wipe(cluster, 3)
+    cluster[3].start()
+    cluster.until(lambda: cluster[1].meta.state.nodes[3].store == cluster[3].store.identity)
+    assert cluster.submit(1, CreateTopic("t")).ok
+    cluster.until(lambda: len(cluster.voters(1)) == 3)
+    cluster.until(lambda: 1 in cluster[3].engine.replicas)
+    assert cluster[3].engine.host.groups[1].state.health == 0
+    assert cluster[1].meta.state.partition(1).founders == (1, 2, 3)
