@@ -96,11 +96,13 @@ def verify(folder: FolderArgument, *, as_json: JsonOption = False) -> None:
 
 def accept_loss(
     folder: Annotated[Path, typer.Argument(metavar="DATA_DIR", help="The data folder of a node that does not run.")],
+    *,
+    as_json: JsonOption = False,
 ) -> None:
     """Let a node that is alone start though its store is gone, older or another one: what it held is given up.
 
-    Its next start goes on with what the store holds; if that is nothing, with the same topics, and empty logs. A node of
-    many needs none of this: the others refill it. For partitions that no other node has: `flockmq partition accept-loss`.
+    Its next start goes on with what the store holds; if that is nothing, with the same topics, and empty logs. A node
+    of many needs none of this: the others refill it.
     """
     from flockmq.server.store_opening import accept_loss as accept
 
@@ -109,7 +111,10 @@ def accept_loss(
     if _is_running(folder):
         raise FlockError("The node runs, so nothing is lost that it could start without; stop it first.")
     accept(folder)
-    print("The next start of this node goes on without what its store does not hold.")
+    if as_json:
+        print_json({"accepted": True})
+    else:
+        print("The next start of this node goes on without what its store does not hold.")
 
 
 def _load(folder: Path, verify_bytes: int) -> Loaded:

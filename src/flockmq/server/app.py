@@ -149,9 +149,11 @@ class Server:
             await service.start()
         except FlockError as error:
             from flockmq.server.state_copy import has_topics
+            from flockmq.server.store_opening import LostStoreError
 
             await service.stop()
-            if self.config.cluster_asked_for or has_topics(data_dir.path):
+            is_lost = isinstance(error, LostStoreError)
+            if is_lost or self.config.cluster_asked_for or has_topics(data_dir.path):
                 raise  # without the others its topics would be like any others, and messages of them lost
             self.tenants.know()
             self.log.event("warning", "cluster_left_out", message=str(error))

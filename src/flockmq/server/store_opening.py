@@ -42,13 +42,17 @@ WHY: Final = {
 }
 WHY_OLDER: Final = "{store} is an older copy: this node has acknowledged more than it holds"
 WHAT_ALONE: Final = (
-    "{why}. Messages of durable topics that were acknowledged are not in it, and no other node has them. Put the store "
+    "{why}. Messages of durable topics that were acknowledged are gone with it, for no other node has them. Put it "
     "back; or run `flockmq log accept-loss {folder}` and start again to go on without them."
 )
 WHAT_TO_EXPECT: Final = (
-    "{why}. The other nodes refill it, and until they have it neither votes nor leads{aside}. Partitions that no other "
-    "node has stay down until `flockmq partition accept-loss`."
+    "{why}. The other nodes refill it; until then it neither votes nor leads{aside}. Partitions that no other node has "
+    "stay down; see `flockmq partition list`."
 )
+
+
+class LostStoreError(FlockError):
+    """The store of a node that is alone is not the one it had."""
 
 
 class OpenedStore:
@@ -113,11 +117,11 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
             return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted=False)
         why = WHY.get(verdict, WHY_OLDER).format(store=root)
         if _is_alone(folder, state, node_id):
-            if state.topics and not (folder / ACCEPT_FILE).exists():
+            if not (folder / ACCEPT_FILE).exists():
                 if store.is_new:
                     _remove_empty(root, disk)
-                raise FlockError(WHAT_ALONE.format(why=why, folder=folder))
-            lost = f"{why}. The operator of this node, which is alone, has accepted that, or it had no durable topics."
+                raise LostStoreError(WHAT_ALONE.format(why=why, folder=folder))
+            lost = f"{why}. The operator of this node, which is alone, has accepted that."
             return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted=verdict == GONE)
     except BaseException:
         disk.close()

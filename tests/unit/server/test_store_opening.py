@@ -13,7 +13,7 @@ from flockmq.errors import FlockError
 from flockmq.log.settings import StoreSettings
 from flockmq.server.cluster_id import save_cluster_id
 from flockmq.server.state_copy import STATE_FILE
-from flockmq.server.store_opening import OpenedStore, accept_loss, open_checked, used_acceptance
+from flockmq.server.store_opening import LostStoreError, OpenedStore, accept_loss, open_checked, used_acceptance
 
 SMALL = StoreSettings(journal_bytes=262_144, commit_bytes=65_536, segment_bytes=32_768, index_bytes=2_048)
 ME, OTHER = 1, 2
@@ -123,11 +123,12 @@ def test_a_node_alone_finds_the_store_that_was_put_back(folder: Path) -> None:
     assert used(folder).store.identity == first.store.identity
 
 
-def test_a_node_alone_without_topics_has_lost_nothing(folder: Path) -> None:
+def test_a_node_alone_may_have_had_topics_that_its_copy_does_not_know(folder: Path) -> None:
     used(folder)
     keep_state(folder, ME, topics=0)
     shutil.rmtree(folder / "store")
-    assert closed(open_checked(folder, ME, SMALL)).is_accepted
+    with pytest.raises(LostStoreError):
+        open_checked(folder, ME, SMALL)
 
 
 def test_a_lost_witness_is_no_lost_store(folder: Path) -> None:
