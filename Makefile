@@ -5,11 +5,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := .venv-installed
 HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node src/flockmq/log src/flockmq/raft src/flockmq/peering src/flockmq/durable -name '*.py' 2>/dev/null)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
-.PHONY: help setup demo test test-compiled test-pure test-long lint format bench bench-durable bench-raft bench-spark faults simulate simulate-nodes clean
+.PHONY: help setup demo test test-installed test-compiled test-pure test-long lint format bench bench-durable bench-raft bench-spark faults simulate simulate-nodes clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -19,7 +20,7 @@ setup: $(VENV)/.compiled  ## the virtual environment, with the hot modules compi
 $(VENV)/.installed: pyproject.toml
 	@echo "==> virtual environment with Spark (a few minutes, once)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'mypy[mypyc]>=2.4,<3'
+	$(BIN)/python -m pip install -q --disable-pip-version-check 'setuptools>=77'
 	FLOCKMQ_PURE=1 $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[dev,lake]'
 	touch $@
 
@@ -27,15 +28,27 @@ $(VENV)/.compiled: $(VENV)/.installed setup.py $(HOT)
 	@echo "==> compiling the hot modules with mypyc (two minutes, when they changed)"
 	find src -name '*.so' -delete
 	$(BIN)/python setup.py -q build_ext --inplace > $(VENV)/compile.log 2>&1 || (tail -40 $(VENV)/compile.log; exit 1)
+	! grep -A1 'the hot modules can.t be compiled' $(VENV)/compile.log || (tail -40 $(VENV)/compile.log; exit 1)
+	touch $@
+
+# As its users do, into an empty environment and with an isolated build; `setup` then finds the same C compiled.
+$(INSTALLED)/.installed: pyproject.toml setup.py $(shell find src -name '*.py' -o -name '*.sql' -o -name '*.yml' 2>/dev/null)
+	@echo "==> pip install . into an empty environment (two minutes, when something changed)"
+	rm -rf $(INSTALLED)
+	$(PYTHON) -m venv $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip install -v --disable-pip-version-check . > $(INSTALLED)/install.log 2>&1 || (tail -40 $(INSTALLED)/install.log; exit 1)
 	touch $@
 
 demo: setup  ## three nodes, a simulated fleet, one node killed, and Spark computing on what is kept
 	$(BIN)/flockmq demo
 
-test: lint test-compiled test-pure  ## what CI runs: lint, all tests compiled, the core again as plain Python
+test: lint $(INSTALLED)/.installed test-compiled test-pure  ## what CI runs: lint, all tests compiled, the core again as plain Python
 
-test-compiled: setup
-	$(PYTEST) tests
+test-installed: $(INSTALLED)/.installed setup  ## `pip install .` in an empty environment, and a broker started from there
+	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) tests/integration/test_install.py
+
+test-compiled: $(INSTALLED)/.installed setup
+	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) tests
 
 test-pure: setup
 	FLOCKMQ_PURE=1 $(PYTEST) tests/unit tests/properties tests/conformance
@@ -78,5 +91,5 @@ simulate-nodes: setup  ## the same with whole nodes: brokers, cluster state, dur
 	$(BIN)/python -m flockmq.testing.simulate_durable --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
 
 clean:  ## everything that was built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(INSTALLED) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src -name '*.so' -delete

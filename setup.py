@@ -1,6 +1,12 @@
-"""Builds the hot modules with mypyc when a C compiler is there; without one the same files run as plain Python.
+"""Builds the hot modules with mypyc where that works; where it does not, the same files run as plain Python.
 
-FLOCKMQ_PURE=1 leaves compilation out on purpose. Everything else about the package is in pyproject.toml.
+```
+ has_ext_modules: FLOCKMQ_PURE=1, or no C compiler ----------------> plain Python, a wheel for every machine
+ build_ext.run:   mypyc writes C --> compiled --> linked ----------> compiled modules beside the source
+                      |                 |           |
+                      `-----------------+-----------'  any failure: all compiled files are removed, one warning, plain Python
+```
+Everything else about the package is in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -11,10 +17,11 @@ import sys
 import sysconfig
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_ext import build_ext
 
 HOT_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
@@ -35,42 +42,74 @@ def hot_modules() -> list[str]:
     return [str(path) for path in files if path.name != "__init__.py" and not path.name.endswith(INTERPRETED)]
 
 
+def warn(why: str) -> None:
+    """The one warning. pip shows it with -v only; `flockmq version` says at any time which build it is."""
+    print(f"flockmq: WARNING: {why}; built as plain Python: slower, otherwise the same", file=sys.stderr, flush=True)
+
+
+@cache
 def can_compile() -> bool:
     """Try a one-line extension: a compiler without Python's headers is as good as none."""
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.c")
         source.write_text("#include <Python.h>\nint main(void) { return 0; }\n")
-        command = [*compiler, "-c", str(source), "-o", str(Path(folder, "probe.o"))]
-        command += ["-I" + sysconfig.get_paths()["include"]]
+        built = Path(folder, "probe.o")
+        command = [*compiler, "-c", str(source), "-o", str(built), "-I" + sysconfig.get_paths()["include"]]
         try:
-            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+            is_done = subprocess.run(command, capture_output=True, check=False).returncode == 0 and built.exists()
         except OSError:
-            return False
+            is_done = False
+    if not is_done:
+        warn(f"no working C compiler ({' '.join(compiler)})")
+    return is_done
 
 
-def extensions() -> list[object]:
-    if os.environ.get("FLOCKMQ_PURE") == "1":
-        return []
-    if not can_compile():
-        print(
-            "flockmq: no working C compiler; installing as plain Python (slower, otherwise the same)", file=sys.stderr
-        )
-        return []
+def generated() -> list[object]:
+    """Have mypyc write the C of the hot modules. It ends the process when it finds an error (SystemExit)."""
     from mypyc.build import mypycify
 
-    # Strictness is the linter's business; here dependencies need not even be installed.
+    # Strictness is the linter's business; here only what decides the C is read.
     options = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
     # A file of C for each module: gcc's time grows faster than the size of a file, and several can be compiled at once.
     built: list[object] = mypycify([*options, *hot_modules()], opt_level="2", group_name="flockmq", multi_file=True)
     return built
 
 
-class BuildInParallel(build_ext):  # type: ignore[misc]  # setuptools has no types
-    """setuptools compiles the files of an extension one after the other; here are a hundred of them."""
+class MaybeCompiled(Distribution):  # type: ignore[misc]  # setuptools has no types
+    """Says that there are extensions before mypyc has named them: that takes half a minute, and metadata needs none."""
+
+    def has_ext_modules(self) -> bool:
+        """Whether compiling will be tried."""
+        return os.environ.get("FLOCKMQ_PURE") != "1" and can_compile()
+
+
+class BuildOrDoWithout(build_ext):  # type: ignore[misc]  # setuptools has no types
+    """All hot modules compiled, or none of them."""
+
+    def run(self) -> None:
+        """Build; after any failure take away what was compiled, now or in an earlier build of this folder."""
+        if not self.distribution.has_ext_modules():
+            return
+        try:
+            self.distribution.ext_modules = generated()
+            self.swig_opts = None  # the one option that can't be finalized twice
+            self.finalize_options()
+            super().run()
+        except (Exception, SystemExit) as error:
+            self.distribution.ext_modules = self.extensions = []
+            self.remove_compiled()
+            warn(f"the hot modules can't be compiled ({type(error).__name__}: {error})")
+
+    def remove_compiled(self) -> None:
+        """Compiled modules win over source of the same name, so a part of them, or old ones, would be wrong."""
+        for folder in {"src", self.build_lib} if self.inplace else {self.build_lib}:
+            for suffix in (".so", ".pyd"):
+                for path in Path(folder).rglob(f"*{suffix}"):
+                    path.unlink()
 
     def build_extensions(self) -> None:
-        """Have the compiler object take its files from a pool of threads."""
+        """Have the compiler object take its files from a pool of threads; setuptools compiles one after the other."""
         compiler = self.compiler
         compile_one = compiler._compile
         pool = ThreadPoolExecutor(os.cpu_count() or 1)
@@ -81,9 +120,13 @@ class BuildInParallel(build_ext):  # type: ignore[misc]  # setuptools has no typ
 
         def compile_all(*arguments: Any, **options: Any) -> list[str]:
             objects: list[str] = type(compiler).compile(compiler, *arguments, **options)
-            for one in running:
-                one.result()
-            running.clear()
+            try:
+                for one in running:
+                    one.result()
+            finally:
+                for one in running:
+                    one.cancel()  # after the first failure the rest would be compiled for nothing
+                running.clear()
             return objects
 
         compiler._compile = compile_soon
@@ -92,4 +135,4 @@ class BuildInParallel(build_ext):  # type: ignore[misc]  # setuptools has no typ
             super().build_extensions()
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildInParallel})
+setup(distclass=MaybeCompiled, cmdclass={"build_ext": BuildOrDoWithout})

@@ -14,6 +14,7 @@ from typing import Any
 
 WAIT_S = 60
 """Longest wait for something that must happen; a shared machine may be slow."""
+PROGRAM = (sys.executable, "-m", "flockmq")
 FREE_PORTS = ("--mqtt-port", "0", "--ws-port", "0", "--api-port", "0", "--port", "0")
 
 
@@ -29,7 +30,7 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
 def flockmq(folder: Path, *arguments: str, stdin: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     done = subprocess.run(
-        [sys.executable, "-m", "flockmq", *arguments],
+        [*PROGRAM, *arguments],
         input=stdin,
         capture_output=True,
         env=environment(folder, **variables),
@@ -40,15 +41,15 @@ def flockmq(folder: Path, *arguments: str, stdin: bytes = b"", **variables: str)
 
 
 class BrokerProcess:
-    """``flockmq start``; its log is read as it comes. A context manager that stops it."""
+    """``flockmq start``; its log is read as it comes. A context manager that stops it. ``program`` is another FlockMQ."""
 
-    def __init__(self, folder: Path, *arguments: str, **variables: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: tuple[str, ...] = PROGRAM, **variables: str) -> None:
         self.folder = folder
         self.log: list[dict[str, Any]] = []
         self.other_lines: list[str] = []
         self._arrived = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "flockmq", "start", *arguments],
+            [*program, "start", *arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env=environment(folder, **variables),
