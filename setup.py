@@ -4,7 +4,7 @@
  has_ext_modules: FLOCKMQ_PURE=1, or no C compiler ----------------> plain Python, a wheel for every machine
  build_ext.run:   mypyc writes C --> compiled --> linked ----------> compiled modules beside the source
                       |                 |           |
-                      `-----------------+-----------'  any failure: all compiled files are removed, one warning, plain Python
+                      `-----------------+-----------'  any failure: compiled files are removed, one warning, plain Python
 ```
 Everything else about the package is in pyproject.toml.
 """
@@ -97,7 +97,8 @@ class BuildOrDoWithout(build_ext):  # type: ignore[misc]  # setuptools has no ty
             self.finalize_options()
             super().run()
         except (Exception, SystemExit) as error:
-            self.distribution.ext_modules = self.extensions = []
+            self.distribution.ext_modules = []
+            self.extensions: list[object] = []
             self.remove_compiled()
             warn(f"the hot modules can't be compiled ({type(error).__name__}: {error})")
 

@@ -1,4 +1,4 @@
-"""Installing: a wheel has what is needed, `pip install .` in an empty environment serves, and without a compiler it does, too.
+"""What a build makes, with a compiler and without; and `pip install .` into an empty environment.
 
 `make test` installs into an empty environment, with build isolation, and names it in INSTALLED_FLOCKMQ.
 """
@@ -131,7 +131,7 @@ def test_a_source_archive_has_what_a_build_reads(clone: Path) -> None:
 
 def test_it_is_compiled_and_complete(installed: Path, tmp_path: Path) -> None:
     own = environment(tmp_path, PYTHONPATH="")
-    command = [installed / "bin/flockmq", "version"]
+    command = [str(installed / "bin/flockmq"), "version"]
     said = subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout
     assert re.match(r"flockmq [0-9.]+ \(compiled, ", said)
     packages = next(installed.glob("lib/python3*/site-packages"))
@@ -140,7 +140,7 @@ def test_it_is_compiled_and_complete(installed: Path, tmp_path: Path) -> None:
 
 def test_a_broker_of_it_serves(installed: Path, tmp_path: Path) -> None:
     program = str(installed / "bin/flockmq")
-    with BrokerProcess(tmp_path, "--allow-anonymous", *FREE_PORTS, program=(program,), PYTHONPATH="") as broker:
+    with BrokerProcess(tmp_path, "--allow-anonymous", *FREE_PORTS, program=program, PYTHONPATH="") as broker:
         port = str(broker.port())
         said = broker.until("ready")
         assert said["build"] == "compiled"

@@ -84,6 +84,7 @@ class AdminApi:
                 verify_token,
                 throttle if throttle is not None else AttemptThrottle(),
                 lambda peer: ports.log("warning", "admin_wrong_token", peer=peer),
+                cluster.id_text if cluster is not None else str,
             ),
             self._lag.window,
             clock,

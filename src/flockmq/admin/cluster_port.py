@@ -29,6 +29,9 @@ class ClusterPort(Protocol):
     def durable(self) -> DurablePort | None:
         """Cluster state and durable topics; None when this node has none."""
 
+    def id_text(self) -> str:
+        """The id of the cluster, in hexadecimal; empty while this node belongs to none."""
+
     def status(self) -> Cluster:
         """The members and how they do."""
 

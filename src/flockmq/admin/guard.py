@@ -64,9 +64,16 @@ class Guard:
     """Checks the bearer token of a request."""
 
     def __init__(
-        self, verify_token: Callable[[str], bool], throttle: AttemptThrottle, on_failure: Callable[[str], None]
+        self,
+        verify_token: Callable[[str], bool],
+        throttle: AttemptThrottle,
+        on_failure: Callable[[str], None],
+        cluster_id: Callable[[], str] = str,
     ) -> None:
         self._verify_token = verify_token
+        self._cluster_id = cluster_id
+        """The cluster's id, empty while there is none. Every 401 tells it: clients that have several tokens for this
+        address then know which one is wanted."""
         self._throttle = throttle
         self._on_failure = on_failure
         self.failures = 0
@@ -76,7 +83,7 @@ class Guard:
         """Let the request through or raise."""
         token = _bearer(authorization)
         if token is None:
-            raise _unauthorized(
+            raise self._unauthorized(
                 "The admin API wants a token (header `Authorization: Bearer TOKEN`); "
                 "run `flockmq login` or set FLOCKMQ_TOKEN"
             )
@@ -93,10 +100,15 @@ class Guard:
             )
         self._throttle.failed(address, now_ms)
         self._on_failure(address)
-        raise _unauthorized(
+        raise self._unauthorized(
             "The token is not this broker's; run `flockmq login` or set FLOCKMQ_TOKEN to the token "
             "in the credentials file of the user who started the broker"
         )
+
+    def _unauthorized(self, message: str) -> ApiError:
+        cluster = self._cluster_id()
+        told = f', cluster="{cluster}"' if cluster else ""
+        return ApiError(UNAUTHORIZED, message, {"WWW-Authenticate": f'Bearer realm="flockmq"{told}'})
 
 
 def check_host(host: str | None, local_address: str, allowed_hosts: frozenset[str]) -> None:
@@ -128,10 +140,6 @@ def _bearer(authorization: str | None) -> str | None:
     scheme, _, token = (authorization or "").partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token else None
-
-
-def _unauthorized(message: str) -> ApiError:
-    return ApiError(UNAUTHORIZED, message, {"WWW-Authenticate": 'Bearer realm="flockmq"'})
 
 
 def _is_loopback(address: str) -> bool:

@@ -33,13 +33,12 @@ ServerOption = Annotated[
 def admin_client(server: str) -> AdminClient:
     """A client for the first of these servers that answers, with the token that this user has for it."""
     from flockmq.client.admin import AdminClient
-    from flockmq.security import credentials
+    from flockmq.client.tokens import token_for
 
-    clients = [AdminClient(url, credentials.load(url)) for url in server_urls(server)]
-    if len(clients) == 1:
-        return clients[0]
-    # Where nobody answers, the first says so in its own words.
-    return next((client for client in clients if client.is_live()), clients[0])
+    urls = server_urls(server)
+    # Where none answers, the first says so in its own words.
+    url = urls[0] if len(urls) == 1 else next((one for one in urls if AdminClient(one).is_live()), urls[0])
+    return AdminClient(url, token_for(url))
 
 
 def log_client(server: str, namespace: str, *, retry_s: float) -> LogClient:

@@ -1,4 +1,4 @@
-"""``flockmq login``: keep the token of a broker on another machine, or of another user."""
+"""``flockmq login`` keeps the token of a broker on another machine, or of another user; ``flockmq token`` shows one."""
 
 from __future__ import annotations
 
@@ -14,28 +14,47 @@ from flockmq.errors import FlockError
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("login")(login)
+    app.command("token")(token)
 
 
 def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
     """Ask for a token (or read it from standard input), check it with a broker and keep it in this user's own file."""
     from flockmq.client.admin import AdminClient
+    from flockmq.client.tokens import cluster_of
     from flockmq.security import credentials
 
     server = one_server(server, "each has a token of its own")
     if sys.stdin.isatty():
         import getpass
 
-        token = getpass.getpass(f"Token for {server}: ").strip()
+        given = getpass.getpass(f"Token for {server}: ").strip()
     else:
-        token = sys.stdin.readline().strip()
-    if not token:
+        given = sys.stdin.readline().strip()
+    if not given:
         raise FlockError(
             "No token was given; write it to standard input. It is in the credentials file of the user who started the "
             "broker."
         )
-    node = AdminClient(server, token).node()
-    path = credentials.save(server, token)
+    node = AdminClient(server, given).node()
+    path = credentials.save(server, given, cluster=cluster_of(server))
     if as_json:
         print_json({"server": server, "node": node.name, "credentials": str(path)})
     else:
         print(f"Logged in to {node.name} at {server}; the token is in {path}.")
+
+
+def token(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+    """Print the token that this user has for a broker, for other programs: curl, Prometheus, a script."""
+    from flockmq.client.tokens import token_for
+
+    server = one_server(server, "each has a token of its own")
+    found = token_for(server)
+    if found is None:
+        raise FlockError(
+            f"There is no token for {server} in the credentials file of this user; run `flockmq login` with the one of "
+            "the user who started the broker."
+        )
+    if as_json:
+        print_json({"server": server, "token": found})
+    else:
+        print(found)

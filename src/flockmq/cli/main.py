@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "config": "configuration",
     "passwd": "passwd",
     "login": "login",
+    "token": "login",
     "log": "log",
     "bench": "bench",
     "demo": "demo",

@@ -290,9 +290,9 @@ class LogClient(LogSinks):
 
     def _own_token(self, url: str) -> str | None:
         """The token that this user has for a server, else that for the one that was named: clusters share one."""
-        from flockmq.security import credentials
+        from flockmq.client.tokens import token_for
 
-        return credentials.load(url) or credentials.load(self._named[0])
+        return token_for(url, self._ssl_context) or token_for(self._named[0], self._ssl_context)
 
     def _server(self, url: str) -> DurableCalls:
         server = self._servers.get(url)

@@ -6,6 +6,9 @@
 ```
 The file is ``$FLOCKMQ_CREDENTIALS``, else ``flockmq/credentials.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``. A
 token has 256 random bits, so a plain SHA-256 of it gives nothing away; a password would need more.
+
+Clusters that take turns at one address each have a token there, told apart by the cluster's id (``choose``). A token is
+only ever sent to an address that it was kept for, whatever cluster the server at another one says that it is.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import re
 import secrets
 import stat
 import tomllib
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,7 +30,7 @@ from flockmq.errors import ConfigError, FlockError
 from flockmq.security.files import locked_folder, read_text, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TOKEN_BYTES: Final = 32
 HASH_FILE: Final = "admin-token.sha256"
@@ -34,8 +38,20 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _THIS_MACHINE: Final = ("localhost", "::1")
 _HEADER: Final = (
-    "# Tokens of FlockMQ brokers, by address. Whoever has them is their administrator: keep this file private.\n"
+    "# Tokens of FlockMQ brokers, by address and cluster.\n"
+    "# A reader of this file is their administrator: keep it private.\n"
 )
+KEPT_MAX: Final = 32
+"""Tokens that are kept for one address; the oldest give way. Clusters that were made to be thrown away leave theirs."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A token in the file. ``cluster`` is the id of its cluster in hexadecimal, empty while that is not known."""
+
+    server: str
+    cluster: str
+    token: str
 
 
 def mint_token() -> str:
@@ -64,23 +80,39 @@ def credentials_path(environment: Mapping[str, str] = os.environ) -> Path:
     return folder / "flockmq" / "credentials.toml"
 
 
-def load(server_url: str, environment: Mapping[str, str] = os.environ) -> str | None:
+def load(server_url: str, environment: Mapping[str, str] = os.environ, *, cluster: str = "") -> str | None:
     """The token to send to a server: ``FLOCKMQ_TOKEN``, else that of the credentials file; None when there is none."""
     token = environment.get("FLOCKMQ_TOKEN")
     if token:
         return token
-    return _read(credentials_path(environment)).get(_normal(server_url))
+    return choose(kept(server_url, environment), cluster)
+
+
+def kept(server_url: str, environment: Mapping[str, str] = os.environ) -> list[Kept]:
+    """The tokens that the credentials file has for an address, oldest first."""
+    address = _normal(server_url)
+    return [one for one in _read(credentials_path(environment)) if one.server == address]
+
+
+def choose(found: Sequence[Kept], cluster: str) -> str | None:
+    """The token of a cluster; else the newest whose cluster is not known; else the newest."""
+    for suits in (lambda one: cluster and one.cluster == cluster, lambda one: not one.cluster, lambda _one: True):
+        for one in reversed(found):
+            if suits(one):
+                return one.token
+    return None
 
 
 def servers(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The servers that this user has tokens for."""
-    return list(_read(credentials_path(environment)))
+    return list(dict.fromkeys(one.server for one in _read(credentials_path(environment))))
 
 
-def save(server_url: str, token: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Keep a token for a server in the credentials file; returns where."""
+def save(server_url: str, token: str, environment: Mapping[str, str] = os.environ, *, cluster: str = "") -> Path:
+    """Keep a token for a server in the credentials file, beside those of other clusters; returns where."""
     if not (token and token.isascii() and token.isprintable()):
         raise FlockError("The admin token holds characters that no token has; copy it again.")
+    new = Kept(_normal(server_url), cluster, token)
     path = credentials_path(environment)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,11 +121,20 @@ def save(server_url: str, token: str, environment: Mapping[str, str] = os.enviro
             f"The folder {path.parent} can't be made ({error.strerror}); name another file in FLOCKMQ_CREDENTIALS."
         ) from None
     with locked_folder(path.parent):
-        tokens = _read(path)
-        tokens[_normal(server_url)] = token
-        sections = [f"\n[servers.{_quote(url)}]\ntoken = {_quote(value)}\n" for url, value in sorted(tokens.items())]
-        replace_file(path, (_HEADER + "".join(sections)).encode())
+        _write(path, _with(_read(path), new))
     return path
+
+
+def recognise(server_url: str, known_hash: str, cluster: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the user has the token with this hash, for any address; if so it is kept for this one and cluster."""
+    address = _normal(server_url)
+    found = _read(credentials_path(environment))
+    own = next((one for one in reversed(found) if verify(one.token, known_hash)), None)
+    if own is None:
+        return False
+    if Kept(address, cluster, own.token) not in found:
+        save(server_url, own.token, environment, cluster=cluster)
+    return True
 
 
 def load_or_mint(data_dir: Path, server_url: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -113,12 +154,33 @@ def load_or_mint(data_dir: Path, server_url: str, environment: Mapping[str, str]
     return token_hash(token)
 
 
-def _read(path: Path) -> dict[str, str]:
-    """All tokens by server; nothing when there is no file yet."""
+def _with(found: list[Kept], new: Kept) -> list[Kept]:
+    """All tokens and a new one, which takes the place of itself, and of another of its cluster at its address."""
+    rest = [
+        one
+        for one in found
+        if one.server != new.server or (one.token != new.token and (not new.cluster or one.cluster != new.cluster))
+    ]
+    surplus = [one for one in rest if one.server == new.server][: 1 - KEPT_MAX]
+    return [*(one for one in rest if one not in surplus), new]
+
+
+def _write(path: Path, found: list[Kept]) -> None:
+    entries = (
+        f"\n[[tokens]]\nserver = {_quote(one.server)}\n"
+        + (f"cluster = {_quote(one.cluster)}\n" if one.cluster else "")
+        + f"token = {_quote(one.token)}\n"
+        for one in found
+    )
+    replace_file(path, (_HEADER + "".join(entries)).encode())
+
+
+def _read(path: Path) -> list[Kept]:
+    """All tokens, oldest first; none without a file. The first version wrote them as ``[servers.URL]``."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return {}
+        return []
     except OSError as error:
         raise ConfigError(f"The credentials file {path} can't be read ({error.strerror}).") from None
     if stat.S_IMODE(mode) & 0o077:
@@ -128,12 +190,17 @@ def _read(path: Path) -> dict[str, str]:
         )
     try:
         tree = tomllib.loads(read_text(path, "credentials file"))
-        return {url: _text(entry["token"]) for url, entry in tree.get("servers", {}).items()}
+        old = [Kept(url, "", _text(entry["token"])) for url, entry in tree.get("servers", {}).items()]
+        return old + [
+            Kept(_text(entry["server"]), _text(entry.get("cluster", "")), _text(entry["token"]))
+            for entry in tree.get("tokens", [])
+        ]
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"The credentials file {path} is not valid TOML: {error}.") from None
     except (AttributeError, KeyError, TypeError):
         raise ConfigError(
-            f'The credentials file {path} is malformed; write a token in a table like [servers."http://127.0.0.1:18083"].'
+            f"The credentials file {path} is malformed; write each token in a table [[tokens]] with "
+            'server = "http://127.0.0.1:18083" and token = "...".'
         ) from None
 
 

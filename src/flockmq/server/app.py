@@ -15,6 +15,7 @@ import asyncio
 import os
 import random
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -284,12 +285,15 @@ class Server:
             return
         if certificate is not None:
             self._certificates.append(certificate)
+        from flockmq.security import credentials
         from flockmq.server.token import token_hash
 
-        known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, self.log)
+        cluster = self.cluster.id_text() if self.cluster is not None else ""
+        known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, cluster, self.log)
         self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
         if self.cluster is not None:
-            self.cluster.tell_api(self._admin_scheme, admin.addresses[0][1], known_hash)
+            follow = partial(credentials.recognise, self.admin_url, known_hash)
+            self.cluster.tell_api(self._admin_scheme, admin.addresses[0][1], known_hash, follow)
 
     def _shown_config(self) -> Mapping[str, object]:
         """The configuration in force, with what came of values that depend on the machine."""

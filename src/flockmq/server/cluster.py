@@ -89,6 +89,7 @@ class ClusterService:
         self.watchers: list[Callable[[ClusterState], None]] = []
         """Called when the cluster state has changed; fill it before ``open``."""
         self._token_hash = ""
+        self._on_belong: Callable[[str], object] | None = None
         self.api_url = ""
         """Where this node's admin API is, as others reach it; empty: it has none."""
         self.broker = broker
@@ -261,8 +262,14 @@ class ClusterService:
         """Settings that the cluster agrees on."""
         return self.durable.node.meta.state.settings if self.durable is not None else {}
 
-    def tell_api(self, scheme: str, port: int, token_hash: str) -> None:
-        """The admin API listens on this port, for http or https; the founder's token is to be good for all nodes."""
+    def id_text(self) -> str:
+        """The id of this node's cluster as people and files have it; empty while it belongs to none."""
+        return f"{self.node.cluster_id:016x}" if self.node.cluster_id else ""
+
+    def tell_api(self, scheme: str, port: int, token_hash: str, on_belong: Callable[[str], object]) -> None:
+        """The admin API listens on this port, for http or https; the founder's token is to be good for all nodes.
+        ``on_belong`` is called when this node comes into another cluster."""
+        self._on_belong = on_belong
         self._token_hash = token_hash
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.api_url = f"{scheme}://{host}:{port}"
@@ -451,6 +458,8 @@ class ClusterService:
         self.node.belong(cluster_id, contacts, now_ms())
         self.runner.runner.flush_soon()
         self.log.event("info", "cluster_joined", cluster_id=f"{cluster_id:016x}")
+        if self._on_belong is not None:
+            self._on_belong(self.id_text())
 
     def _share_token(self) -> None:
         """Whoever leads the cluster when it has no admin token yet puts the hash of its own into the cluster state."""

@@ -54,6 +54,10 @@ class ClusterView:
         node.calls.serve(FIND, told.answer_find)
         node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_text(body), now_ms()),)))
 
+    def id_text(self) -> str:
+        """The id of the cluster."""
+        return self._service.id_text()
+
     def status(self) -> model.Cluster:
         """The members and how they do."""
         node = self._service.node

@@ -9,8 +9,6 @@ Nobody keeps more than the hash. A node's own token is good for that node alone,
 
 from __future__ import annotations
 
-import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,12 +24,12 @@ TOKEN_SETTING: Final = "admin_token_hash"  # noqa: S105  (a name)
 """The setting of cluster state with the hash of the admin token."""
 
 
-def token_hash(token_file: str, data_dir: Path, server_url: str, log: Log) -> str:
-    """The hash that tokens are compared with."""
+def token_hash(token_file: str, data_dir: Path, server_url: str, cluster: str, log: Log) -> str:
+    """The hash that tokens are compared with. The user's copy is kept by address and ``cluster``, the cluster's id."""
     if token_file:
         return credentials.token_hash(read_token(Path(token_file)))
     known_hash = credentials.load_or_mint(data_dir, server_url)
-    if not _user_has(known_hash, server_url):
+    if not credentials.recognise(server_url, known_hash, cluster):
         log.event(
             "warning",
             "admin_token_missing",
@@ -66,18 +64,3 @@ def read_token(path: Path) -> str:
     if len(token) < 16:
         raise ConfigError(f"The token in admin.token_file {path} has less than 16 characters; use a longer one.")
     return token
-
-
-def _user_has(known_hash: str, server_url: str) -> bool:
-    """Whether the user can reach this broker. A token kept for it under another port is kept for this one, too."""
-    environment = {name: value for name, value in os.environ.items() if name != "FLOCKMQ_TOKEN"}
-    token = credentials.load(server_url, environment)
-    if token is not None and credentials.verify(token, known_hash):
-        return True
-    path = credentials.credentials_path()
-    servers = tomllib.loads(path.read_text("utf-8")).get("servers", {}) if path.exists() else {}
-    for entry in servers.values():
-        if credentials.verify(entry["token"], known_hash):
-            credentials.save(server_url, entry["token"])
-            return True
-    return False

@@ -14,11 +14,12 @@ import os
 import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from flockmq.client.durable_calls import DEFAULT_NAMESPACE
 from flockmq.client.log_client import LogClient
+from flockmq.client.tokens import token_for
 from flockmq.client.transport import DEFAULT_SERVER_URL, server_url
 from flockmq.errors import FlockError
 from flockmq.security import credentials
@@ -49,12 +50,11 @@ class Servers:
         """From the options of a query; names in any case, others than ``SERVER_OPTIONS`` are not looked at."""
         given = {name.lower(): value for name, value in options.items()}
         urls = _listed(given.get("server", "")) or _usual_servers()
-        token = given.get("token") or next(filter(None, map(credentials.load, urls)), None)
         if given.get("key", "") and not given.get("cert", ""):
             raise FlockError("Option key names a private key without a certificate; name that with option cert")
-        return cls(
+        found = cls(
             urls=urls,
-            token=token,
+            token=given.get("token") or None,
             namespace=given.get("namespace") or DEFAULT_NAMESPACE,
             ca=given.get("ca", ""),
             cert=given.get("cert", ""),
@@ -62,6 +62,10 @@ class Servers:
             insecure=_flag("insecure", given.get("insecure", "false")),
             retries=_count("retries", given.get("retries", str(RETRIES))),
         )
+        if found.token is not None:
+            return found
+        context = found._ssl_context()
+        return replace(found, token=next(filter(None, (token_for(url, context) for url in urls)), None))
 
     def options(self) -> dict[str, str]:
         """The same as options again, for a query that starts another."""

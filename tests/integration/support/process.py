@@ -41,15 +41,15 @@ def flockmq(folder: Path, *arguments: str, stdin: bytes = b"", **variables: str)
 
 
 class BrokerProcess:
-    """``flockmq start``; its log is read as it comes. A context manager that stops it. ``program`` is another FlockMQ."""
+    """``flockmq start``, or that of ``program``; its log is read as it comes. A context manager that stops it."""
 
-    def __init__(self, folder: Path, *arguments: str, program: tuple[str, ...] = PROGRAM, **variables: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: str = "", **variables: str) -> None:
         self.folder = folder
         self.log: list[dict[str, Any]] = []
         self.other_lines: list[str] = []
         self._arrived = threading.Condition()
         self.process = subprocess.Popen(
-            [*program, "start", *arguments],
+            [*((program,) if program else PROGRAM), "start", *arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env=environment(folder, **variables),

@@ -43,7 +43,15 @@ def test_no_token_is_no_attempt(authorization: str | None) -> None:
 def test_401_says_which_scheme_is_wanted() -> None:
     with pytest.raises(ApiError) as refused:
         Door().guard.check("192.0.2.1", None, 0)
-    assert refused.value.headers["WWW-Authenticate"].startswith("Bearer")
+    assert refused.value.headers["WWW-Authenticate"] == 'Bearer realm="flockmq"'
+
+
+def test_401_says_which_cluster_answers_so_that_a_client_of_several_knows_its_token() -> None:
+    guard = Guard(lambda _token: False, AttemptThrottle(), lambda _peer: None, lambda: "00ff00ff00ff00ff")
+    for authorization in (None, "Bearer wrong"):
+        with pytest.raises(ApiError) as refused:
+            guard.check("192.0.2.1", authorization, 0)
+        assert refused.value.headers["WWW-Authenticate"] == 'Bearer realm="flockmq", cluster="00ff00ff00ff00ff"'
 
 
 def test_after_too_many_wrong_tokens_further_ones_are_not_counted_or_reported() -> None:

@@ -9,10 +9,13 @@ from flockmq.errors import ConfigError, FlockError
 from flockmq.security import credentials
 from flockmq.security.credentials import (
     HASH_FILE,
+    KEPT_MAX,
     credentials_path,
+    kept,
     load,
     load_or_mint,
     mint_token,
+    recognise,
     save,
     token_hash,
     verify,
@@ -74,6 +77,50 @@ def test_what_is_saved_is_loaded_by_server(environment: dict[str, str]) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_clusters_at_one_address_have_a_token_each(environment: dict[str, str]) -> None:
+    save(URL, "of a", environment, cluster="a" * 16)
+    save(URL, "of b", environment, cluster="b" * 16)
+    save(URL, "of one that has no cluster yet", environment)
+    save("http://127.0.0.1:18084", "elsewhere", environment, cluster="c" * 16)
+    assert load(URL, environment, cluster="a" * 16) == "of a"
+    assert load(URL, environment, cluster="b" * 16) == "of b"
+    assert load(URL, environment, cluster="c" * 16) == "of one that has no cluster yet", "kept for another address"
+    assert load(URL, environment) == "of one that has no cluster yet"
+    save(URL, "new of a", environment, cluster="a" * 16)
+    assert load(URL, environment, cluster="a" * 16) == "new of a"
+    assert len(kept(URL, environment)) == 3
+
+
+def test_a_broker_finds_its_token_and_says_for_which_cluster(environment: dict[str, str]) -> None:
+    save(URL, "own", environment)
+    save(URL, "other", environment, cluster="b" * 16)
+    assert not recognise(URL, token_hash("unknown"), "a" * 16, environment)
+    assert recognise(URL, token_hash("own"), "a" * 16, environment)
+    assert recognise(URL, token_hash("own"), "c" * 16, environment), "it has joined another cluster"
+    assert {(one.cluster, one.token) for one in kept(URL, environment)} == {("b" * 16, "other"), ("c" * 16, "own")}
+    assert recognise("http://127.0.0.1:1", token_hash("own"), "c" * 16, environment), "it has moved to another port"
+    assert load("http://127.0.0.1:1", environment) == "own"
+
+
+def test_tokens_by_address_alone_are_read_and_kept(environment: dict[str, str]) -> None:
+    path = credentials_path(environment)
+    path.parent.mkdir()
+    path.touch(mode=0o600)
+    path.write_text(f'[servers."{URL}"]\ntoken = "old"\n')
+    assert load(URL, environment, cluster="a" * 16) == "old"
+    save(URL, "new", environment, cluster="b" * 16)
+    assert load(URL, environment, cluster="a" * 16) == "old"
+    assert load(URL, environment, cluster="b" * 16) == "new"
+
+
+def test_clusters_that_are_gone_do_not_pile_up(environment: dict[str, str]) -> None:
+    save("http://127.0.0.1:1", "other", environment)
+    for number in range(KEPT_MAX + 5):
+        save(URL, f"token {number}", environment, cluster=f"{number:016x}")
+    assert [one.token for one in kept(URL, environment)] == [f"token {number}" for number in range(5, KEPT_MAX + 5)]
+    assert load("http://127.0.0.1:1", environment) == "other"
+
+
 def test_the_environment_wins(environment: dict[str, str]) -> None:
     save(URL, "file", environment)
     assert load(URL, environment | {"FLOCKMQ_TOKEN": "env"}) == "env"
@@ -94,7 +141,17 @@ def test_a_file_that_others_can_read_is_refused(environment: dict[str, str], mod
 
 @pytest.mark.parametrize(
     "text",
-    ["servers", "servers = 1", '[servers."x"]\ntoken = 5', '[servers."x"]\n', 'servers = ["a"]', "servers.x = 1"],
+    [
+        "tokens = 1",
+        "[[tokens]]",
+        '[[tokens]]\nserver = "x"',
+        "servers",
+        "servers = 1",
+        '[servers."x"]\ntoken = 5',
+        '[servers."x"]\n',
+        'servers = ["a"]',
+        "servers.x = 1",
+    ],
 )
 def test_a_malformed_file_is_refused(environment: dict[str, str], text: str) -> None:
     path = credentials_path(environment)

@@ -24,8 +24,8 @@ def quiet() -> Log:
 
 
 def test_a_broker_that_moves_to_another_port_stays_reachable(tmp_path: Path) -> None:
-    first = token_hash("", tmp_path, FIRST, quiet())
-    assert token_hash("", tmp_path, SECOND, quiet()) == first
+    first = token_hash("", tmp_path, FIRST, "", quiet())
+    assert token_hash("", tmp_path, SECOND, "", quiet()) == first
     token = credentials.load(SECOND)
     assert token is not None
     assert credentials.verify(token, first)
@@ -33,11 +33,11 @@ def test_a_broker_that_moves_to_another_port_stays_reachable(tmp_path: Path) -> 
 
 
 def test_a_user_without_the_token_is_told(tmp_path: Path) -> None:
-    known = token_hash("", tmp_path, FIRST, quiet())
+    known = token_hash("", tmp_path, FIRST, "", quiet())
     (tmp_path / "credentials.toml").unlink()
     stream = io.StringIO()
     log = Log(stream, json_line)
-    assert token_hash("", tmp_path, FIRST, log) == known
+    assert token_hash("", tmp_path, FIRST, "", log) == known
     log.start()
     log.stop()
     assert "admin_token_missing" in stream.getvalue()
@@ -47,7 +47,7 @@ def test_a_user_without_the_token_is_told(tmp_path: Path) -> None:
 def test_two_brokers_of_one_user_have_two_tokens(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    assert token_hash("", tmp_path / "a", FIRST, quiet()) != token_hash("", tmp_path / "b", SECOND, quiet())
+    assert token_hash("", tmp_path / "a", FIRST, "", quiet()) != token_hash("", tmp_path / "b", SECOND, "", quiet())
 
 
 def test_a_token_of_the_cluster_is_taken_by_every_node() -> None:
