@@ -4,7 +4,7 @@
  has_ext_modules: FLOCKMQ_PURE=1, or no C compiler ----------------> plain Python, a wheel for every machine
  build_ext.run:   mypyc writes C --> compiled --> linked ----------> compiled modules beside the source
                       |                 |           |
-                      `-----------------+-----------'  any failure: compiled files are removed, one warning, plain Python
+                      `-----------------+-----------'  any failure: compiled files removed, one warning, plain Python
 ```
 Everything else about the package is in pyproject.toml.
 """

@@ -37,7 +37,7 @@ SECTIONS: Final = {
     "Topics and what they keep": ("topic", "partition", "cursor", "log", "retained", "pipeline"),
     "Clients and routes": ("client", "session", "subscription", "route", "explain"),
     "Publish, subscribe, measure": ("pub", "sub", "bench"),
-    "Settings and credentials": ("config", "passwd", "login", "completion", "version"),
+    "Settings and credentials": ("config", "passwd", "login", "token", "completion", "version"),
 }
 """The commands as ``flockmq --help`` groups them; any other stands below "Commands"."""
 

@@ -18,7 +18,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     ("typed", "offered"),
     [
         (["fl"], None),
-        (["to"], ["topic"]),
+        (["top"], ["topic"]),
         (["topic", "cr"], ["create"]),
         (["topic", "create", "--re"], ["--replication-factor", "--retention"]),
         (["topic", "create", "name", "--ack", ""], ["leader", "memory", "quorum"]),
