@@ -81,6 +81,7 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.NodeStateChanged, node_ids, st.integers(0, 3)),
     st.builds(c.ForgetNode, node_ids),
     st.builds(c.ReplaceNode, node_ids, node_ids),
+    st.builds(c.RemoveNode, node_ids, st.booleans()),
     st.builds(c.CreateNamespace, names, st.builds(Limits, numbers, numbers)),
     st.builds(c.CreateNamespace, st.just("acme")),
     st.builds(c.AlterNamespace, namespaces, topics_max=st.none() | numbers),

@@ -97,6 +97,24 @@ class JoinResult(Response, frozen=True):
     ] = ""
 
 
+class RemoveNodeQuery(Request, frozen=True):
+    """How to take a node out."""
+
+    accept_data_loss: Annotated[
+        bool, Meta(description="Partitions that have no majority of their copies without it begin anew, empty")
+    ] = False
+
+
+class NodeRemoval(Response, frozen=True):
+    """How far a node is on its way out."""
+
+    name: str
+    id: NodeId
+    partitions_left: Annotated[int, Meta(description="Partitions whose copy on it is yet to be made elsewhere")]
+    votes: Annotated[bool, Meta(description="Whether it still is a member of the group that decides")]
+    done: Annotated[bool, Meta(description="Whether the cluster has forgotten it; asking again then says 404")]
+
+
 class Route(Response, frozen=True):
     """A topic filter and the nodes that have subscribers for it."""
 

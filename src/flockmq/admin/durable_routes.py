@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flockmq.admin import durable_cluster, durable_logs, durable_topics
+from flockmq.admin import cluster_model, durable_cluster, durable_logs, durable_topics, node_removal
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
@@ -191,6 +191,19 @@ TOPIC_OPERATIONS: Final = (
         query=tenants.RebalanceQuery,
         answer=tenants.Rebalance,
         answer_text="What was begun and what is left",
+        errors=_CHANGE,
+    ),
+    Operation(
+        method="DELETE",
+        path=f"{PREFIX}/cluster/nodes/{{node}}",
+        name="removeNode",
+        tag="cluster",
+        summary="Take a dead node out for good, by its name or id; refused while it is alive, and, unless that is "
+        "accepted, when records would be lost. Asked again, it tells how far that is",
+        handler=node_removal.remove_node,
+        query=cluster_model.RemoveNodeQuery,
+        answer=cluster_model.NodeRemoval,
+        answer_text="What still depends on it",
         errors=_CHANGE,
     ),
     Operation(

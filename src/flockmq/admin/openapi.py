@@ -38,6 +38,7 @@ _PARAMETER_TEXTS: Final = {
     "client": "Name of the registered client",
     "client_id": "Client id, percent-escaped (`/` as `%2F`)",
     "topic": "Topic name; slashes may stand as they are or as `%2F`, `$`, `#`, `%` and `?` percent-escaped",
+    "node": "Name or id of the node, percent-escaped",
     "kind": "Kind of the ban: `client`, `username` or `address`",
     "value": "Client id, user name or address of the ban, percent-escaped",
 }

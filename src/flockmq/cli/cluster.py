@@ -11,6 +11,7 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client, one_server
 from flockmq.cli.durable_options import YesOption, confirm
+from flockmq.cli.node_remove import remove
 from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
 from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
@@ -69,6 +70,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(cluster, name="cluster")
     nodes = typer.Typer(help="The nodes one by one.")
     nodes.command("list")(list_nodes)
+    nodes.command("remove")(remove)
     app.add_typer(nodes, name="node")
 
 

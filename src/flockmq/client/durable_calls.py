@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from flockmq.admin import cluster_model
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page
@@ -128,6 +129,11 @@ class DurableCalls(SinkCalls):
         """Begin so many moves of replicas and leaders to where they should be."""
         path = f"{_V1}/cluster/rebalance?moves_max={moves_max}"
         return self._decode(self._call("POST", path), tenants.Rebalance)
+
+    def remove_node(self, node: str, *, accept_data_loss: bool = False) -> cluster_model.NodeRemoval:
+        """Take a dead node out, by its name or id; asked again, it tells how far that is, and 404 when it is done."""
+        path = f"{_V1}/cluster/nodes/{segment(node)}?accept_data_loss={'true' if accept_data_loss else 'false'}"
+        return self._decode(self._call("DELETE", path), cluster_model.NodeRemoval)
 
     def apply_advice(self, advice: Advice, *, dry_run: bool = False) -> tenants.AdviceOutcome:
         """Put leaders and copies where an advice says; with ``dry_run`` only see what would come of it."""

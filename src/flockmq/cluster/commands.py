@@ -73,6 +73,14 @@ class ForgetNode(Struct, frozen=True, array_like=True, tag=4):
     id: int
 
 
+class RemoveNode(Struct, frozen=True, array_like=True, tag=30):
+    """An operator takes out a node that is not alive. RefusedError while it is, or when a partition depends on it."""
+
+    id: int
+    accept_data_loss: bool = False
+    """Partitions that have no majority without it begin anew, empty."""
+
+
 class ReplaceNode(Struct, frozen=True, array_like=True, tag=5):
     """All replicas of a node that is not alive go to another one (same name, new disk)."""
 
@@ -257,6 +265,7 @@ Command = (
     | NodeSeen
     | NodeStateChanged
     | ForgetNode
+    | RemoveNode
     | ReplaceNode
     | CreateNamespace
     | AlterNamespace

@@ -315,8 +315,9 @@ def _forgotten(view: View, gone: tuple[int, ...]) -> list[Command]:
 
 
 def _will_not_return(view: View, node: NodeRecord) -> bool:
-    """Whether a node is lost, has a successor, or takes its leave."""
-    return view.is_lost(node) or _successor(view.state, node) is not None or node.id in view.leaving
+    """Whether a node is lost, has a successor, takes its leave, or was taken out."""
+    is_out = node.state == LEFT and (node.id in view.leaving or node.id not in view.alive)
+    return view.is_lost(node) or _successor(view.state, node) is not None or is_out
 
 
 def _id_of(member: SeenMember) -> int:

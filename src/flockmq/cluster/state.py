@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.cluster import changes_bans, changes_nodes, changes_tenants, changes_topics
+from flockmq.cluster import changes_bans, changes_nodes, changes_removal, changes_tenants, changes_topics
 from flockmq.cluster.codec import decode_tables, encode_tables
 from flockmq.cluster.commands import (
     COMMAND_BYTES_MAX,
@@ -37,6 +37,7 @@ from flockmq.cluster.commands import (
     PutClient,
     Rebalance,
     RefusedError,
+    RemoveNode,
     ReplaceNode,
     ReplicasAre,
     Result,
@@ -86,6 +87,8 @@ class ClusterState(Tables):
                 return changes_nodes.node_state_changed(self, command, wall_ms)
             case ForgetNode():
                 return changes_nodes.forget_node(self, command)
+            case RemoveNode():
+                return changes_removal.remove_node(self, command, wall_ms)
             case ReplaceNode():
                 return changes_nodes.replace_node(self, command)
             case SetClusterId():

@@ -216,6 +216,7 @@ METHODS = {
     "startRebalance": "rebalance",
     "getRebalance": "rebalance_progress",
     "applyAdvice": "apply_advice",
+    "removeNode": "remove_node",
     "getDump": "dump",
     "listCursors": "cursors",
     "createCursor": "create_cursor",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.cluster.commands import ForgetNode, NodeSeen, NodeStateChanged, ReplaceNode
+from flockmq.cluster.commands import ForgetNode, NodeSeen, NodeStateChanged, RemoveNode, ReplaceNode
 from flockmq.cluster.model import ALIVE, DEAD, EDGE, LEFT
 from flockmq.cluster.placement import next_moves
 from flockmq.cluster.policy import SeenMember, decide
@@ -159,13 +159,12 @@ def test_who_leaves_gives_up_its_seat_at_once() -> None:
     world = World(3)
     world.calm()
     world.says(3, LEFT)
-    world.calm()
-    assert world.voters() == (1, 2)
+    world.round()
     assert world.machine.state.nodes[3].state == LEFT
     assert world.decide().gone == (3,)
-    world.wait(AUTOCLEAN_MS)
-    world.round()
-    assert 3 not in world.machine.state.nodes
+    world.calm()
+    assert world.voters() == (1, 2)
+    assert 3 not in world.machine.state.nodes, "nothing depends on it"
 
 
 def test_no_step_that_the_living_can_not_decide() -> None:
@@ -193,7 +192,8 @@ def test_what_gossip_says_goes_into_cluster_state() -> None:
 
 def test_a_left_node_stays_left_until_it_is_seen() -> None:
     world = World(2)
-    world.round()
+    world.calm()
+    world.current = Configuration((1, 2), (1,))  # it has a seat, so it can't be forgotten yet
     world.says(2, LEFT)
     world.round()
     world.says(2, DEAD)
@@ -307,3 +307,17 @@ def test_a_leader_that_takes_its_leave_gives_its_seat_away() -> None:
         world.settings,
     )
     assert decision.configuration == Configuration((2, 3))
+
+
+def test_a_node_that_an_operator_removed_is_forgotten_at_once() -> None:
+    world = World(4)
+    world.calm()
+    world.dead(3)
+    world.round()
+    world.machine.done(RemoveNode(3))
+    world.calm()
+    assert world.voters() == (1, 2, 4)
+    assert list(world.machine.state.nodes) == [1, 2, 4]
+    world.says(3, ALIVE)
+    world.calm()
+    assert list(world.machine.state.nodes) == [1, 2, 4, 3], "if it comes back, it is a new one"
