@@ -108,7 +108,7 @@ def test_a_cluster_by_environment_variables_alone_then_join(tmp_path: Path) -> N
         status = json.loads(command(one, "cluster", "status", "--json"))
         assert [member["name"] for member in status["members"]] == [one.name, two.name]
         assert two.name in command(one, "node", "list")
-        command(two, "cluster", "leave")
+        command(two, "cluster", "leave", "--yes")
         assert one.admin().cluster().id != two.admin().cluster().id
         assert states(two) == {two.name: "alive"}
     finally:
@@ -121,7 +121,7 @@ def test_a_node_that_left_is_whole_alone_and_when_it_joins_again(tmp_path: Path)
         cluster.wait_settled()
         one, _, three = cluster.nodes
         command(one, "topic", "create", "before", "--shards=2")
-        command(three, "cluster", "leave")
+        command(three, "cluster", "leave", "--yes")
         cluster.wait(lambda: voters(three) == [three.name], "the node to decide for itself, under its name")
         cluster.wait(lambda: alive_in_state(three) == [three.name], "its own cluster state to have it")
         command(three, "topic", "create", "alone")
@@ -143,7 +143,7 @@ def test_a_node_of_another_cluster_is_told_how_to_come_to_the_one_it_was_to_join
     with NodeCluster(tmp_path, 2) as cluster:
         cluster.wait_settled()
         one, two = cluster.nodes
-        command(two, "cluster", "leave")
+        command(two, "cluster", "leave", "--yes")
         two.stop()
         two.start()
         two.wait_ready()

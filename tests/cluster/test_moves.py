@@ -53,7 +53,7 @@ async def test_what_a_node_acknowledges_after_it_came_back_is_in_the_log(tmp_pat
         cluster.create_topic("plant", shards=2)
         before = await publish(clients, three, "p", [b"before %d" % number for number in range(12)])
         assert len(before) == 12
-        command(three, "cluster", "leave")
+        command(three, "cluster", "leave", "--yes")
         assert list(three.admin().topics()) == []
         command(three, "cluster", "join", f"{HOST}:{one.port}")
         after = await publish(clients, three, "p", [b"after %d" % number for number in range(12)])
@@ -69,7 +69,7 @@ async def test_a_node_that_left_keeps_nothing_for_its_former_topics(tmp_path: Pa
         one, two = cluster.nodes
         cluster.create_topic("plant")
         client = await clients.connect(two, "somebody")
-        command(two, "cluster", "leave")
+        command(two, "cluster", "leave", "--yes")
         with pytest.raises(MqttError) as gone:
             await client.subscribe(SubscribeEntry(b"plant/#", 1))
         assert gone.value.reason_code == reasons.USE_ANOTHER_SERVER
@@ -91,15 +91,15 @@ def test_a_node_does_not_leave_while_nobody_can_take_over_what_it_stores(tmp_pat
         cluster.create_topic("plant")
         two.kill()
         cluster.wait(lambda: "dead" in [member.state for member in one.admin().cluster().members], "a death")
-        refused = command(one, "cluster", "leave", code=1)
+        refused = command(one, "cluster", "leave", "--yes", code=1)
         assert "does not answer" in refused
         assert "--discard-data" in refused
         assert [topic.name for topic in one.admin().topics()] == ["plant"]
-        told = command(one, "cluster", "leave", "--discard-data")
+        told = command(one, "cluster", "leave", "--yes", "--discard-data")
         (aside,) = (one.folder / "data").glob("store-*")
         assert str(aside) in told
         assert list(one.admin().topics()) == []
-        assert "before" in command(one, "cluster", "leave"), "there is nobody to leave"
+        assert "before" in command(one, "cluster", "leave", "--yes"), "there is nobody to leave"
 
 
 def test_who_waits_for_news_of_a_log_is_told_when_the_node_goes(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_who_waits_for_news_of_a_log_is_told_when_the_node_goes(tmp_path: Path) 
         cluster.create_topic("plant")
         before = three.admin().heads("plant")
         waiting = caller.submit(three.admin().heads, "plant", after=before.after, wait_ms=WAIT_MS_MAX)
-        command(three, "cluster", "leave")
+        command(three, "cluster", "leave", "--yes")
         cluster.wait(waiting.done, "an answer, which would else come when the time is over", WAIT_MS_MAX / 4_000)
 
 
@@ -120,7 +120,7 @@ async def test_wills_of_a_node_that_leaves_are_kept(tmp_path: Path, clients: Cli
         cluster.create_topic("plant", shards=2)
         for number in range(3):
             await clients.connect(three, f"device{number}", will=Will(b"plant/will", b"of %d" % number, 1))
-        command(three, "cluster", "leave")
+        command(three, "cluster", "leave", "--yes")
         assert sorted(stored(one, "plant")) == [b"of 0", b"of 1", b"of 2"]
 
 
@@ -173,7 +173,7 @@ def test_a_lone_node_is_asked_twice_before_it_gives_up_its_topics(tmp_path: Path
     with NodeCluster(tmp_path, 1) as cluster:
         (one,) = cluster.nodes
         cluster.create_topic("plant")
-        refused = command(one, "cluster", "leave", code=1)
+        refused = command(one, "cluster", "leave", "--yes", code=1)
         assert "1 topic" in refused
         with pytest.raises(AdminError, match="alone"):
             one.admin().leave()
