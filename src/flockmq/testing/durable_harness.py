@@ -251,7 +251,7 @@ class DurableHarness:
             self._submit(self._named(words[0]), Rebalance())
         elif fault.kind == "grow":
             self._submit(self._named(words[0]), AlterTopic(TOPIC, shards=self.plan.shards + 1))
-        elif fault.kind == "copies" and not self.stores.must_keep(int(words[1])):
+        elif fault.kind == "copies" and self.stores.admit_copies(int(words[1])):
             self._submit(self._named(words[0]), AlterTopic(TOPIC, replication_factor=int(words[1])))
         elif fault.kind == "roam":
             number = self._named(words[0]).number

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 VOTERS_MIN: Final = 3
 COPY_AGE_MS_MIN: Final = 1_500
 """A node notices that its store is older by more than a second; see ``log/witness.py``."""
+COMMAND_MS_MAX: Final = 10_000
+"""A change of cluster state that was asked for takes effect within that time, or not at all."""
 
 
 class StoreFaults:
@@ -35,6 +37,8 @@ class StoreFaults:
         self._deciders = Configuration(())
         """Members of group 0, as its leader last had them."""
         self._deciders_as_of = (0, 0)
+        self._few_until = 0
+        """Until then the topic may come down to too few replicas, whatever cluster state says now."""
 
     def look_at(self, process: Process) -> None:
         """A turn of a node is over: remember what it knows, for times when no node runs."""
@@ -66,9 +70,15 @@ class StoreFaults:
             self._lose(machine)
             machine.disk.put_back(files)
 
-    def must_keep(self, copies: int) -> bool:
-        """Whether the topic must not go down to so few replicas now: one of two can't decide alone."""
-        return copies < VOTERS_MIN and bool(self.unhealed())
+    def admit_copies(self, copies: int) -> bool:
+        """Whether the topic may be asked to have so many replicas now: one of two can't decide alone. If it may, no
+        store is lost until the change has taken effect."""
+        if copies >= VOTERS_MIN:
+            return True
+        if self.unhealed():
+            return False
+        self._few_until = self._cluster.now_ms() + COMMAND_MS_MAX
+        return True
 
     def unhealed(self) -> str:
         """Which machine still lacks something it had; empty when all are whole."""
@@ -91,6 +101,7 @@ class StoreFaults:
         for process in self._cluster.processes():
             groups += [node.state.configuration for node in process.engine.host.groups.values()]
         is_sure = self._deciders.voters and all(_survives(one, number) for one in groups)
+        is_sure = is_sure and self._cluster.now_ms() >= self._few_until
         for partition in self._state.partitions():
             if number in partition.members() and (partition.is_moving or len(partition.target) < VOTERS_MIN):
                 is_sure = False
