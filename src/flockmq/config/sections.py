@@ -51,11 +51,13 @@ class ClusterConfig:
     enabled: bool = True
     """Whether to talk to other nodes at all. Without it the port for nodes stays closed and this broker is alone."""
     host: str = ""
-    """Address or name to listen on for other nodes, TCP and UDP; ``--host`` sets it, too. Empty: every address. Nobody
-    gets in there without the cookie."""
+    """Address or name to listen on for other nodes, TCP and UDP; ``*`` is every address; ``--host`` sets it, too.
+    Empty: 127.0.0.1, until other machines are spoken of by ``advertise_host``, ``contact_points``, ``discovery``, or a
+    node of another machine that this one met before; then every address. The cookie is asked for on all of them."""
     advertise_host: str = ""
-    """Address or name that other nodes reach this one by. Empty: ``host`` if that is set, else the name that the
-    operating system reports for this machine. Set it in containers and behind address translation."""
+    """Address or name that other nodes reach this one by. Empty: the address that is listened on, or, where that is
+    every one, the name that the operating system reports for this machine. Set it in containers and behind address
+    translation."""
     port: int = 16_000
     """Port for other nodes, TCP and UDP. 0 takes a free one."""
     role: str = field(default="core", metadata={"choices": ROLES})

@@ -69,7 +69,7 @@ class Values:
             if port is not None:
                 self.asked_for.add(path[:3] if kind != "admin" else path[:1])
         if host is not None and ("cluster", "host") not in self.given:
-            self.given["cluster", "host"] = Value("" if host == "*" else host, Origin("flag", "--host"))
+            self.given["cluster", "host"] = Value(host, Origin("flag", "--host"))
 
     def everything(self) -> dict[Path, Value]:
         """Every key with its value: what ``flockmq config show`` prints."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-import socket
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +44,7 @@ from flockmq.server.cluster_moves import ClusterMoves
 from flockmq.server.cluster_view import ClusterView
 from flockmq.server.durable import DurableService, open_durable
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
+from flockmq.server.link_address import advertised_host, listening_host
 from flockmq.server.token import TOKEN_SETTING, to_share
 from flockmq.wire.hello import CLUSTER
 
@@ -102,12 +102,14 @@ class ClusterService:
             log.event("warning", "cookie", message=self._cookie.warning)
         self._boot = next_boot(data_dir.path, time.time_ns() // 1_000_000)
         self._durable_boot = self._boot
-        self._host = advertised_host(cluster.host, cluster.advertise_host)
+        known = [peer.contact for peer in self.known.load()]
+        self._listens_on = listening_host(cluster, known)
+        self._host = advertised_host(self._listens_on, cluster.advertise_host)
         self.points = tuple(parse_contact(point) for point in cluster.contact_points)
         self._name = config.broker.node_name
         self.discovery = self._make_discovery(config, data_dir.node_id)
-        self._me = Contact(self._host, self.port)
-        known = [peer.contact for peer in self.known.load()]
+        self.me = Contact(self._host, self.port)
+        """Where others reach this node."""
         self.has_others = bool(known or self.points or config.cluster.discovery != "manual")
         """Whether this node was told of others, by people, by its own memory or by a plugin that lists them."""
         if self.known.trouble:
@@ -207,8 +209,8 @@ class ClusterService:
         self._links = links
         datagrams = Datagrams(Sealer(self._cookie.value, node.node_id, self._boot), run.datagram)
         self._datagrams = datagrams
-        self.port = await listen_on_one_port(links, datagrams, cluster.host, cluster.port)
-        self._me = Contact(self._host, self.port)
+        self.port = await listen_on_one_port(links, datagrams, self._listens_on, cluster.port)
+        self.me = Contact(self._host, self.port)
         node.swim.update_me(now_ms(), self._host, self.port, __version__, node.swim.me.role)
         run.start(links, datagrams)
         if self.durable is not None:
@@ -222,9 +224,9 @@ class ClusterService:
         self.log.event(
             "info",
             "cluster_listening",
-            host=cluster.host or "*",
+            host=self._listens_on or "*",
             port=self.port,
-            advertised=str(self._me),
+            advertised=str(self.me),
             identified_by=self._cookie.source,
             cluster_id=f"{node.cluster_id:016x}" if node.cluster_id else None,
         )
@@ -379,7 +381,7 @@ class ClusterService:
     async def _find(self) -> None:
         """List nodes, and call those that are not known."""
         if not self._registered:
-            await self.discovery.start(self._me)
+            await self.discovery.start(self.me)
             self._registered = True
         begun = now_ms()
         listed = await self.discovery.find()
@@ -387,7 +389,7 @@ class ClusterService:
         formation = self.node.formation
         formation.listed(contacts, begun)
         if self.node.cluster_id:
-            others = [(one.host, one.port) for one in contacts if one != self._me]
+            others = [(one.host, one.port) for one in contacts if one != self.me]
             self.node.swim.join(others, now_ms())
             return
         await asyncio.gather(*(self._greet(contact) for contact in formation.silent()))
@@ -501,12 +503,3 @@ class ClusterService:
         ]
         if peers:
             await asyncio.to_thread(self.known.save, peers)
-
-
-def advertised_host(host: str, advertise_host: str) -> str:
-    """The address that others are told: what was said, else what is listened on, else the machine's name."""
-    if advertise_host:
-        return advertise_host
-    if host:
-        return host
-    return socket.getfqdn() or socket.gethostname()

@@ -25,6 +25,7 @@ from flockmq.errors import FlockError
 from flockmq.gossip.member import EDGE
 from flockmq.peering.contact import parse_contact
 from flockmq.peering.joining import MOVE, REFUSE, Belongings, plan_join, plan_leave
+from flockmq.server.link_address import unreachable_from
 from flockmq.server.move_note import Acquaintance, MoveNote, carry_out, drop_note, write_note
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class ClusterMoves:
     async def _join(self, address: str, discard_data: bool) -> JoinResult:
         service = self._service
         contact = parse_contact(address.rpartition("@")[2])
+        refusal = unreachable_from(contact, service.me)
+        if refusal:
+            raise FlockError(refusal)
         async with self._lock:
             try:
                 info = await service.links.call(contact.host, contact.port)

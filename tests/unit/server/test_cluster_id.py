@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from flockmq.errors import FlockError
-from flockmq.server.cluster import advertised_host
 from flockmq.server.cluster_id import FILE, load_cluster_id, save_cluster_id
 
 
@@ -25,11 +24,3 @@ def test_anything_else_stops_the_start(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(FlockError, match="does not hold the id of a cluster"):
         load_cluster_id(tmp_path)
-
-
-def test_what_others_are_told_follows_the_table() -> None:
-    """--host and --advertise-host: said, else what is listened on, else what the system calls this machine."""
-    assert advertised_host("10.0.0.1", "node.example") == "node.example"
-    assert advertised_host("", "node.example") == "node.example"
-    assert advertised_host("10.0.0.1", "") == "10.0.0.1"
-    assert advertised_host("", "")
