@@ -399,6 +399,63 @@ def test_mqtt5_3_1_2_22_keep_alive_zero(harness: BrokerHarness) -> None:
     client.ping()
 
 
+@clause("5.0", "MQTT-3.1.2-22")
+@pytest.mark.parametrize("size", [100, 100_000], ids=["small", "large"])
+def test_mqtt5_3_1_2_22_bytes_are_no_packet(harness: BrokerHarness, size: int) -> None:
+    """A packet that trickles in keeps no client alive: whole packets count."""
+    client = harness.client("c", keep_alive_s=10)
+    packet = publish(b"a", bytes(size))
+    for at in range(14):
+        client.send(packet[at : at + 1])
+        harness.advance(1_000)
+    assert not client.closed
+    client.send(packet[14:15])
+    harness.advance(1_500)
+    assert closed_with(client) == 0x8D
+
+
+def test_a_packet_that_has_begun_ends_or_its_connection_does(make_harness: MakeHarness) -> None:
+    """Also without a keep alive: 30 seconds, and what its bytes take at the slowest rate."""
+    harness = make_harness(limits=Limits(packet_bytes_per_s_min=1_000))
+    clients = [harness.client(f"c{number}", keep_alive_s=0) for number in range(4)]
+    small, large, honest, resting = clients
+    packet = publish(b"a", bytes(19_990))
+    harness.advance(3_600_000)
+    small.send(PINGREQ[:1])
+    for client in (large, honest):
+        client.send(packet[:10])
+    for at in range(10, 30):
+        large.send(packet[at : at + 1])
+        harness.advance(1_000)
+    assert not any(client.closed for client in clients)
+    harness.advance(10_500)
+    assert closed_with(small) == 0x8D
+    assert not large.closed
+    honest.send(packet[10:])
+    honest.send(packet[:10])
+    harness.advance(20_000)
+    assert closed_with(large) == 0x8D
+    honest.send(packet[10:])
+    harness.advance(3_600_000)
+    assert harness.broker.stats.packet_timeouts == 2
+    assert harness.broker.node.timers.count <= 2, "none of the packets' timers is left"
+    honest.ping()
+    resting.ping()
+
+
+@pytest.mark.parametrize("rate", [0, 1])
+def test_packets_may_take_as_long_as_the_listener_says(make_harness: MakeHarness, rate: int) -> None:
+    """0 is no limit."""
+    harness = make_harness(limits=Limits(packet_bytes_per_s_min=rate))
+    client = harness.client("c", keep_alive_s=0)
+    packet = publish(b"a", bytes(5_000))
+    for _ in range(5):
+        client.send(packet[:4_000])
+        harness.advance(1_000_000)
+        client.send(packet[4_000:])
+        client.ping()
+
+
 @clause("5.0", "MQTT-3.2.2-22")
 def test_mqtt5_3_2_2_22_client_keep_alive_holds(harness: BrokerHarness) -> None:
     """Without a Server Keep Alive the client's value is used."""

@@ -127,6 +127,42 @@ def test_a_silent_connection_is_closed(run: Run, authority: Authority, kind: str
     run(scenario())
 
 
+TRICKLES = {
+    "tcp": connect_packet("c" * 100),
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),
+    "ws": b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 100,
+    "proxy": b"PROXY TCP6 " + b"0" * 100,
+}
+
+
+@pytest.mark.parametrize("kind", TRICKLES)
+def test_a_beginning_that_trickles_in_is_closed(run: Run, authority: Authority, kind: str) -> None:
+    """Its time runs from the first byte to the last, not from byte to byte."""
+
+    async def scenario() -> None:
+        async with running() as node:
+            limits = Limits(connect_timeout_ms=200)
+            proxy = "any" if kind == "proxy" else "off"
+            kind_of_listener = "tcp" if kind == "proxy" else kind
+            tls = server_tls(kind_of_listener, authority)
+            listener = await node.listen(kind=kind_of_listener, tls=tls, limits=limits, proxy_protocol=proxy)
+            client = await Client.open(listener)
+
+            async def trickle() -> None:
+                for byte in TRICKLES[kind]:
+                    client.send(bytes((byte,)))
+                    await asyncio.sleep(0.02)
+
+            trickling = asyncio.create_task(trickle())
+            await client.closed()
+            assert not trickling.done()
+            trickling.cancel()
+            await client.close()
+            await until(lambda: listener.admission.live == 0)
+
+    run(scenario())
+
+
 @KINDS
 def test_a_silent_client_after_the_handshake_is_closed(run: Run, authority: Authority, kind: str) -> None:
     async def scenario() -> None:

@@ -242,7 +242,11 @@ METRICS: Final = (
         "flockmq_timeouts_total",
         "Connections closed because the client was silent too long",
         ("reason",),
-        lambda stats: [(("keep_alive",), stats.keep_alive_timeouts), (("connect",), stats.connect_timeouts)],
+        lambda stats: [
+            (("keep_alive",), stats.keep_alive_timeouts),
+            (("connect",), stats.connect_timeouts),
+            (("packet",), stats.packet_timeouts),
+        ],
     ),
     _counter(
         "flockmq_strangers_closed_total",

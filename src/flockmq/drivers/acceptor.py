@@ -82,13 +82,14 @@ class Acceptor:
             self._arrived(accepted, peername)
 
     def _arrived(self, accepted: socket.socket, peername: object) -> None:
-        code = self.listener.admission.arrive(now_ms())
+        now = now_ms()
+        code = self.listener.admission.arrive(now)
         if code == DROPPED:
             accepted.close()
             return
         if len(self._pending) >= self.listener.settings.handshakes_max:
             self._drop_oldest()
-        arrival = Arrival(plain_peer(peername), None, code)
+        arrival = Arrival(plain_peer(peername), None, code, now)
         if self.listener.proxy_versions:
             reader = HeaderReader(self, accepted, arrival, self.listener.proxy_versions)
             self._pending[arrival] = reader.deadline_passed

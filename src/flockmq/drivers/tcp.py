@@ -34,12 +34,13 @@ PIECE_BYTES: Final = 1_024
 class Arrival:
     """A connection that was let in before its protocol began (by TLS or PROXY): who it is and the verdict on it."""
 
-    __slots__ = ("certificate_name", "peer", "refuse_code")
+    __slots__ = ("at", "certificate_name", "peer", "refuse_code")
 
-    def __init__(self, peer: str, certificate_name: str | None, refuse_code: int) -> None:
+    def __init__(self, peer: str, certificate_name: str | None, refuse_code: int, at: int) -> None:
         self.peer = peer
         self.certificate_name = certificate_name
         self.refuse_code = refuse_code
+        self.at = at
 
 
 def plain_peer(peername: object) -> str:
@@ -76,11 +77,12 @@ class MqttProtocol(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         arrival = self._arrival
         if arrival is None:
-            code = self.listener.admission.arrive(now_ms())
+            now = now_ms()
+            code = self.listener.admission.arrive(now)
             if code == DROPPED:
                 self.transport.abort()
                 return
-            arrival = Arrival(plain_peer(transport.get_extra_info("peername")), None, code)
+            arrival = Arrival(plain_peer(transport.get_extra_info("peername")), None, code, now)
         self._counted = True
         if not self.listener.addresses:  # it was accepted in the moment in which the listener was stopped
             self.transport.abort()
@@ -172,7 +174,13 @@ class MqttProtocol(asyncio.Protocol):
         self._arrival = None
         try:
             connection = listener.runner.broker.open(
-                listener.name, listener.limits, arrival.peer, now_ms(), arrival.certificate_name, arrival.refuse_code
+                listener.name,
+                listener.limits,
+                arrival.peer,
+                now_ms(),
+                arrival.certificate_name,
+                arrival.refuse_code,
+                arrival.at,
             )
         except Exception as error:
             self.fail("open", error)

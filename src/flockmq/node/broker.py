@@ -52,6 +52,7 @@ from flockmq.node.connecting import (
 )
 from flockmq.node.delaying import Delayed, take_delayed
 from flockmq.node.events import Event
+from flockmq.node.half_packets import on_packet_timer, watch_half
 from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up, send_will
 from flockmq.node.namespaces import (
     NamespaceLimits,
@@ -71,6 +72,7 @@ from flockmq.node.state import (
     CONGESTION_TIMER,
     CONNECTION_TIMER,
     DELAYED_TIMER,
+    PACKET_TIMER,
     SESSION_TIMER,
     SWEEP_TIMER,
     SYS_TIMER,
@@ -132,8 +134,12 @@ class Broker:
         now: int,
         certificate_name: str | None = None,
         refuse_code: int = 0,
+        accepted_at: int = 0,
     ) -> Connection:
-        """A client's transport is there. With ``refuse_code`` its CONNECT will be answered by that and no more."""
+        """A client's transport is there. With ``refuse_code`` its CONNECT will be answered by that and no more.
+
+        ``accepted_at``: when it was accepted, if a handshake came first; its CONNECT is due so much earlier.
+        """
         node = self.node
         node.next_connection += 1
         connection = Connection(node.next_connection, listener, limits, peer, now, node.dirty, node.stats)
@@ -149,7 +155,8 @@ class Broker:
         node.strangers.arrive(connection)
         node.stats.connections_opened += 1
         if limits.connect_timeout_ms:
-            connection.timer = node.timers.add(now + limits.connect_timeout_ms, CONNECTION_TIMER, connection)
+            due_at = (accepted_at or now) + limits.connect_timeout_ms
+            connection.timer = node.timers.add(due_at, CONNECTION_TIMER, connection)
         self.send_strangers_away(now)
         return connection
 
@@ -162,7 +169,6 @@ class Broker:
         if connection.phase == CLOSED:
             return
         self.node.now = now
-        connection.last_read_at = now
         connection.bytes_in += len(data)
         self.stats.bytes_in += len(data)
         chunks = connection.chunks
@@ -255,12 +261,23 @@ class Broker:
                 if total > CHUNK_BYTES:
                     connection.chunks = bytearray(data[pos:])
                     connection.missing = pos + total - end
+                    self.note_packets(connection, pos, end, now)
                     return
                 break
             self.packet(connection, data[pos], data[pos + header : pos + total], now)
             pos += total
         if pos < end and connection.phase != CLOSED:
             connection.rest = data[pos:]
+        self.note_packets(connection, pos, end, now)
+
+    def note_packets(self, connection: Connection, pos: int, end: int, now: int) -> None:
+        """Note when whole packets came, and since when one is not all there: bytes alone keep no client alive."""
+        if pos:
+            connection.last_read_at = now
+        if pos == end:
+            connection.half_since = 0
+        elif connection.phase == CONNECTED and (pos or not connection.half_since):
+            watch_half(self.node, connection, now)
 
     def refuse_unread(self, connection: Connection, start: bytes, header: int, total: int, now: int) -> bool:
         """Refuse a CONNECT by its first bytes; False when too few are there to tell in which version."""
@@ -528,6 +545,8 @@ class Broker:
                 disconnect(node, subject, reasons.NOT_AUTHORIZED, "What the client proved itself with has expired", now)
             elif kind == CONGESTION_TIMER:
                 on_grace_over(node, subject, timer)
+            elif kind == PACKET_TIMER:
+                on_packet_timer(node, subject, now)
         elif isinstance(subject, Session):
             if kind == WILL_TIMER:
                 on_will_timer(node, subject, now)

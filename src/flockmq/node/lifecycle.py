@@ -82,6 +82,8 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
             connection.space.connections -= 1
     node.timers.cancel(connection.timer)
     connection.timer = None
+    node.timers.cancel(connection.packet_timer)
+    connection.packet_timer = None
     node.timers.cancel(connection.authority_timer)
     connection.authority_timer = None
     if connection.auth is not None:

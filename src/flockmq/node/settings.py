@@ -29,7 +29,11 @@ class Limits:
     """Most topic filters in one SUBSCRIBE or UNSUBSCRIBE. One packet is worked on at a stretch, so higher lets a client
     make the others wait longer."""
     connect_timeout_ms: int = 10_000
-    """How long a connection may take to send its CONNECT. Lower frees sockets sooner, higher suits slow radios."""
+    """How long a connection may take from its acceptance to the last byte of its CONNECT, TLS and WebSocket included.
+    Lower frees sockets sooner, higher suits slow radios."""
+    packet_bytes_per_s_min: int = 1_024
+    """Slowest that a packet may come in once it has begun: it may take 30 seconds, and then as long as its bytes take
+    at this rate. The keep alive holds beside it: within 1.5 times that a whole packet must come."""
     keep_alive_s_max: int = 0
     """Longest keep alive granted; MQTT 5 clients are told (Server Keep Alive). Lower finds dead clients sooner."""
     inflight_max: int = 1_024

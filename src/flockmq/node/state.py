@@ -42,6 +42,8 @@ DELAYED_TIMER: Final = 5
 SYS_TIMER: Final = 6
 SWEEP_TIMER: Final = 7
 CONGESTION_TIMER: Final = 8
+PACKET_TIMER: Final = 9
+"""The rest of a packet that has begun."""
 
 
 class Reviews:

@@ -91,7 +91,11 @@ class Connection:
         self.packet_max = min(limits.connect_bytes_max or PACKET_BYTES_MAX, limits.packet_bytes_max or PACKET_BYTES_MAX)
         self.properties_max = limits.connect_properties_max or PACKET_BYTES_MAX
         self.last_read_at = now
+        """When the last whole packet came, or when it was listened to again."""
+        self.half_since = 0
+        """Since when a packet has begun and is not all there; 0: none has."""
         self.timer: Timer | None = None
+        self.packet_timer: Timer | None = None
         self.authority_timer: Timer | None = None
         self.keep_alive_ms = 0
         self.keep_alive_s = 0

@@ -15,6 +15,7 @@ class Stats:
         self.takeovers = 0
         self.protocol_errors = 0
         self.keep_alive_timeouts = 0
+        self.packet_timeouts = 0
         self.connect_timeouts = 0
         self.strangers_closed = 0
         """Connections closed because too many were not let in yet, or held too many bytes."""

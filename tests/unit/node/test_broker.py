@@ -51,3 +51,15 @@ def test_a_node_that_moves_lets_its_clients_go_and_nobody_in_until_it_is_there()
     assert harness.connect(Connect(4, "early")).expect(Connack).reason == 3
     harness.broker.move_in()
     assert harness.connect(Connect(5, "late")).expect(Connack).reason == 0
+
+
+def test_a_connect_is_due_from_when_its_connection_was_accepted() -> None:
+    harness = BrokerHarness()
+    limits = harness.settings.limits
+    handshake_ms = limits.connect_timeout_ms - 1_000
+    late = harness.broker.open("wss", limits, "127.0.0.1", harness.now, accepted_at=harness.now - handshake_ms)
+    soon = harness.broker.open("tcp", limits, "127.0.0.1", harness.now)
+    harness.advance(1_100)
+    assert (late.closing, soon.closing) == (True, False)
+    harness.advance(handshake_ms)
+    assert soon.closing
