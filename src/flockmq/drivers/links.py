@@ -44,6 +44,11 @@ __all__ = ["HelloError", "LinkIdentity", "LinkSettings", "LinkStatus", "Links", 
 ALL_ADDRESSES: Final = ("", "*")
 
 
+def _welcome(caller: PeerInfo) -> str:  # noqa: ARG001
+    """Every name will do."""
+    return ""
+
+
 class LinkStatus(NamedTuple):
     """One link, for people."""
 
@@ -77,10 +82,12 @@ class Links:
         rng: random.Random,
         settings: LinkSettings | None = None,
         tls: LinkTls | None = None,
+        objects: Callable[[PeerInfo], str] = _welcome,
     ) -> None:
         """``on_frame`` may raise FlockError: the link is ended. ``on_writable``: there is room for more, or not.
 
         A link that comes up: ``on_up``, ``on_writable(True)``; one that is lost: ``on_writable(False)``, ``on_down``.
+        ``objects``: why a caller that has proved itself can't be had because of its name; empty when it can.
         """
         if not identity.node_id:
             raise ConfigError("A node's id can't be 0; delete the file node_id in its data folder to have a new one.")
@@ -94,6 +101,7 @@ class Links:
         self.on_down = on_down
         self.on_frame = on_frame
         self.on_writable = on_writable
+        self._objects = objects
         self.rng = rng
         self.settings = settings or LinkSettings()
         self.loop = asyncio.get_running_loop()
@@ -262,6 +270,9 @@ class Links:
         assert info is not None
         if self._closing:
             return HelloError(hello.CLOSING, "This node is being stopped.", info)
+        why = self._objects(info)
+        if why:
+            return HelloError(hello.NAME, why, info)
         link = self._up.get(info.node_id)
         peer = self._peers.get(info.node_id)
         decides = not hello.yields_to(self.me.node_id, info.node_id)

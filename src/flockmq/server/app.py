@@ -78,6 +78,16 @@ class Server:
         self._runner: Runner | None = None
         self._broker: Broker | None = None
         self._retained: RetainedStorage | None = None
+        self.failure = ""
+        """Why this node can't go on; empty while it can."""
+        self.failed = asyncio.Event()
+
+    def fail(self, reason: str) -> None:
+        """This node can't go on: whoever runs it should stop it."""
+        if not self.failure:
+            self.failure = reason
+            self.log.event("error", "node_failed", message=reason)
+            self.failed.set()
 
     async def start(self) -> None:
         """Serve; FlockError, and nothing is left running, when something is in the way."""
@@ -141,7 +151,7 @@ class Server:
 
     async def _start_cluster(self, data_dir: DataDir, broker: Broker, runner: Runner) -> None:
         cluster = await asyncio.to_thread(_load_cluster)
-        service: ClusterService = cluster.ClusterService(self.config, data_dir, broker, runner, self.log)
+        service: ClusterService = cluster.ClusterService(self.config, data_dir, broker, runner, self.log, self.fail)
         assert self.tenants is not None
         service.watchers.append(self.tenants.follow)
         service.watchers.append(Bans(broker, runner.flush_soon).follow)

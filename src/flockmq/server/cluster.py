@@ -28,7 +28,7 @@ from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.cluster_runner import ClusterRunner
 from flockmq.drivers.datagrams import Datagrams, listen_on_one_port
-from flockmq.drivers.links import HelloError, LinkIdentity, Links
+from flockmq.drivers.links import HelloError, LinkIdentity, Links, PeerInfo
 from flockmq.errors import FlockError
 from flockmq.gossip.member import CORE, EDGE, Member
 from flockmq.gossip.seal import Sealer
@@ -45,6 +45,7 @@ from flockmq.server.cluster_view import ClusterView
 from flockmq.server.durable import DurableService, open_durable
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 from flockmq.server.link_address import advertised_host, listening_host
+from flockmq.server.node_names import NodeNames, patience_s
 from flockmq.server.token import TOKEN_SETTING, to_share
 from flockmq.wire.hello import CLUSTER
 
@@ -81,8 +82,18 @@ REMIND_S: Final = 30.0
 class ClusterService:
     """The cluster's side of one node; the admin API asks ``view``."""
 
-    def __init__(self, config: Config, data_dir: DataDir, broker: Broker, runner: Runner, log: Log) -> None:
+    def __init__(
+        self,
+        config: Config,
+        data_dir: DataDir,
+        broker: Broker,
+        runner: Runner,
+        log: Log,
+        fail: Callable[[str], None],
+    ) -> None:
+        """``fail``: end the whole node, with this sentence."""
         cluster = config.cluster
+        self._fail = fail
         self.log = log
         self.config = cluster
         self.port = cluster.port
@@ -115,6 +126,7 @@ class ClusterService:
         if self.known.trouble:
             log.event("warning", "peers_forgotten", message=self.known.trouble)
         self.node = self._make_node(broker, data_dir.node_id, known)
+        self.names = NodeNames(self, self._name, patience_s(profile(cluster.profile)))
         self.runner = ClusterRunner(self.node, runner)
         self.durable: DurableService | None = None
         self._links: Links | None = None
@@ -205,7 +217,9 @@ class ClusterService:
             node.node_id,
         )
         run = self.runner
-        links = Links(identity, run.link_up, run.link_down, run.frame, run.writable, self._rng, tls=tls)
+        links = Links(
+            identity, run.link_up, run.link_down, run.frame, run.writable, self._rng, tls=tls, objects=self._objects
+        )
         self._links = links
         datagrams = Datagrams(Sealer(self._cookie.value, node.node_id, self._boot), run.datagram)
         self._datagrams = datagrams
@@ -231,6 +245,9 @@ class ClusterService:
             cluster_id=f"{node.cluster_id:016x}" if node.cluster_id else None,
         )
 
+    def _objects(self, caller: PeerInfo) -> str:
+        return self.names.objection(caller, time.monotonic())
+
     def traffic(self) -> dict[str, int]:
         """What links and datagrams count."""
         datagrams = self._datagrams
@@ -247,8 +264,11 @@ class ClusterService:
             await self.moves.wait_whole()
             return
         until = time.monotonic() + SETTLE_S_MAX
-        while time.monotonic() < until:
-            if self.is_level():
+        while time.monotonic() < until or self.names.is_doubtful:
+            taken = self.names.look(time.monotonic())
+            if taken:
+                raise FlockError(taken)
+            if self.is_level() and not self.names.is_doubtful:
                 return
             await asyncio.sleep(0.02)
         if self.is_in_doubt():
@@ -367,6 +387,9 @@ class ClusterService:
                 await self._keep_peers()
                 self._share_token()
                 self._tell_alone()
+                taken = self.names.look(time.monotonic())
+                if taken:
+                    self._fail(taken)
             except DiscoveryError as error:
                 self._remind(str(error), "warning", "discovery_failed")
                 find_at = time.monotonic() + FIND_S
@@ -401,6 +424,7 @@ class ClusterService:
         except HelloError as error:
             if error.peer is not None:
                 self.node.formation.answered(contact, error.peer.node_id)
+            self.names.refused(error, time.monotonic())
             self.log.event("debug", "contact_silent", contact=str(contact), message=str(error))
 
     async def _ask_points(self) -> None:

@@ -72,7 +72,9 @@ async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str
     if starting.done():
         await starting
         _settle_memory()
-        await asked
+        failed = asyncio.ensure_future(server.failed.wait())
+        await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
     log.event("info", "stopping")
     if starting.done():
         await server.stop()
@@ -80,6 +82,8 @@ async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str
         starting.cancel()
         await asyncio.wait((starting,))
     log.event("info", "stopped")
+    if server.failure:
+        raise FlockError(server.failure)
 
 
 def _handle_signals(server: Server, stopping: asyncio.Event, log: Log) -> None:

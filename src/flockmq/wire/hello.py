@@ -76,10 +76,13 @@ TLS: Final = 13
 SILENCE: Final = 14
 UNREACHABLE: Final = 15
 REPEAT: Final = 16
+NAME: Final = 17
+"""Another node has the caller's name; told like those from SELF to CLOSING."""
 
 KIND_NAMES: Final = (
     "ready", "not_ours", "version", "cookie", "self", "cluster", "wrong_node", "duplicate", "older", "closing",
     "plain", "timeout", "too_many", "tls", "silence", "unreachable", "repeat",
+    "name",
 )  # fmt: skip
 
 # Where a side stands.
