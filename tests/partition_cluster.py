@@ -29,6 +29,7 @@ from flockmq.durable.partition_calls import PartitionCalls
 from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
+from flockmq.durable.scrubbing import Scrubbing
 from flockmq.durable.sinks import Sinks
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
@@ -87,7 +88,8 @@ class Node:
         self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
         self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
         self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
-        self.fetching = Fetching(self.asking, self.reader)
+        self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)
+        self.fetching = Fetching(self.asking, self.reader, self.scrubbing)
         self.ends = Ends(self.asking, self.reader)
         self.sinks = Sinks(self.asking, self.control, self.machines)
         self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
@@ -112,6 +114,12 @@ class Node:
             part.tick(now)
         self.sinks.tick(now)
         self.ends.tick(now)
+        self.scrubbing.tick(now)
+        wall_ms = now + WALL_MS - self.cluster.start
+        work = self.scrubbing.take(now, wall_ms)
+        if work is not None:
+            work.perform(self.disk)
+            self.scrubbing.done(work, now, wall_ms)
 
     def turn(self) -> None:
         now = self.cluster.now

@@ -64,6 +64,9 @@ class MemoryLog:
     def next_offset(self) -> int:
         return BatchView(self.items[-1]).next_offset if self.items else self.base_offset
 
+    def settle(self, index: int) -> None:
+        pass
+
     def compact(self, index: int) -> None:
         """Forget entries up to ``index``."""
         last = BatchView(self.items[index - self.base - 1])

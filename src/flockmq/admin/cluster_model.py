@@ -55,6 +55,10 @@ class Decisions(Response, frozen=True):
     replica_away: Annotated[int, Meta(description="Partitions with a copy on a node that does not answer")]
     stopped: Annotated[int, Meta(description="Partitions with a replica that stopped; its node's log says why")]
     warning: Annotated[str, Meta(description="What is risky about who decides; empty for nothing")]
+    damaged: Annotated[int, Meta(description="Partitions with a copy whose files do not give back all records")] = 0
+    differing: Annotated[
+        int, Meta(description="Partitions with copies that differ although checksums fit: a safety violation")
+    ] = 0
 
 
 class Cluster(Response, frozen=True):

@@ -62,13 +62,15 @@ def with_decisions(
     leads: dict[int, int] = {}
     copies: dict[int, int] = {}
     lags: dict[int, int] = {}
-    without_leader = few_copies = replica_away = stopped = 0
+    without_leader = few_copies = replica_away = stopped = damaged = differing = 0
     for topic, partition in _partitions(state):
         replicas = told.get(partition.group, ())
         without_leader += not leader_among(replicas)
         few_copies += len(partition.replicas) < topic.replication_factor
         replica_away += bool(silent_replicas(partition, replicas))
-        stopped += any(one.problem for one in replicas)
+        stopped += any(one.problem and not one.damaged and not one.differs for one in replicas)
+        damaged += any(one.damaged for one in replicas)
+        differing += any(one.differs for one in replicas)
         end = max((one.end for one in replicas), default=0)
         for one in replicas:
             copies[one.node] = copies.get(one.node, 0) + 1
@@ -100,6 +102,8 @@ def with_decisions(
         replica_away=replica_away,
         stopped=stopped,
         warning=_lasting_warning(state, meta, wall_ms),
+        damaged=damaged,
+        differing=differing,
     )
     return replace(cluster, members=members, decisions=decisions)
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import BehindError, BeyondEndError, FullError, GoneError, UnknownOutcomeError
+from flockmq.admin.durable_port import (
+    BehindError,
+    BeyondEndError,
+    DamagedError,
+    FullError,
+    GoneError,
+    UnknownOutcomeError,
+)
 from flockmq.admin.errors import (
     BEHIND,
     BEYOND_END,
     CONFLICT,
+    DAMAGED,
     GONE,
     INVALID_PARAMETER,
     NO_QUORUM,
@@ -122,6 +130,8 @@ def said_no(error: FlockError) -> ApiError:
         return ApiError(GONE, str(error), {FIRST_OFFSET: str(error.first)})
     if isinstance(error, BeyondEndError):
         return ApiError(BEYOND_END, str(error), {END_OFFSET: str(error.end)})
+    if isinstance(error, DamagedError):
+        return ApiError(DAMAGED, str(error))
     if isinstance(error, UnknownOutcomeError):
         return ApiError(OUTCOME_UNKNOWN, str(error))
     if isinstance(error, BehindError):

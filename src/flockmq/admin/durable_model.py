@@ -98,6 +98,18 @@ class Replica(Response, frozen=True):
     role: Annotated[ReplicaRole, Meta(description="`unknown`: the node does not answer")]
     end_offset: Annotated[int | None, Meta(description="End of what is committed there")]
     lag: Annotated[int | None, Meta(description="Records that it is behind the copy that is furthest")]
+    damaged: Annotated[int, Meta(description="Batches that its files do not give back; others are asked")] = 0
+    scrubbed_at: Annotated[
+        str | None, Meta(description="When all of it had been read and verified; null: not since its node started")
+    ] = None
+    scrubbing: Annotated[bool, Meta(description="Whether an operator asked for that and it is not finished")] = False
+
+
+class Scrub(Response, frozen=True):
+    """What was begun."""
+
+    replicas: Annotated[int, Meta(description="Copies of partitions that are read and verified now")]
+    silent: Annotated[list[str], Meta(description="Nodes with copies that did not answer")]
 
 
 class Partition(Response, frozen=True):

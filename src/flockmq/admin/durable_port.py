@@ -59,6 +59,15 @@ class BehindError(FlockError):
     """Whoever could be asked has not come that far, or nobody could be asked. Asking again may help."""
 
 
+class DamagedError(FlockError):
+    """No replica can give back the records from ``first`` to before ``end``."""
+
+    def __init__(self, message: str, first: int, end: int) -> None:
+        super().__init__(message)
+        self.first = first
+        self.end = end
+
+
 class FullError(FlockError):
     """The durable topics of the namespace store as much as they may: asking again helps only after that changed."""
 
@@ -94,6 +103,14 @@ class ReplicaStatus:
     end: int
     bytes: int
     problem: str = ""
+    damaged: int = 0
+    """Batches that its files do not give back."""
+    differs: int = 0
+    """Blocks of entries that another replica has otherwise."""
+    scrubbed_ms: int = 0
+    """When all of it had been read and verified; 0: not since its node started."""
+    is_scrubbing: bool = False
+    """Whether that was asked for and is not finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +157,10 @@ class DurablePort(SinkPort, Protocol):
 
     async def replicas(self, groups: Sequence[int] | None) -> dict[int, list[ReplicaStatus]]:
         """What the nodes tell of their replicas of these groups (None: of all), by group."""
+
+    async def scrub(self, groups: Sequence[int]) -> tuple[int, list[int]]:
+        """Let all nodes read and verify their replicas of these groups now: how many replicas, and the nodes that did
+        not answer."""
 
     async def segments(self) -> list[SegmentReport]:
         """The segment files of all replicas, as their nodes tell."""

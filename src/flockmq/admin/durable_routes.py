@@ -14,6 +14,7 @@ from flockmq.admin.errors import (
     BEYOND_END,
     CONFLICT,
     CURSOR_EXPIRED,
+    DAMAGED,
     GONE,
     NO_QUORUM,
     NOT_FOUND,
@@ -27,7 +28,7 @@ from flockmq.cluster.advice import Advice
 
 PREFIX: Final = "/api/v1"
 _CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
-_LOG: Final = (NOT_FOUND, BEHIND, UNAVAILABLE)
+_LOG: Final = (NOT_FOUND, DAMAGED, BEHIND, UNAVAILABLE)
 
 TOPIC_OPERATIONS: Final = (
     Operation(
@@ -180,6 +181,18 @@ TOPIC_OPERATIONS: Final = (
         answer=model.Partition,
         answer_text="The partition",
         errors=(NOT_FOUND, UNAVAILABLE),
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/cluster/scrub",
+        name="startScrub",
+        tag="cluster",
+        summary="Let all nodes read and verify their replicas now, and compare them with each other",
+        handler=durable_topics.start_scrub,
+        query=tenants.ScrubQuery,
+        answer=model.Scrub,
+        answer_text="What was begun; partitions tell when each replica was read",
+        errors=(NOT_FOUND, BEHIND, UNAVAILABLE),
     ),
     Operation(
         method="POST",

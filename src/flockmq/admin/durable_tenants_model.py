@@ -38,6 +38,13 @@ class PartitionPage(NamespacedPage, frozen=True):
     unhealthy: Annotated[bool, Meta(description="Only those that are not healthy")] = False
 
 
+class ScrubQuery(Request, frozen=True):
+    """Which partitions to read and verify."""
+
+    namespace: Annotated[NamespaceText | None, Meta(description="Only those in this namespace")] = None
+    topic: Annotated[NameText | None, Meta(description="Only those of this topic")] = None
+
+
 # --- cursors --------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from flockmq.admin import durable_model as model
 from flockmq.admin.durable_common import change, durable, find_topic, said_no
-from flockmq.admin.durable_views import partition_view, topic_view
+from flockmq.admin.durable_views import node_name, partition_view, topic_view
 from flockmq.admin.errors import NOT_FOUND, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic
@@ -18,7 +18,7 @@ from flockmq.errors import FlockError
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
     from flockmq.admin.durable_port import ReplicaStatus
-    from flockmq.admin.durable_tenants_model import NamespacedPage, PartitionPage
+    from flockmq.admin.durable_tenants_model import NamespacedPage, PartitionPage, ScrubQuery
     from flockmq.admin.model import Page
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
@@ -126,6 +126,20 @@ async def get_partition(desk: Desk, call: Call[NoQuery, None]) -> model.Partitio
         raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
     told = await _told(desk, [group])
     return partition_view(topic, port.state().partition(group), told.get(group, ()), port.state().nodes)
+
+
+async def start_scrub(desk: Desk, call: Call[ScrubQuery, None]) -> model.Scrub:
+    """Read and verify replicas now."""
+    port = durable(desk)
+    state = port.state()
+    topics = _topics(state, call.query.namespace, call.query.topic)
+    if call.query.topic is not None and not topics:
+        raise ApiError(NOT_FOUND, f"There is no topic {call.query.topic!r}; list them to see which there are")
+    try:
+        replicas, silent = await port.scrub([one.group for topic in topics for one in topic.partitions])
+    except FlockError as error:
+        raise said_no(error) from None
+    return model.Scrub(replicas=replicas, silent=sorted(node_name(state.nodes, node) for node in silent))
 
 
 async def _told(desk: Desk, groups: list[int] | None) -> dict[int, list[ReplicaStatus]]:

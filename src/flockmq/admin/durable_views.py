@@ -102,6 +102,9 @@ def _replica(node: int, told: ReplicaStatus | None, nodes: Mapping[int, NodeReco
         role=_ROLES.get(told.role, "unknown") if told is not None else "unknown",
         end_offset=told.end if told is not None else None,
         lag=end - told.end if told is not None and end is not None else None,
+        damaged=told.damaged if told is not None else 0,
+        scrubbed_at=rfc3339(told.scrubbed_ms) if told is not None and told.scrubbed_ms else None,
+        scrubbing=told is not None and told.is_scrubbing,
     )
 
 

@@ -46,6 +46,9 @@ WRONG_HOST: Final = ErrorKind(421, "wrong_host", "The Host header names a machin
 REFUSED: Final = ErrorKind(422, "refused", "The request is well-formed, but the broker can't do it")
 TOO_MANY_ATTEMPTS: Final = ErrorKind(429, "too_many_attempts", "Too many wrong tokens came from this address")
 INTERNAL: Final = ErrorKind(500, "internal", "The broker made a mistake")
+DAMAGED: Final = ErrorKind(
+    500, "damaged", "No replica can give these records back: their bytes on disk are damaged; others can be read"
+)
 BEHIND: Final = ErrorKind(503, "behind", "No replica that could be asked has come that far; ask again in a moment")
 NO_QUORUM: Final = ErrorKind(
     503, "no_quorum", "Too few nodes can be reached to decide; nothing was changed as far as is known"
@@ -75,6 +78,7 @@ CATALOGUE: Final = (
     REFUSED,
     TOO_MANY_ATTEMPTS,
     INTERNAL,
+    DAMAGED,
     BEHIND,
     NO_QUORUM,
     UNAVAILABLE,

@@ -95,14 +95,18 @@ def _cluster(name: str, kind: Literal["counter", "gauge"], text: str) -> Metric:
     return Metric(name, kind, text, (), read)
 
 
-def _durable(name: str, text: str) -> Metric:
-    key = name.removeprefix("flockmq_")
+def _durable_counter(name: str, text: str) -> Metric:
+    return _durable(name, text, "counter")
+
+
+def _durable(name: str, text: str, kind: Literal["counter", "gauge"] = "gauge") -> Metric:
+    key = name.removeprefix("flockmq_").removesuffix("_total")
 
     def read(source: Source) -> list[Sample]:
         figures = source.durable()
         return [((), figures[key])] if key in figures else []
 
-    return Metric(name, "gauge", text, (), read)
+    return Metric(name, kind, text, (), read)
 
 
 def _members(source: Source) -> list[Sample]:
@@ -185,6 +189,15 @@ METRICS: Final = (
         "Replicas here, that of group 0 among them, which stopped for damage, a failed disk or a broken rule of Raft",
     ),
     _durable("flockmq_partitions_moving", "Partitions whose replicas are on their way to other nodes"),
+    _durable(
+        "flockmq_log_damaged_batches", "Batches in segment files here that can't be read and are not repaired yet"
+    ),
+    _durable_counter(
+        "flockmq_log_damaged_batches_found_total", "Damaged batches that were found in segment files here"
+    ),
+    _durable_counter("flockmq_log_repaired_batches_total", "Damaged batches that were fetched and written back"),
+    _durable_counter("flockmq_log_scrubbed_bytes_total", "Bytes of segment files that were read to verify them"),
+    _durable("flockmq_log_differing_blocks", "Blocks of entries that another replica has otherwise; must be 0"),
     _durable("flockmq_sink_staged_bytes", "What sinks have staged in partitions led here and not committed, in bytes"),
     _durable("flockmq_sink_commits", "Batches of sinks that are being committed in partitions led here"),
     Metric(

@@ -40,6 +40,13 @@ SECRET_FILES: Final = ("key_file", "key_password_file", "password_file", "jwt_se
 """Settings that name a file which only the broker's user should be able to read."""
 
 
+_DAMAGED: Final = (
+    "other replicas serve them, and their bytes are fetched and written back; where there is no other replica they are "
+    "lost. Look at the disk of the node"
+)
+_DIFFERING: Final = "a safety violation; stop nothing and change nothing before the log of the node was read"
+
+
 class Finding(NamedTuple):
     """What was looked at, how it is, and what to do about it."""
 
@@ -152,6 +159,8 @@ def _partitions(node: str, decisions: Decisions | None) -> list[Finding]:
     counts = (
         (decisions.without_leader, "without leader", FAIL),
         (decisions.stopped, "with a replica that stopped (the log of its node says why)", FAIL),
+        (decisions.damaged, f"with damaged records on a replica: {_DAMAGED}", FAIL),
+        (decisions.differing, f"with replicas that differ: {_DIFFERING}", FAIL),
         (decisions.replica_away, "with a replica away", WARN),
         (decisions.few_copies, "with too few copies", WARN),
     )

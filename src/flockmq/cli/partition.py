@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Annotated
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,9 +14,12 @@ from flockmq.cli.durable_options import AnyNamespaceOption, check_namespace, siz
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
 from flockmq.cli.topic import print_partitions
 from flockmq.errors import FlockError
+from flockmq.wording import counted
 
 if TYPE_CHECKING:
     from flockmq.client.admin import AdminClient
+
+POLL_S: Final = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -22,6 +27,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Partitions: the shards of durable topics, each a replicated log.")
     group.command("list")(list_partitions)
     group.command("show")(show)
+    group.command("scrub")(scrub)
     app.add_typer(group, name="partition")
 
 
@@ -83,5 +89,36 @@ def show(
         ]
     )
     print()
-    rows = [[one.node, one.role, one.end_offset, one.lag, one.api, one.id] for one in found.replicas]
-    print_table(["NODE", "ROLE", "END", "LAG", "API", "ID"], rows)
+    rows = [
+        [one.node, one.role, one.end_offset, one.lag, one.damaged or None, one.scrubbed_at, one.api, one.id]
+        for one in found.replicas
+    ]
+    print_table(["NODE", "ROLE", "END", "LAG", "DAMAGED", "SCRUBBED", "API", "ID"], rows)
+
+
+def scrub(
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only the partitions of this topic.")] = None,
+    namespace: AnyNamespaceOption = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all is read.")] = True,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Read and verify all replicas on their disks now, and compare them; damage is mended from other replicas."""
+    client = admin_client(server)
+    check_namespace(client, namespace)
+    begun = client.scrub(topic, namespace=namespace)
+    if begun.silent:
+        print(f"No answer from {', '.join(begun.silent)}: replicas there are not read.", file=sys.stderr)
+    found = list(client.partitions(namespace=namespace, topic=topic))
+    while wait and (left := sum(replica.scrubbing for one in found for replica in one.replicas)):
+        if not as_json:
+            print(f"{counted(begun.replicas, 'replica')}, {left:,} to be read", file=sys.stderr)
+        time.sleep(POLL_S)
+        found = list(client.partitions(namespace=namespace, topic=topic))
+    if as_json:
+        print_json(begun)
+        return
+    unwell = [one for one in found if any(replica.damaged for replica in one.replicas)]
+    text = f"{counted(len(unwell), 'partition')} with damage; see `flockmq partition list --unhealthy`."
+    print(f"{counted(begun.replicas, 'replica')} {'read' if wait else 'to be read'}. " + (text if unwell else ""))

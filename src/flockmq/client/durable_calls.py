@@ -125,6 +125,12 @@ class DurableCalls(SinkCalls):
         """One partition by the number of its group."""
         return self._get(f"{_V1}/partitions/{group}", model.Partition)
 
+    def scrub(self, topic: str | None = None, *, namespace: str | None = None) -> model.Scrub:
+        """Let all nodes read and verify their replicas now, of one topic or of all."""
+        given = {"topic": topic, "namespace": namespace}
+        query = urlencode({name: value for name, value in given.items() if value is not None})
+        return self._decode(self._call("POST", f"{_V1}/cluster/scrub?{query}"), model.Scrub)
+
     def rebalance(self, moves_max: int = 10) -> tenants.Rebalance:
         """Begin so many moves of replicas and leaders to where they should be."""
         path = f"{_V1}/cluster/rebalance?moves_max={moves_max}"

@@ -156,7 +156,8 @@ class LogClient(LogSinks):
         empty and ``next_offset`` further on; rows of other names are still among those that come. ``read_from`` says
         which replicas are asked first: the leader, followers, or any; the others stand in for them.
         OffsetGoneError when retention removed them, OffsetBeyondEndError when the log ends before that offset (at its
-        end there is nothing yet, which is no error); FlockError when no replica could serve for ``retry_s``.
+        end there is nothing yet, which is no error); AdminError (code ``damaged``) when no
+        replica can give these records back; FlockError when no replica could serve for ``retry_s``.
         """
         deadline = time.monotonic() + self._retry_s
         pause_s = PAUSE_S
@@ -171,6 +172,8 @@ class LogClient(LogSinks):
                     continue
                 self._good[(topic, shard, read_from)] = url
                 return found
+            if isinstance(problem, AdminError) and problem.code == "damaged":
+                raise problem  # the node asked all replicas: waiting does not bring records back
             if time.monotonic() >= deadline:
                 raise FlockError(
                     f"No node could serve shard {shard} of topic {topic!r} from offset {offset} on for "

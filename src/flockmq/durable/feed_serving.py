@@ -168,7 +168,8 @@ class FeedServer:
             self._end(peer, feed, GONE, self.logs.first(feed.group))
             return False
         except Unreadable:
-            self._end(peer, feed, NOT_HERE, 0)
+            lost = self.logs.lost_until(feed.group, feed.next)  # damaged, and there is no other replica
+            self._end(peer, feed, GONE if lost else NOT_HERE, lost)
             return False
         if batches:
             size = sum([len(batch) for batch in batches])

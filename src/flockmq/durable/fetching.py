@@ -28,21 +28,24 @@ from flockmq.durable.partition_calls import (
     TIME_CALL,
     TIMEOUT_MS,
 )
-from flockmq.durable.reading import Behind, Gone, NotHere
+from flockmq.durable.reading import Behind, Damaged, Gone, NotHere
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.log.batch import BatchError, BatchView
 from flockmq.peering.fields import U32, U64, large
 from flockmq.peering.fields import Reader as Fields
+from flockmq.raft.state import DAMAGED as DAMAGED_HEALTH
 from flockmq.raft.state import ROLE_NAMES
 
 if TYPE_CHECKING:
     from flockmq.durable.partition_calls import PartitionCalls, Replied
     from flockmq.durable.reading import Reader
+    from flockmq.durable.scrubbing import Scrubbing
 
 GONE: Final = 10
 BEHIND: Final = 11
 NOT_HERE: Final = 12
 TOO_LARGE: Final = 13
+DAMAGED: Final = 14
 """Answers to READ, besides OK."""
 WAIT_MS_MAX: Final = 2_000
 GROUPS_MAX: Final = 1_024
@@ -53,7 +56,7 @@ _ASK: Final = struct.Struct("<QQQII")
 _PIECE: Final = struct.Struct("<QQQI")
 _LARGE: Final = struct.Struct("<QQQ")
 """First and end offset of the log, size of the batch."""
-_STATUS: Final = struct.Struct("<BBQQQQQQQQI")
+_STATUS: Final = struct.Struct("<BBQQQQQQQQIIQQIQQBB")
 
 
 class TooLarge(FlockError):  # noqa: N818
@@ -86,6 +89,19 @@ class ReplicaStatus:
         self.last = 0
         self.bytes = 0
         self.segments = 0
+        self.damaged = 0
+        self.damaged_first = 0
+        self.damaged_end = 0
+        """Batches that its files do not give back, and the offsets between which they are."""
+        self.differs = 0
+        self.differs_at = 0
+        """Blocks of entries that another replica has otherwise, and the first entry of the first one."""
+        self.scrubbed_ms = 0
+        """When all of it had been read and verified; 0: not since its node started."""
+        self.is_scrubbing = False
+        """Whether an operator waits for that."""
+        self.is_refilled = False
+        """Whether its log was cut at damage and its leader has not sent all of it again."""
 
     @property
     def role_name(self) -> str:
@@ -124,9 +140,10 @@ class _Large:
 class Fetching:
     """See the module."""
 
-    def __init__(self, calls: PartitionCalls, reader: Reader) -> None:
+    def __init__(self, calls: PartitionCalls, reader: Reader, scrubbing: Scrubbing) -> None:
         self._calls = calls
         self._reader = reader
+        self._scrubbing = scrubbing
         calls.serve_node(READ_CALL, self._on_read)
         calls.serve_node(PIECE_CALL, self._on_piece)
         calls.serve_node(STATUS_CALL, self._on_status)
@@ -175,7 +192,10 @@ class Fetching:
                 first = fields.u64()
                 fetch.reply(Fetched([], first, fields.u64(), Gone(fetch.group, fetch.offset, first)))
                 return
-            if code == BEHIND:
+            if code == DAMAGED:
+                first = fields.u64()
+                fetch.error = Damaged(fetch.group, first, fields.u64())
+            elif code == BEHIND and fetch.error is None:
                 fetch.error = Behind(fetch.group, fetch.offset, fields.u64())
             elif code == TOO_LARGE:
                 first, end, size = _LARGE.unpack_from(body, fields.skip(_LARGE.size))
@@ -217,6 +237,9 @@ class Fetching:
             return
         except Behind as error:
             answer(BEHIND, U64.pack(error.end))
+            return
+        except Damaged as error:
+            answer(DAMAGED, U64.pack(error.first) + U64.pack(error.end))
             return
         except NotHere:
             answer(NOT_HERE, b"")
@@ -330,6 +353,12 @@ class Fetching:
         status.last = state.log.last_index
         status.bytes = replica.log.size()
         status.segments = len(replica.log.segments)
+        scrubbing = self._scrubbing
+        status.damaged, status.damaged_first, status.damaged_end = scrubbing.mending.damaged(group)
+        status.differs, status.differs_at = scrubbing.differing(group)
+        status.scrubbed_ms = scrubbing.finished_ms(group)
+        status.is_scrubbing = scrubbing.is_due(group)
+        status.is_refilled = state.health == DAMAGED_HEALTH
         return status
 
 
@@ -346,6 +375,14 @@ def _encode_status(status: ReplicaStatus) -> bytes:
         status.last,
         status.bytes,
         status.segments,
+        status.damaged,
+        status.damaged_first,
+        status.damaged_end,
+        status.differs,
+        status.differs_at,
+        status.scrubbed_ms,
+        status.is_scrubbing,
+        status.is_refilled,
     )
 
 
@@ -360,7 +397,11 @@ def _read_statuses(reply: Callable[[list[ReplicaStatus] | None], None], code: in
         status.role = min(fields[0], len(ROLE_NAMES) - 1)
         status.is_broken = bool(fields[1])
         status.term, status.leader, status.first, status.end, status.commit, status.applied = fields[2:8]
-        status.last, status.bytes, status.segments = fields[8:]
+        status.last, status.bytes, status.segments = fields[8:11]
+        status.damaged, status.damaged_first, status.damaged_end = fields[11:14]
+        status.differs, status.differs_at, status.scrubbed_ms = fields[14:17]
+        status.is_scrubbing = bool(fields[17])
+        status.is_refilled = bool(fields[18])
         found.append(status)
     reply(found)
 

@@ -105,7 +105,8 @@ class LogReaders:
                 "from_offset": offset,
                 "to_offset": first,
                 "client_id": client_id,
-                "message": "Records were deleted before they could be delivered; let the topic keep them for longer.",
+                "message": "Records were deleted, or damaged on the only replica, before they could be delivered; let "
+                "the topic keep them for longer, or on more nodes.",
             },
         )
 
@@ -185,7 +186,9 @@ class LogReaders:
             try:
                 return logs.read(group, offset, CHUNK_BYTES)
             except (Gone, Unreadable):
-                pass  # another replica may have it
+                end = logs.lost_until(group, offset)
+                if end:
+                    raise GoneBefore(group, offset, end) from None  # damaged, and there is no other replica
         return self.feeds.fetch(group, offset, now)
 
     def _give_batches(self, catchup: Catchup, stream: Stream, batches: list[bytes], position: int, now: int) -> int:

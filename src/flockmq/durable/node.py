@@ -38,6 +38,7 @@ from flockmq.durable.partitions import Partitions
 from flockmq.durable.reading import Reader
 from flockmq.durable.releases import Releases
 from flockmq.durable.retention import Keeper
+from flockmq.durable.scrubbing import Scrubbing
 from flockmq.durable.sinks import Sinks
 from flockmq.durable.stored import StoredBytes
 from flockmq.durable.tidying import Tidying
@@ -108,7 +109,8 @@ class DurableNode:
         self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
         self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
-        self.fetching = Fetching(self.calls, self.reader)
+        self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
+        self.fetching = Fetching(self.calls, self.reader, self.scrubbing)
         self.ends = Ends(self.calls, self.reader)
         self.sinks = Sinks(self.calls, self.control, self.machines)
         self.collecting = Collecting(self.calls, self.control, self.machines, self.fences, broker.events, self._alive)
@@ -181,6 +183,7 @@ class DurableNode:
         self.reader.tick(now)
         self.keeper.tick(now)
         self.tidying.tick(now)
+        self.scrubbing.tick(now)
         self.sinks.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)
@@ -246,6 +249,7 @@ class DurableNode:
 
     def _closed(self, group: int) -> None:
         self.machines.closed(group)
+        self.scrubbing.closed(group)
         self.delivery.closed(group, self._now)
 
     def _refuse_retired(self, state: ClusterState) -> None:

@@ -43,6 +43,9 @@ SINK_COMMIT_CALL: Final = 31
 SINK_DROP_CALL: Final = 32
 SINK_STATE_CALL: Final = 33
 END_CALL: Final = 34
+SCRUB_CALL: Final = 35
+ENTRIES_CALL: Final = 36
+DIGESTS_CALL: Final = 37
 
 OK: Final = 0
 ELSEWHERE: Final = 1

@@ -57,6 +57,9 @@ class PartitionLogs(Protocol):
     def offset_at(self, group: int, time_ms: int) -> int:
         """The first record that is not older."""
 
+    def lost_until(self, group: int, offset: int) -> int:
+        """The end of damaged records that begin at or before an offset, if there is no other replica; 0: no such."""
+
 
 class Placement(Protocol):
     """Where replicas are."""
@@ -123,6 +126,16 @@ class EngineLogs:
             return replica.log.offset_at(time_ms, replica.node.state.applied)
         except (FlockError, OSError) as error:
             raise Unreadable(f"The replica of partition {group} can't be read here: {error}") from error
+
+    def lost_until(self, group: int, offset: int) -> int:
+        """As far as it is known."""
+        replica = self.engine.replicas.get(group)
+        if replica is None or len(replica.node.state.configuration.members()) > 1:
+            return 0
+        for gap in replica.log.gaps:
+            if gap.first_offset <= offset < gap.end_offset:
+                return gap.end_offset
+        return 0
 
 
 class GoneBefore(FlockError):  # noqa: N818

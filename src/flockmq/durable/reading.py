@@ -4,7 +4,8 @@
  read(group, offset, bytes_max) --> whole batches from the one that holds the offset on, no further than what is applied
         |-- Gone      retention took it; the oldest offset that is there
         |-- Behind    this replica does not have it yet; how far it is: wait, or ask another
-        `-- NotHere   no replica here, or none that can be read; who has one
+        |-- NotHere   no replica here, or none that can be read; who has one
+        `-- Damaged   the same, because its file does not give it back: others are asked, and it is mended
  extents(group, offset, bytes_max) --> Extents: what to read from which file, or bytes --> scanning, in a thread
  wait_for({group: offset}, callback, due_at) --> called when one of them has more, or with nothing when the time is over
 ```
@@ -22,7 +23,7 @@ from flockmq.errors import FlockError
 from flockmq.log import errors as log_errors
 from flockmq.log.batch import BatchView
 from flockmq.log.reading import rows_of
-from flockmq.log.segment import BY_INDEX, BY_OFFSET, find_row, row_index, row_position
+from flockmq.log.segment import BY_INDEX, find_row, row_index, row_position
 
 if TYPE_CHECKING:
     from flockmq.durable.layout import Layout
@@ -75,6 +76,24 @@ class NotHere(FlockError):  # noqa: N818
         self.replicas = replicas
 
 
+class Damaged(NotHere):
+    """The replica here can't give back what was asked for; ``first`` to before ``end`` are the offsets."""
+
+    def __init__(self, group: int, first: int, end: int) -> None:
+        super().__init__(group, ())
+        self.args = (
+            f"{offsets_text(first, end)} of partition group {group} {'is' if end - first == 1 else 'are'} damaged",
+        )
+        self.group = group
+        self.first = first
+        self.end = end
+
+
+def offsets_text(first: int, end: int) -> str:
+    """Offsets from ``first`` to before ``end``, for people."""
+    return f"Offset {first}" if end - first == 1 else f"Offsets {first} to {end - 1}"
+
+
 class Again(FlockError):  # noqa: N818
     """A file went away while it was read, because retention took it: ask for the extents once more."""
 
@@ -101,6 +120,13 @@ class Extents:
         self.scan_bytes_max = scan_bytes_max
         """Most that is looked at, for a reader who wants only some of the batches."""
         self.parts: list[FilePart | bytes] = []
+
+    def first_index(self) -> int:
+        """The first entry of the first file; 0 when all is in memory."""
+        for part in self.parts:
+            if not isinstance(part, bytes):
+                return part.first_index
+        return 0
 
 
 class Waiter:
@@ -166,8 +192,14 @@ class Reader:
             return log.read(offset, self._last_index(group, log), min(bytes_max, READ_BYTES_MAX))
         except log_errors.Gone:
             raise Gone(group, offset, log.first_offset) from None
-        except log_errors.DamageError:
-            raise NotHere(group, self._layout.replicas_of(group)) from None
+        except log_errors.DamageError as error:
+            raise self._damaged(group, log, error.index, offset) from None
+
+    def _damaged(self, group: int, log: GroupLog, index: int, offset: int) -> Damaged:
+        gap = log.gap_at(index)
+        if gap is None or gap.end_offset <= offset:
+            return Damaged(group, offset, offset + 1)
+        return Damaged(group, gap.first_offset, gap.end_offset)
 
     def _check(self, group: int, offset: int, until: int) -> GroupLog:
         log = self._replica(group).log
@@ -186,7 +218,10 @@ class Reader:
         log = self._replica(group).log
         try:
             return log.offset_at(time_ms, self._last_index(group, log))
-        except log_errors.DamageError:
+        except log_errors.DamageError as error:
+            gap = log.gap_at(error.index)
+            if gap is not None and len(self._layout.replicas_of(group)) == 1:
+                return gap.first_offset  # nobody has it: whoever reads there is told
             raise NotHere(group, self._layout.replicas_of(group)) from None
 
     def extents(self, group: int, offset: int, bytes_max: int, until: int = 0, scan_bytes_max: int = 0) -> Extents:
@@ -200,8 +235,11 @@ class Reader:
         found = Extents(group, offset, last, min(bytes_max, EXTENT_BYTES_MAX), scan_bytes_max)
         if offset == self.end_of(group):
             return found
+        for gap in log.gaps:
+            if gap.first_offset <= offset < gap.end_offset:
+                raise Damaged(group, gap.first_offset, gap.end_offset)
         staging = self._engine.store.staging
-        index = _index_near(staging, log, offset)
+        index = log.index_near(offset)
         size = 0
         while index <= last and size < scan_bytes_max and len(found.parts) < PARTS_MAX:
             batch = log.recent.get(index)
@@ -214,11 +252,19 @@ class Reader:
             segment = log.segment_of(index)
             if segment.flushed_index <= index:
                 break
+            if log.gap_at(index) is not None:
+                if not found.parts:
+                    raise self._damaged(group, log, index, offset)
+                break
             part = _file_part(staging, log, segment, index)
             # All of the first may lie before the offset: it does not count.
             size += part.stop - part.start if found.parts else 0
             found.parts.append(part)
             index = segment.flushed_index
+            behind = log.gap_after(segment.number, part.first_index)
+            if behind is not None:
+                part.stop = behind.start
+                break
         return found
 
     # Waiting.
@@ -285,29 +331,13 @@ class Reader:
                 waiter.callback([])
 
 
-def _segment_at(log: GroupLog, offset: int) -> Segment:
-    low = 0
-    high = len(log.segments)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if log.segments[middle].base_offset <= offset:
-            low = middle
-        else:
-            high = middle
-    return log.segments[low]
-
-
-def _index_near(staging: Staging, log: GroupLog, offset: int) -> int:
-    segment = _segment_at(log, offset)
-    rows = rows_of(staging, log, segment)
-    number = find_row(rows, BY_OFFSET, offset)
-    return row_index(rows, number) if number > 0 else segment.first_index
-
-
 def _file_part(staging: Staging, log: GroupLog, segment: Segment, index: int) -> FilePart:
     path = log.path(segment.file_name())
     rows = rows_of(staging, log, segment)
     number = find_row(rows, BY_INDEX, index)
+    gap = log.gap_before(segment.number, index)
+    if gap is not None and (number <= 0 or row_index(rows, number) < gap.next):
+        return FilePart(path, gap.stop, segment.flushed, gap.next)
     if number > 0 and row_position(rows, number) < segment.flushed:
         return FilePart(path, row_position(rows, number), segment.flushed, row_index(rows, number))
     return FilePart(path, 0, segment.flushed, segment.first_index)

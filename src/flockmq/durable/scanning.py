@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.reading import Again, NotHere
 from flockmq.log.batch import DATA, HEADER_BYTES, BatchError, BatchView
+from flockmq.log.errors import must_be_lost
 
 if TYPE_CHECKING:
     from flockmq.durable.reading import Extents, FilePart
@@ -38,6 +39,8 @@ class Scanned:
         """Bytes of batches at or behind the offset, taken or not."""
         self.next_offset = extents.offset
         """Where to read on."""
+        self.suspect = 0
+        """An entry that could not be read, or one a little before it; then what was found ends there."""
         self._is_over = False
 
     def data(self) -> bytes:
@@ -127,10 +130,11 @@ def _scan_file(staging: Staging, part: FilePart, found: Scanned) -> None:
     except FileNotFoundError:
         raise Again(f"A file of group {group} was removed while it was read. Ask again.") from None
     except (BatchError, OSError) as error:
-        if part.start and not found.size:
-            # A row of the sparse index that names the wrong place: the front of the file tells.
-            raise Again(f"Group {group} could not be read from where its index said: {error}") from error
-        raise NotHere(group, ()) from error
+        if not must_be_lost(error):
+            raise NotHere(group, ()) from error
+        # Damage, or a row of the sparse index that names the wrong place: reading from the front of the file tells.
+        found.suspect = max(index, 1)
+        found.finish()
 
 
 def _scan_piece(piece: bytes, index: int, found: Scanned) -> tuple[int, int, int]:

@@ -22,7 +22,7 @@ from flockmq.durable.partition_calls import LATER, OK, REFUSED
 from flockmq.durable.sinks_bodies import PartName, begin_body, part_of, read_sink_entry
 from flockmq.errors import FlockError
 from flockmq.log.batch import SINK
-from flockmq.log.errors import DamageError
+from flockmq.log.errors import DamageError, SpoiledError
 from flockmq.peering.fields import U32, U64
 from flockmq.raft.ready import Proposal
 
@@ -233,6 +233,8 @@ class Committing:
         log = self._engine.host.groups[group].state.log
         try:
             data = log.read(index, index + 1, 1)[0].data
+        except SpoiledError:
+            return b""  # it is fetched from another replica; tried again with the next tick
         except DamageError as error:
             self._engine.host.break_group(group, error)  # another replica can go on
             return b""

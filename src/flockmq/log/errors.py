@@ -26,6 +26,10 @@ class DamageError(FlockError):
         self.index = index
 
 
+class SpoiledError(DamageError):
+    """A committed entry can't be read back. Other replicas have it: the log stays as it is, the entry is fetched."""
+
+
 class Gone(FlockError):  # noqa: N818
     """What was asked for is before the start of the log: retention or a snapshot took it away."""
 

@@ -13,7 +13,7 @@ Damage that a read meets is noted here (``damage``), kept over restarts, and end
 from __future__ import annotations
 
 from flockmq.log.checksum import crc32c
-from flockmq.log.errors import DamageError, Gone, must_be_lost
+from flockmq.log.errors import DamageError, Gone, SpoiledError, must_be_lost
 from flockmq.log.header import DATA, BatchError
 from flockmq.log.journal import APPEND, CUT, DAMAGE, REPAIRED, RESET, SNAPSHOT, START, STATE, Row
 from flockmq.log.reading import CHUNK_BYTES, position_of, read_entries, rows_of
@@ -58,8 +58,15 @@ class GroupLog(LogState):
         try:
             return read_entries(self._staging, self, low, min(high, self.last + 1), bytes_max)
         except DamageError as error:
-            self.note_damage(error.index, str(error))
-            raise
+            raise self._met(error) from error
+
+    def _met(self, error: DamageError) -> DamageError:
+        """What to raise for damage. Of committed entries other replicas have the bytes: the log need not be cut."""
+        if error.index <= self.settled:
+            self._staging.suspect(self.group, error.index)
+            return SpoiledError(str(error), error.index)
+        self.note_damage(error.index, str(error))
+        return error
 
     # What consensus does.
 
@@ -238,9 +245,14 @@ class GroupLog(LogState):
         if offset >= self.end_offset:
             return found
         size = 0
-        index = self._index_near(offset)
+        index = self.index_near(offset)
         while index <= commit:
-            batches = self.entries(index, commit + 1, max(bytes_max - size, CHUNK_BYTES))
+            try:
+                batches = self.entries(index, commit + 1, max(bytes_max - size, CHUNK_BYTES))
+            except SpoiledError:
+                if found:
+                    break
+                raise
             for batch in batches:
                 view = BatchView(batch)
                 if view.kind != DATA or view.next_offset <= offset:
@@ -254,7 +266,7 @@ class GroupLog(LogState):
             index += len(batches)
         return found
 
-    def _index_near(self, offset: int) -> int:
+    def index_near(self, offset: int) -> int:
         """An entry at or a little before the one that holds an offset which is there."""
         low = 0
         high = len(self.segments)
@@ -267,7 +279,11 @@ class GroupLog(LogState):
         segment = self.segments[low]
         rows = rows_of(self._staging, self, segment)
         number = find_row(rows, BY_OFFSET, offset)
-        return row_index(rows, number) if number > 0 else segment.first_index
+        index = row_index(rows, number) if number > 0 else segment.first_index
+        for gap in self.gaps:
+            if gap.number == segment.number and gap.end_offset <= offset and gap.next > index:
+                index = gap.next
+        return index
 
     def offset_at(self, timestamp_ms: int, commit: int) -> int:
         """Offset of the first record that is not older, among those up to entry ``commit``; else the one after them."""

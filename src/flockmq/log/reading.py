@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from flockmq.log.disk import Disk
 from flockmq.log.errors import DamageError, must_be_lost
 from flockmq.log.header import HEADER_BYTES, BatchError
 from flockmq.log.segment import BY_INDEX, Segment, find_row, row_index, row_position, sound_rows
@@ -23,8 +24,8 @@ CHUNK_BYTES: Final = 64 * 1024
 class SegmentReader:
     """Walks over the batches of a segment file from one of them on."""
 
-    def __init__(self, staging: Staging, path: str, position: int, end: int) -> None:
-        self._disk = staging.disk
+    def __init__(self, disk: Disk, path: str, position: int, end: int) -> None:
+        self._disk = disk
         self._path = path
         self.position = position
         self._end = end
@@ -88,6 +89,11 @@ def _read_file(staging: Staging, log: LogState, low: int, high: int, bytes_max: 
     found: list[bytes] = []
     size = 0
     at = low
+    gap = log.gap_at(low)
+    if gap is not None:
+        if at_least_one:
+            raise damaged(log, segment, low, BatchError(gap.reason))
+        return found
     try:
         reader, at = seek(staging, log, segment, low)
         while at < low:
@@ -112,19 +118,22 @@ def _read_file(staging: Staging, log: LogState, low: int, high: int, bytes_max: 
 def seek(staging: Staging, log: LogState, segment: Segment, index: int) -> tuple[SegmentReader, int]:
     """A reader that stands at or before an entry, and the entry that it stands at."""
     path = log.path(segment.file_name())
+    gap = log.gap_before(segment.number, index)
     rows = rows_of(staging, log, segment)
     number = find_row(rows, BY_INDEX, index)
-    if number > 0:
-        reader = SegmentReader(staging, path, row_position(rows, number), segment.flushed)
+    while number > 0 and (gap is None or row_index(rows, number) >= gap.next):
+        reader = SegmentReader(staging.disk, path, row_position(rows, number), segment.flushed)
         start = row_index(rows, number)
         try:
             reader.next(start)
         except BatchError:
-            pass  # a stale row, or damage: starting from the front tells which
+            number -= 1  # a stale row, or damage: starting from the row before it tells which
         else:
             reader.position = row_position(rows, number)
             return reader, start
-    return SegmentReader(staging, path, 0, segment.flushed), segment.first_index
+    if gap is not None:
+        return SegmentReader(staging.disk, path, gap.stop, segment.flushed), gap.next
+    return SegmentReader(staging.disk, path, 0, segment.flushed), segment.first_index
 
 
 def position_of(staging: Staging, log: LogState, segment: Segment, index: int) -> tuple[int, int]:
@@ -166,7 +175,7 @@ def rows_of(staging: Staging, log: LogState, segment: Segment) -> bytearray:
 def rebuild_rows(staging: Staging, log: LogState, segment: Segment) -> bytearray:
     """The sparse index of a closed segment, from its batches, as far as they can be read."""
     shadow = Segment(segment.number, segment.base_offset, segment.first_index)
-    reader = SegmentReader(staging, log.path(segment.file_name()), 0, segment.flushed)
+    reader = SegmentReader(staging.disk, log.path(segment.file_name()), 0, segment.flushed)
     try:
         while shadow.length < segment.flushed:
             shadow.add(reader.next(shadow.next_index), staging.index_bytes)
@@ -183,6 +192,6 @@ def damaged(log: LogState, segment: Segment, index: int, error: Exception) -> Da
     reason = str(error).rstrip(".")
     return DamageError(
         f"Entry {index} of group {log.group} can't be read from {segment.file_name()}: {reason}. "
-        "The replica has to be refilled from its leader.",
+        "It has to come from another replica again.",
         index,
     )

@@ -52,6 +52,13 @@ class StoreSettings:
     loaded_indexes: int = 64
     """Sparse indexes of closed segments kept in memory."""
 
+    scrub_days: int = 7
+    """Within so many days everything in segment files is read and verified once, and compared with other replicas.
+    Less finds damage sooner and reads more. 0: only what clients read is verified."""
+
+    scrub_bytes_per_second: int = 16 * MIB
+    """Most that is read for that in a second, also when an operator asks for it."""
+
     kernel_writes: bool = True
     """Let Linux write the journal by itself, which is quicker, instead of a thread. Turn it off where backups freeze
     the file system: then a frozen one holds up acknowledgements only, not the whole node."""
@@ -61,6 +68,8 @@ class StoreSettings:
             raise ConfigError("A journal file must be a multiple of 4,096 bytes, at least four times as much.")
         if max(self.journal_bytes, self.segment_bytes) > 1024 * MIB:
             raise ConfigError("Journal files and segments may have 1 GiB at most.")
+        if self.scrub_days < 0 or self.scrub_bytes_per_second < 64 * KIB:
+            raise ConfigError("scrub_days can't be negative, and scrub_bytes_per_second is at least 65,536.")
         if self.commit_bytes * 2 > self.journal_bytes:
             raise ConfigError("A journal file must hold at least two group commits: raise journal_bytes.")
 

@@ -8,13 +8,17 @@ Changes take effect in memory at once; they are durable when the commit that too
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.log.disk import Disk
 from flockmq.log.errors import StoreBusy, StoreDown
 from flockmq.log.journal import APPEND, UNIT, Row, record_bytes
 from flockmq.log.segment import Segment
 from flockmq.log.settings import StoreSettings
 from flockmq.log.state import Snapshot
-from flockmq.log.work import SaveSnapshot
+from flockmq.log.work import Repair, SaveSnapshot
+
+SUSPECTS_MAX: Final = 1_024
 
 
 class Staging:
@@ -38,6 +42,9 @@ class Staging:
         self.garbage: list[str] = []
         """Files that no log needs any more; they go once no manifest names them."""
         self.saves: list[SaveSnapshot] = []
+        self.repairs: list[Repair] = []
+        self.suspects: dict[tuple[int, int], None] = {}
+        """(group, entry): committed entries that a read could not get from their file, to be looked at."""
         self.checkpoint_due = False
         self.next_number = 1
         """For files: segments and snapshots."""
@@ -71,6 +78,11 @@ class Staging:
         row.length += len(batch)
         row.last = index
         self.bytes += len(batch)
+
+    def suspect(self, group: int, index: int) -> None:
+        """A committed entry could not be read from its file."""
+        if len(self.suspects) < SUSPECTS_MAX:
+            self.suspects[group, index] = None
 
     def save(self, path: str, snapshot: Snapshot, data: bytes) -> None:
         """Let a chore write a snapshot's file."""

@@ -25,6 +25,25 @@ class Damage:
         self.reason = reason
 
 
+class Gap:
+    """Committed entries that a segment file does not give back. The log's metadata still has them: other replicas are
+    asked for their bytes, which are written into the same place again."""
+
+    def __init__(self, number: int, first: int, start: int, first_offset: int, reason: str) -> None:
+        self.number = number
+        """Of the segment."""
+        self.first = first
+        self.next = first
+        """Entries from ``first`` to before ``next`` can't be read."""
+        self.start = start
+        self.stop = start
+        """Where in the file they stand."""
+        self.first_offset = first_offset
+        self.end_offset = first_offset
+        """Offsets of their records."""
+        self.reason = reason
+
+
 class Snapshot:
     """State of the machine behind a log after entry ``index``, in a file of its own."""
 
@@ -67,6 +86,51 @@ class LogState:
         """Entries in memory: all that no segment file holds yet, and some others."""
         self.snapshot: Snapshot | None = None
         self.damage: Damage | None = None
+        self.settled = 0
+        """The last entry that its replica knows to be committed, since this start."""
+        self.gaps: list[Gap] = []
+        """Known damage among entries that are committed; in the order of entries. Not kept over restarts."""
+
+    def settle(self, index: int) -> None:
+        """Entries up to ``index`` are committed."""
+        self.settled = index
+
+    def gap_at(self, index: int) -> Gap | None:
+        """The gap that an entry is in."""
+        for gap in self.gaps:
+            if gap.first <= index < gap.next:
+                return gap
+        return None
+
+    def gap_before(self, number: int, index: int) -> Gap | None:
+        """The last gap of a segment that ends at or before an entry."""
+        found: Gap | None = None
+        for gap in self.gaps:
+            if gap.number == number and gap.next <= index:
+                found = gap
+        return found
+
+    def gap_after(self, number: int, index: int) -> Gap | None:
+        """The first gap of a segment that begins at or behind an entry."""
+        for gap in self.gaps:
+            if gap.number == number and gap.first >= index:
+                return gap
+        return None
+
+    def add_gap(self, gap: Gap) -> bool:
+        """Note damage; False when all of it is known."""
+        known = self.gap_at(gap.first)
+        if known is not None and known.next >= gap.next:
+            return False
+        self.gaps = [one for one in self.gaps if one.next <= gap.first or one.first >= gap.next]
+        self.gaps.append(gap)
+        self.gaps.sort(key=_first_of)
+        return True
+
+    def drop_stale_gaps(self) -> None:
+        """Forget gaps of segments that are gone."""
+        numbers = {segment.number for segment in self.segments}
+        self.gaps = [gap for gap in self.gaps if gap.number in numbers]
 
     def term_at(self, index: int) -> int:
         """Term of an entry or of the last one before the oldest; -1 when that is not known."""
@@ -166,3 +230,7 @@ class LogState:
         old = self.snapshot
         self.snapshot = snapshot
         return [] if old is None else [self.path(old.file_name())]
+
+
+def _first_of(gap: Gap) -> int:
+    return gap.first

@@ -25,7 +25,7 @@ from flockmq.log.segment import Segment
 from flockmq.log.settings import StoreSettings
 from flockmq.log.staging import Staging
 from flockmq.log.state import LogState
-from flockmq.log.work import AllocateJournal, Checkpoint, Chore, Commit, Flush, SaveSnapshot
+from flockmq.log.work import AllocateJournal, Checkpoint, Chore, Commit, Flush, Repair, SaveSnapshot
 
 
 def journal_path(number: int) -> str:
@@ -52,6 +52,7 @@ class Store:
         """Where the next record goes, and its number."""
         self.oldest_journal = 1
         self.has_spare = False
+        self.settings = settings
         self.staging = Staging(disk, settings)
         self._commit_bytes = settings.commit_bytes
         self.journal_bytes = settings.journal_bytes
@@ -147,6 +148,8 @@ class Store:
             self._chore = AllocateJournal(journal_path(self.journal + 1), self.journal_bytes)
         elif staging.saves:
             self._chore = staging.saves.pop(0)
+        elif staging.repairs:
+            self._chore = self._next_repair()
         return self._chore
 
     def done(self, chore: Chore) -> None:
@@ -161,6 +164,23 @@ class Store:
             self.has_spare = True
         elif isinstance(chore, SaveSnapshot):
             chore.snapshot.saved = True
+        elif isinstance(chore, Repair):
+            chore.is_over = True
+
+    def repair(self, repair: Repair) -> None:
+        """Let a chore write entries into their place again; ``Repair.is_over`` tells when it is done."""
+        self.staging.repairs.append(repair)
+
+    def _next_repair(self) -> Repair | None:
+        """The next one whose segment is still there: nothing may bring back a file that a checkpoint removed."""
+        repairs = self.staging.repairs
+        while repairs:
+            repair = repairs.pop(0)
+            if repair.is_wanted():
+                return repair
+            repair.error = "its segment is gone"
+            repair.is_over = True
+        return None
 
     def _set_down(self) -> None:
         """Set down what all logs look like after the last record that was taken."""

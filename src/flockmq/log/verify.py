@@ -53,7 +53,7 @@ def _check(staging: Staging, log: GroupLog, segment: Segment, budget: int, kept:
     shadow = Segment(segment.number, segment.base_offset, segment.first_index)
     path = log.path(segment.file_name())
     offset = _skip(staging, log, segment, shadow, segment.flushed - budget)
-    reader = SegmentReader(staging, path, shadow.length, segment.flushed)
+    reader = SegmentReader(staging.disk, path, shadow.length, segment.flushed)
     is_small = segment.flushed <= KEEP_BYTES_MAX
     try:
         while shadow.length < segment.flushed:
@@ -87,7 +87,7 @@ def _skip(staging: Staging, log: GroupLog, segment: Segment, shadow: Segment, un
     last = len(rows) // ROW_BYTES - 1
     index, offset, latest_before, position = read_index_row(rows, last)
     try:
-        SegmentReader(staging, log.path(segment.file_name()), position, segment.flushed).next(index)
+        SegmentReader(staging.disk, log.path(segment.file_name()), position, segment.flushed).next(index)
     except (BatchError, OSError) as error:
         if not must_be_lost(error):
             raise

@@ -74,6 +74,59 @@ class SaveSnapshot(Chore):
         disk.sync_folder(self.path.rpartition("/")[0])
 
 
+class Repair(Chore):
+    """Entries that were fetched from another replica go back into their place: into a copy of the segment's file, which
+    then takes the name of the damaged one. A crash on the way leaves one or the other."""
+
+    def __init__(self, log: LogState, segment: Segment, position: int, data: bytes) -> None:
+        self._log = log
+        self._segment = segment
+        self._path = log.path(segment.file_name())
+        self._length = segment.flushed
+        self._position = position
+        self._data = data
+        self._lost = [(gap.start, gap.stop) for gap in log.gaps if gap.number == segment.number]
+        """What can't be read anyway."""
+        self.is_over = False
+        self.error = ""
+        """Why it could not be done; the file is as it was."""
+
+    def is_wanted(self) -> bool:
+        """Whether the segment is still part of its log."""
+        return self._segment in self._log.segments
+
+    def perform(self, disk: Disk) -> None:
+        """Write the copy and let it take the place. A disk without room is no reason to stop everything else."""
+        copy = self._path + ".repair"
+        try:
+            disk.remove(copy)
+            self._copy(disk, copy)
+            disk.sync(copy)
+            disk.rename(copy, self._path)
+            disk.sync_folder(self._log.folder)
+        except OSError as error:
+            self.error = str(error)
+
+    def _copy(self, disk: Disk, copy: str) -> None:
+        length = max(disk.size(self._path), self._length)
+        stop = self._position + len(self._data)
+        position = 0
+        for start, end in [*self._lost, (length, length)]:
+            while position < end:
+                size = min(PIECE_BYTES, (start if position < start else end) - position)
+                try:
+                    piece = disk.read(self._path, position, size)
+                except OSError:
+                    if position < start:
+                        raise
+                    piece = b""
+                disk.write(copy, position, piece + bytes(size - len(piece)))
+                position += size
+        disk.write(copy, self._position, self._data)
+        if disk.size(copy) != max(length, stop):
+            raise OSError("the file became shorter while it was copied")
+
+
 class Flush:
     """What a segment's files lack: batches that only the journal holds so far, and rows of the sparse index."""
 

@@ -45,6 +45,11 @@ REPLAY_BYTES_MAX: Final = 32 * 1024 * 1024
 CHECKPOINTS_MAX: Final = 16
 """That are being saved at once."""
 
+_REFILLED: Final = (
+    "The log of this replica ends before that; it neither votes nor serves what follows until its leader has sent it "
+    "again."
+)
+
 Answer = Callable[[bool], None]
 Send = Callable[[int, bytes], object]
 """(node, frame)"""
@@ -121,6 +126,10 @@ class RaftEngine:
             log.reset(0, 0, 0)
             replica = open_replica(self.host, log, preferred, True)
         self.replicas[group] = replica
+        damage = log.damage
+        if damage is not None and damage.first and not is_new:
+            fields: dict[str, object] = {"partition": group, "first_entry": damage.first, "last_entry": damage.last}
+            self.events.append(("log_damaged", {**fields, "message": f"{damage.reason} {_REFILLED}"}))
         if is_begun:
             replica.node.begin()
         self._broken.discard(group)

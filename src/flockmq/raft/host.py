@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
-from flockmq.log.errors import DamageError
+from flockmq.log.errors import DamageError, SpoiledError
 from flockmq.raft.clock import TickClock
 from flockmq.raft.codec import decode_frame, encode_frame, message_bytes
 from flockmq.raft.errors import SafetyError
@@ -199,6 +199,13 @@ class RaftHost:
             node.wake()
             self._touch(group)
 
+    def mended(self, group: int) -> None:
+        """Entries that could not be read are there again: apply and send them."""
+        node = self.groups.get(group)
+        if node is not None:
+            node.state.dirty = True
+            self._touch(group)
+
     def add_forwarder(self, forwarder: Forwarder) -> None:
         """Let runs of this node for a group travel with its frames."""
         self.forwarders[forwarder.group] = forwarder
@@ -283,6 +290,8 @@ class RaftHost:
             return
         try:
             answers = desk.follow_role()
+        except SpoiledError:
+            return  # again once the entry is fetched from another replica
         except DamageError as error:
             self.break_group(group, error)
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.log.errors import SpoiledError
 from flockmq.raft.entry import Entry, entry_of
 
 if TYPE_CHECKING:
@@ -96,7 +97,12 @@ class RaftLog:
         """Offset of the first record at or behind an entry."""
         if index > self.last_index:
             return self.next_offset
-        return self.read(index, index + 1, 1)[0].base_offset
+        try:
+            return self.read(index, index + 1, 1)[0].base_offset
+        except SpoiledError:
+            if index <= self.first_index():
+                raise
+            return self.read(index - 1, index, 1)[0].next_offset
 
     def read(self, low: int, high: int, bytes_max: int) -> list[Entry]:
         """Entries from ``low`` to ``high`` (exclusive): at least one if there is any, then as many as fit."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.log.errors import SpoiledError
 from flockmq.raft import reads
 from flockmq.raft.commits import commit_by_count
 from flockmq.raft.election import on_vote_reply
@@ -160,9 +161,13 @@ def _say(state: RaftState, message: Message) -> None:
 def _take_committed(state: RaftState) -> list[Entry]:
     """Entries to apply: decided, and durable here, so that no state is ever ahead of its own log."""
     high = min(state.commit, state.log.durable)
+    state.log.stable.settle(high)
     if high <= state.applied:
         return []
-    entries = state.log.read(state.applied + 1, high + 1, state.settings.apply_bytes_max)
+    try:
+        entries = state.log.read(state.applied + 1, high + 1, state.settings.apply_bytes_max)
+    except SpoiledError:
+        return []  # other replicas have it: it is applied once it is fetched and this group is woken
     state.applied += len(entries)
     if state.applied < high:
         state.dirty = True

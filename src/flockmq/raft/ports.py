@@ -38,6 +38,10 @@ class LogReader(Protocol):
         """Offset of the first record after the newest entry."""
         ...
 
+    def settle(self, index: int) -> None:
+        """Entries up to ``index`` are committed: where one can't be read ``entries`` raises SpoiledError."""
+        ...
+
 
 class SnapshotSource(Protocol):
     """Checkpoints of this replica, for followers that lack entries which are gone here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.log.errors import SpoiledError
 from flockmq.raft import reads, snapshots, transfer
 from flockmq.raft.commits import commit_by_count
 from flockmq.raft.messages import Append, Heartbeat
@@ -65,7 +66,10 @@ def _send_appends(state: RaftState, node: int, progress: Progress) -> None:
             snapshots.begin(state, node, progress)
             return
         is_old = first < log.tail_first
-        entries = log.read(first, log.last_index + 1, settings.append_bytes_max) if first <= log.last_index else []
+        try:
+            entries = log.read(first, log.last_index + 1, settings.append_bytes_max) if first <= log.last_index else []
+        except SpoiledError:
+            return  # never sent: this follower waits until the entry is fetched from another replica
         size = 0
         for entry in entries:
             size += len(entry.data)

@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import DATA, kind_of, note_of
+from flockmq.log.errors import SpoiledError
 from flockmq.raft.messages import ForwardReply
 from flockmq.raft.ready import NOT_ALLOWED, Proposal
 from flockmq.raft.state import LEADER
@@ -244,7 +245,14 @@ class SenderDesk:
         self._indexes = {}
         self.term = term
         if term:
-            self._look_ahead()
+            try:
+                self._look_ahead()
+            except SpoiledError:
+                # Without all runs of its log it must not take any; the host tries again.
+                self.term = 0
+                self._ahead = {}
+                self._indexes = {}
+                raise
         return answers
 
     def _look_ahead(self) -> None:

@@ -22,6 +22,7 @@ from flockmq.durable.refounding import refound
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.server.cluster_id import forget_founded, note_founded
+from flockmq.server.scrub_driver import ScrubDriver
 from flockmq.server.state_copy import load_state, peek_state, save_state
 from flockmq.server.store_opening import OpenedStore, open_checked, used_acceptance
 
@@ -71,6 +72,7 @@ class DurableService:
         store = opened.store
         self._witness = opened.witness
         self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms(), policy)
+        self.scrub = ScrubDriver(self.node, opened.disk, folder, runner.flush_soon, self._fail)
         self.journal = JournalDriver(store, opened.disk, self._committed, self.node.engine.stop)
         self.node.engine.kick = self.journal.kick
         self.node.engine.wake = runner.flush_soon
@@ -94,6 +96,7 @@ class DurableService:
             self._timer.cancel()
         self.node.meta.save()
         self.node.engine.stop(WHY_STOPPED)
+        await self.scrub.close()
         await self.journal.close()
         self._witness.close(now_ms())
 
@@ -115,6 +118,7 @@ class DurableService:
             self._runner.events.note(kind, fields)
         if is_turn_due:
             self._runner.flush_soon()
+        self.scrub.tick()
 
     def _committed(self, commit: Commit) -> None:
         try:

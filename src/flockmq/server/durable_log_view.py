@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, BeyondEndError, Chunk, GoneError
+from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, BeyondEndError, Chunk, DamagedError, GoneError
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.reading import Again, Behind, Gone, NotHere
+from flockmq.durable.reading import Again, Behind, Damaged, Gone, NotHere
 from flockmq.durable.scanning import filter_batches, scan_extents
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchError
@@ -41,6 +41,9 @@ SCAN_BYTES_MAX: Final = 32 * 1_048_576
 """Most bytes of batches that are looked at for one answer to somebody who wants only some of them."""
 LITTLE_BYTES_MAX: Final = 65_536
 """What is in memory and not more than this is read at once: a thread would take longer to begin."""
+LOOK_S: Final = 0.05
+LOOKS_MAX: Final = 40
+"""How long a reader waits until it is known what is damaged."""
 FETCH_WAIT_MS: Final = 2_000
 AGAIN_MS: Final = 20
 """The pause after a fetch that brought nothing: it waited at the other end, unless too many do."""
@@ -118,11 +121,25 @@ class LogView(Asking):
                     found = scan_extents(staging, extents, wanted)
                     return Chunk(found.data(), first, end, found.next_offset)
                 loop = asyncio.get_running_loop()
-                data, following = await loop.run_in_executor(self._threads, _scan, staging, extents, wanted)
+                data, following, suspect = await loop.run_in_executor(self._threads, _scan, staging, extents, wanted)
             except Again:
                 continue
+            if suspect:
+                node.scrubbing.suspect(group, suspect)
+                if following == offset:
+                    await self._looked_at(node, group)
+                    raise Damaged(group, offset, offset + 1)
             return Chunk(data, first, end, following)
-        raise BehindError("The files of this partition change too quickly to be read here; ask another node.")
+        node.scrubbing.suspect(group, extents.first_index())  # a file is gone that no checkpoint removed
+        await self._looked_at(node, group)
+        raise Damaged(group, offset, offset + 1)
+
+    async def _looked_at(self, node: DurableNode, group: int) -> None:
+        """Until it is known what is damaged, or that takes too long."""
+        for _ in range(LOOKS_MAX):
+            await asyncio.sleep(LOOK_S)
+            if not self._working(node).scrubbing.is_looking_at(group):
+                return
 
     async def _fetch(
         self,
@@ -143,6 +160,8 @@ class LogView(Asking):
         found = await self._reply(ask)
         if isinstance(found.error, Gone):
             raise GoneError(str(found.error), found.first)
+        if isinstance(found.error, Damaged):
+            raise _damaged(found.error)
         if isinstance(found.error, Behind):
             await self._check_end(node, group, offset)
         if found.error is not None:
@@ -208,6 +227,11 @@ def _no_leader(group: int) -> FlockError:
     return BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")
 
 
+def _damaged(error: Damaged) -> DamagedError:
+    text = f"{error}, and no other replica that could be asked has them: read on from offset {error.end}."
+    return DamagedError(text, error.first, error.end)
+
+
 def _is_little(extents: Extents) -> bool:
     size = 0
     for part in extents.parts:
@@ -219,7 +243,7 @@ def _is_little(extents: Extents) -> bool:
     return True
 
 
-def _scan(staging: Staging, extents: Extents, wanted: WantedNames | None) -> tuple[bytes, int]:
+def _scan(staging: Staging, extents: Extents, wanted: WantedNames | None) -> tuple[bytes, int, int]:
     """In a thread, the copy included."""
     found = scan_extents(staging, extents, wanted)
-    return found.data(), found.next_offset
+    return found.data(), found.next_offset, found.suspect

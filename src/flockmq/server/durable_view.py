@@ -94,6 +94,11 @@ class DurableView(LogView, SinkView):
             "partition_replicas_unhealthy": broken,
             "replicas_stopped": len(engine.replicas) if engine.stopped else len(engine.host.broken),
             "partitions_moving": len(state.moving()),
+            "log_damaged_batches": node.scrubbing.mending.damaged_batches(),
+            "log_damaged_batches_found": node.scrubbing.mending.found,
+            "log_repaired_batches": node.scrubbing.mending.repaired,
+            "log_scrubbed_bytes": node.scrubbing.bytes,
+            "log_differing_blocks": sum(node.scrubbing.differing(group)[0] for group in engine.replicas),
             "sink_staged_bytes": sum(sinks.bytes for sinks in led),
             "sink_commits": sum(len(sinks.committing) for sinks in led),
         }
@@ -147,15 +152,7 @@ class DurableView(LogView, SinkView):
         """See ``DurablePort``."""
         state = self._working().meta.state
         wanted = list(state.places) if groups is None else [group for group in groups if group in state.places]
-        by_node: dict[int, list[int]] = {}
-        for group in wanted:
-            for member in state.partition(group).members():
-                by_node.setdefault(member, []).append(group)
-        asked = [
-            (member, some[at : at + GROUPS_PER_QUESTION])
-            for member, some in by_node.items()
-            for at in range(0, len(some), GROUPS_PER_QUESTION)
-        ]
+        asked = _by_node(state, wanted)
         answers = await asyncio.gather(*(self._statuses(member, some) for member, some in asked))
         found: dict[int, list[ReplicaStatus]] = {group: [] for group in wanted}
         learners = {(group, node) for group in wanted for node in _learners(state, group)}
@@ -168,6 +165,19 @@ class DurableView(LogView, SinkView):
     async def _statuses(self, member: int, groups: list[int]) -> list[Told] | None:
         fetching = self._working().fetching
         return await self._reply(lambda done: fetching.statuses(member, groups, done, now_ms()))
+
+    async def scrub(self, groups: Sequence[int]) -> tuple[int, list[int]]:
+        """See ``DurablePort``."""
+        scrubbing = self._working().scrubbing
+        state = self._working().meta.state
+        asked = _by_node(state, [group for group in groups if group in state.places])
+
+        def asking(member: int, some: list[int]) -> Callable[[Callable[[int], None]], None]:
+            return lambda done: scrubbing.ask_scrub(member, some, done, now_ms())
+
+        answers = await asyncio.gather(*(self._reply(asking(member, some)) for member, some in asked))
+        silent = [member for (member, _), count in zip(asked, answers, strict=True) if count < 0]
+        return sum(count for count in answers if count > 0), silent
 
     async def segments(self) -> list[SegmentReport]:
         """See ``DurablePort``."""
@@ -263,9 +273,42 @@ class DurableView(LogView, SinkView):
 
 
 def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaStatus:
-    problem = "This replica has stopped; the log of its node says why." if told.is_broken else ""
     role = 0 if told.is_broken else role_of(told.role, (told.group, member) in learners)
-    return ReplicaStatus(member, role, told.leader, told.term, told.first, told.end, told.bytes, problem)
+    return ReplicaStatus(
+        member,
+        role,
+        told.leader,
+        told.term,
+        told.first,
+        told.end,
+        told.bytes,
+        _problem(told),
+        told.damaged or int(told.is_refilled),
+        told.differs,
+        told.scrubbed_ms,
+        told.is_scrubbing,
+    )
+
+
+def _problem(told: Told) -> str:
+    """What is wrong with a replica, as a sentence."""
+    if told.is_broken:
+        return "This replica has stopped; the log of its node says why."
+    if told.differs:
+        return (
+            f"Entries from {told.differs_at} on differ from those of another replica although checksums fit; nothing "
+            "is changed by itself, see the log of its node."
+        )
+    if told.is_refilled:
+        return "Its disk lost entries; it does not vote until its leader has sent them again."
+    if told.damaged:
+        first, end = told.damaged_first, told.damaged_end
+        what = "1 batch is" if told.damaged == 1 else f"{told.damaged:,} batches are"
+        return (
+            f"{what} damaged on its disk, between offsets {first} and {end}; another replica is asked for the bytes, "
+            "which are written back."
+        )
+    return ""
 
 
 def _learners(state: ClusterState, group: int) -> list[int]:
@@ -274,3 +317,16 @@ def _learners(state: ClusterState, group: int) -> list[int]:
         return []  # deleted while nodes were asked
     partition = state.partition(group)
     return [node for node in partition.members() if node not in partition.replicas]
+
+
+def _by_node(state: ClusterState, groups: list[int]) -> list[tuple[int, list[int]]]:
+    """What to ask which node for, so many groups at a time."""
+    by_node: dict[int, list[int]] = {}
+    for group in groups:
+        for member in state.partition(group).members():
+            by_node.setdefault(member, []).append(group)
+    return [
+        (member, some[at : at + GROUPS_PER_QUESTION])
+        for member, some in by_node.items()
+        for at in range(0, len(some), GROUPS_PER_QUESTION)
+    ]

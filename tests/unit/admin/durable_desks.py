@@ -131,6 +131,9 @@ class MemoryDurable:
             if groups is None or one.group in groups
         }
 
+    async def scrub(self, groups: Sequence[int]) -> tuple[int, list[int]]:
+        return len(groups), []
+
     async def segments(self) -> list[SegmentReport]:
         return [
             SegmentReport(node, one.group, 0, self.log(one.group).end, sum(map(len, self.log(one.group).batches)))

@@ -1,0 +1,206 @@
+"""Damage in files of one replica: others serve it and give it back."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from flockmq.durable.partition_calls import ENTRIES_CALL, OK, Replied
+from flockmq.durable.reading import Damaged
+from flockmq.durable.scrubbing import BLOCK
+from flockmq.log.batch import BatchView
+from flockmq.log.segment import Segment
+from partition_cluster import Node, PartitionCluster
+
+EVERYTHING = 1 << 20
+
+
+def cluster_of(records: int, voters: tuple[int, ...] = (1, 2, 3)) -> PartitionCluster:
+    cluster = PartitionCluster(nodes=3, groups=1, voters=voters)
+    cluster.fill(1, records)
+    for number in voters:
+        forget_memory(cluster.nodes[number])
+    return cluster
+
+
+def forget_memory(node: Node) -> None:
+    """Only files are left, for readers and for consensus."""
+    node.store.request_checkpoint()
+    node.write()
+    log = node.store.groups[1]
+    log.recent.clear()
+    raft = node.engine.replicas[1].node.state.log
+    raft.tail_first += len(raft.tail)
+    raft.term_before = raft.last_term
+    raft.tail.clear()
+    raft.tail_bytes = 0
+
+
+def damage(node: Node, segment: Segment, position: int) -> bytes:
+    """The file as it was."""
+    path = node.store.groups[1].path(segment.file_name())
+    whole = node.disk.read(path, 0, segment.length)
+    node.disk.write(path, position, bytes((whole[position] ^ 8,)))
+    node.disk.sync(path)
+    return whole
+
+
+def file_of(node: Node, segment: Segment) -> bytes:
+    return node.disk.read(node.store.groups[1].path(segment.file_name()), 0, segment.length)
+
+
+def events(node: Node, kind: str) -> list[dict[str, object]]:
+    return [fields for one, fields in node.engine.events if one == kind]
+
+
+def test_a_read_that_meets_damage_says_so_and_it_is_brought_back() -> None:
+    cluster = cluster_of(100)
+    node = cluster.nodes[2]
+    log = node.store.groups[1]
+    segment = log.segments[1]
+    whole = damage(node, segment, 150)
+    with pytest.raises(Damaged):
+        node.reader.read(1, segment.base_offset, EVERYTHING)
+    cluster.run(500)
+    assert file_of(node, segment) == whole
+    assert log.gaps == []
+    assert node.reader.read(1, 0, EVERYTHING) == cluster.nodes[1].reader.read(1, 0, EVERYTHING)
+    [told] = events(node, "log_damaged")
+    assert told["file"] == log.path(segment.file_name())
+    assert len(events(node, "log_repaired")) == 1
+    assert (node.scrubbing.mending.repaired, node.scrubbing.mending.damaged_batches()) == (1, 0)
+    assert 1 not in node.engine.host.broken
+
+
+def test_the_scrub_finds_what_no_reader_meets() -> None:
+    cluster = cluster_of(100)
+    node = cluster.nodes[3]
+    segment = node.store.groups[1].segments[2]
+    whole = damage(node, segment, 40)
+    node.scrubbing.recall({"finished": [[1, 1]], "damaged": []})  # long ago
+    cluster.run(65_000)
+    assert file_of(node, segment) == whole
+    assert node.scrubbing.finished_ms(1) > 1
+
+
+def test_what_was_damaged_before_a_restart_is_looked_at_at_once() -> None:
+    cluster = cluster_of(100, (1,))
+    node = cluster.nodes[1]
+    segment = node.store.groups[1].segments[1]
+    damage(node, segment, 150)
+    node.scrubbing.suspect(1, segment.first_index)
+    cluster.run(500)
+    known = node.scrubbing.remember()
+    assert known["damaged"] == [[1, node.store.groups[1].gaps[0].first]]
+    node.store.groups[1].gaps.clear()
+    node.scrubbing.recall(known)
+    cluster.run(500)
+    assert node.scrubbing.remember() == known
+
+
+def test_a_leader_does_not_send_what_it_can_not_read_and_fetches_it() -> None:
+    cluster = cluster_of(100)
+    cluster.lead(1, 1)
+    cluster.kill(3)
+    cluster.fill(1, 50)
+    leader = cluster.nodes[1]
+    forget_memory(leader)
+    log = leader.store.groups[1]
+    segment = next(one for one in log.segments if one.base_offset > 100)
+    whole = damage(leader, segment, 150)
+    cluster.restart(3)
+    cluster.run(5_000)
+    assert file_of(leader, segment) == whole
+    assert not any(node.engine.host.broken for node in cluster.nodes.values())
+    assert cluster.nodes[3].reader.end_of(1) == leader.reader.end_of(1)
+
+
+def test_nothing_is_mended_without_a_replica_that_has_it_and_the_rest_is_read() -> None:
+    cluster = cluster_of(100, (1,))
+    node = cluster.nodes[1]
+    segment = node.store.groups[1].segments[1]
+    damage(node, segment, 150)
+    node.scrubbing.suspect(1, segment.first_index)
+    cluster.run(3_000)
+    [gap] = node.store.groups[1].gaps
+    with pytest.raises(Damaged) as caught:
+        node.reader.read(1, gap.first_offset, EVERYTHING)
+    assert (caught.value.first, caught.value.end) == (gap.first_offset, gap.end_offset)
+    with pytest.raises(Damaged):
+        node.reader.extents(1, gap.first_offset, EVERYTHING)
+    before = node.reader.read(1, 0, EVERYTHING)
+    assert BatchView(before[-1]).next_offset == gap.first_offset
+    behind = node.reader.read(1, gap.end_offset, EVERYTHING)
+    assert BatchView(behind[0]).base_offset == gap.end_offset
+    assert BatchView(behind[-1]).next_offset == node.reader.end_of(1)
+    assert "no other replica" in str(events(node, "log_damaged")[0]["message"])
+
+
+def test_a_replica_that_has_the_same_damage_does_not_give_it_away() -> None:
+    cluster = cluster_of(100)
+    wholes = {}
+    for number in (1, 2):
+        node = cluster.nodes[number]
+        wholes[number] = damage(node, node.store.groups[1].segments[1], 150)
+    for number in (1, 2):
+        cluster.nodes[number].scrubbing.suspect(1, cluster.nodes[number].store.groups[1].segments[1].first_index)
+    cluster.run(4_000)
+    for number in (1, 2):
+        node = cluster.nodes[number]
+        assert file_of(node, node.store.groups[1].segments[1]) == wholes[number]
+
+
+def test_a_restart_that_can_not_apply_waits_for_the_entry_and_goes_on() -> None:
+    cluster = cluster_of(100)
+    cluster.lead(1, 1)
+    node = cluster.nodes[2]
+    state = node.engine.replicas[1].node.state
+    whole = damage(node, node.store.groups[1].segments[1], 150)
+    state.applied = node.store.groups[1].segments[1].first_index - 1  # as after a start
+    state.dirty = True
+    node.engine.host.mended(1)
+    cluster.run(2_000)
+    assert file_of(node, node.store.groups[1].segments[1]) == whole
+    assert state.applied == state.commit
+    assert 1 not in node.engine.host.broken
+
+
+def test_replicas_that_differ_are_told_and_left_alone() -> None:
+    cluster = cluster_of(100)
+    node = cluster.nodes[2]
+    other = cluster.nodes[1]
+    for one in (node, other):
+        one.scrubbing.scrub_now([1])
+    cluster.run(1_000)
+    assert node.scrubbing.differing(1) == (0, 0)
+    known = node.scrubbing.of(1).digests
+    known.set(1, known.get(1) ^ 1)
+    other.scrubbing.scrub_now([1])
+    cluster.run(1_000)
+    assert other.scrubbing.differing(1) == (1, BLOCK)
+    [told] = events(other, "log_differs")
+    assert (told["partition"], told["first_entry"]) == (1, BLOCK)
+    assert other.fetching.status(1).differs == 1  # type: ignore[union-attr]
+
+
+def lie(node: Node, body: bytes, answer: Replied) -> None:
+    """Another entry than the one that was asked for."""
+    first = int.from_bytes(body[8:16], "little")
+    answer(OK, node.store.groups[1].entries(first - 1, first, 1)[0])
+
+
+def test_what_comes_must_be_what_was_lost() -> None:
+    cluster = cluster_of(100)
+    node = cluster.nodes[2]
+    log = node.store.groups[1]
+    segment = log.segments[1]
+    spoiled = bytearray(damage(node, segment, 150))
+    spoiled[150] ^= 8
+    for one in (cluster.nodes[1], cluster.nodes[3]):
+        one.asking.serve_node(ENTRIES_CALL, partial(lie, one))
+    node.scrubbing.suspect(1, segment.first_index)
+    cluster.run(1_500)
+    assert file_of(node, segment) == bytes(spoiled)
+    assert len(log.gaps) == 1
+    assert events(node, "log_differs")
