@@ -72,9 +72,9 @@ def flip(path: Path, position: int) -> None:
         file.write(bytes((byte ^ 4,)))
 
 
-def events(node: NodeProcess, kind: str) -> list[dict[str, object]]:
+def events(node: NodeProcess, kind: str, group: int) -> list[dict[str, object]]:
     lines = [line for line in node.log_file.read_text("utf-8").splitlines() if f'"{kind}"' in line]
-    return [json.loads(line) for line in lines]
+    return [told for told in map(json.loads, lines) if told["partition"] == group]
 
 
 def restart(cluster: NodeCluster) -> None:
@@ -120,8 +120,8 @@ def test_a_flip_under_a_running_node_is_served_from_elsewhere_and_mended(
     assert content(node, group) != before
     assert read_all(node, "kept") == payloads
     cluster.wait(lambda: content(node, group) == before, "the bytes to be back")
-    cluster.wait(lambda: bool(events(node, "log_repaired")), "the log to tell")
-    told = events(node, "log_damaged")[-1]
+    cluster.wait(lambda: bool(events(node, "log_repaired", group)), "the log to tell")
+    told = events(node, "log_damaged", group)[-1]
     assert (told["level"], told["partition"]) == ("error", group)
     assert str(told["file"]).endswith(segments(node, group)[1].name)
     cluster.wait(lambda: is_well(cluster, group), "a healthy partition")
@@ -151,8 +151,11 @@ def test_a_flip_while_a_node_is_stopped_is_found_by_the_scrub_and_mended(cluster
     cluster.wait(cluster.sees_all, "all nodes to see each other")
     assert cluster.nodes[0].admin().scrub("bounded").replicas == 3
     cluster.wait(lambda: content(node, group) == before, "the bytes to be back")
-    cluster.wait(lambda: len(events(node, "log_repaired")) == 2, "the log to tell")
-    assert {Path(str(told["file"])).name for told in events(node, "log_damaged")} == {files[0].name, files[1].name}
+    cluster.wait(lambda: len(events(node, "log_repaired", group)) == 2, "the log to tell")
+    assert {Path(str(told["file"])).name for told in events(node, "log_damaged", group)} == {
+        files[0].name,
+        files[1].name,
+    }
     cluster.wait(lambda: is_well(cluster, group), "a healthy partition")
     replicas = cluster.nodes[0].admin().partition(group).replicas
     assert all(one.scrubbed_at is not None and not one.scrubbing for one in replicas)
@@ -169,7 +172,7 @@ def test_a_flip_in_what_a_start_reads_is_told_and_filled_by_the_leader(
     node.wait_ready()
     cluster.wait(cluster.sees_all, "all nodes to see each other")
     cluster.wait(lambda: is_well(cluster, group), "a healthy partition")
-    cluster.wait(lambda: any(told["partition"] == group for told in events(node, "log_damaged")), "the log to tell")
+    cluster.wait(lambda: bool(events(node, "log_damaged", group)), "the log to tell")
     assert read_all(node, "kept") == payloads
 
 
@@ -185,8 +188,8 @@ def test_without_another_replica_the_damage_is_named_and_the_rest_is_served(clus
     with pytest.raises(AdminError, match="damaged") as caught:
         read_all(node, "alone")
     assert caught.value.code == "damaged"
-    cluster.wait(lambda: bool(events(node, "log_damaged")), "the log to tell")
-    damaged = events(node, "log_damaged")[-1]
+    cluster.wait(lambda: bool(events(node, "log_damaged", group)), "the log to tell")
+    damaged = events(node, "log_damaged", group)[-1]
     first, end = int(str(damaged["first_offset"])), int(str(damaged["end_offset"]))
     assert end - first == RECORDS
     assert f"{first} to {end - 1}" in str(caught.value)
