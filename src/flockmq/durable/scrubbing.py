@@ -102,6 +102,7 @@ class Scrubbing:
         self._calls = calls
         self._days = settings.scrub_days
         self._rate_max = settings.scrub_bytes_per_second
+        engine.store.leave_to_mender()
         self.mending = Mending(engine, calls, self._look_again)
         self.by_group: dict[int, Scrubbed] = {}
         self.bytes = 0

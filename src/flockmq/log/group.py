@@ -62,7 +62,7 @@ class GroupLog(LogState):
 
     def _met(self, error: DamageError) -> DamageError:
         """What to raise for damage. Of committed entries other replicas have the bytes: the log need not be cut."""
-        if error.index <= self.settled:
+        if error.index <= self.settled and self._staging.is_mended:
             self._staging.suspect(self.group, error.index)
             return SpoiledError(str(error), error.index)
         self.note_damage(error.index, str(error))

@@ -43,6 +43,8 @@ class Staging:
         """Files that no log needs any more; they go once no manifest names them."""
         self.saves: list[SaveSnapshot] = []
         self.repairs: list[Repair] = []
+        self.is_mended = False
+        """Whether committed entries that can't be read are fetched from other replicas by a user of this store."""
         self.suspects: dict[tuple[int, int], None] = {}
         """(group, entry): committed entries that a read could not get from their file, to be looked at."""
         self.checkpoint_due = False

@@ -167,6 +167,10 @@ class Store:
         elif isinstance(chore, Repair):
             chore.is_over = True
 
+    def leave_to_mender(self) -> None:
+        """A user of this store fetches committed entries that can't be read: from now on logs are not cut for them."""
+        self.staging.is_mended = True
+
     def repair(self, repair: Repair) -> None:
         """Let a chore write entries into their place again; ``Repair.is_over`` tells when it is done."""
         self.staging.repairs.append(repair)

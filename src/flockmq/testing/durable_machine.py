@@ -231,6 +231,10 @@ class Process:
         self._testify()
         self.durable.tick(now, self._wall_ms())
         self.durable.take_events()
+        work = self.durable.scrubbing.take(now, self._wall_ms())
+        if work is not None:
+            work.perform(self.machine.disk)
+            self.durable.scrubbing.done(work, now, self._wall_ms())
 
     def frame(self, peer: int, frame: bytes) -> None:
         """A linked node says something."""

@@ -24,6 +24,7 @@ def filled() -> tuple[SimulatedDisk, Store, GroupLog, list[bytes]]:
     """A log of several segments, all of it in files and committed."""
     disk = new_disk()
     store = opened(disk)
+    store.leave_to_mender()
     log = store.create(7)
     batches: list[bytes] = []
     for number in range(40):
