@@ -57,8 +57,8 @@ WAIT: Final = "WAIT"
 
 EXPECT_MAX: Final = 1_000
 WHY_EDGE_WAITS: Final = (
-    "An edge node founds no cluster, and no core node of one answers; start a core node with --join to this node, or "
-    "this node with --join to a core node."
+    "An edge node founds no cluster, and no core node of one answers; start this node with --join to a core node, or a "
+    "core node with --join to this one (from another machine that needs --advertise-host here)."
 )
 _VERSION: Final = 1
 _WORD: Final = struct.Struct("<BQHQQQ")

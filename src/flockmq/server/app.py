@@ -35,6 +35,7 @@ from flockmq.server.build import build_kind
 from flockmq.server.check import advice
 from flockmq.server.data_dir import MOVE_FILE, PEERS_FILE, DataDir, open_data_dir
 from flockmq.server.events import log_events
+from flockmq.server.folder_trouble import is_trouble_with, why_unwritable
 from flockmq.server.tenants import Tenants
 
 if TYPE_CHECKING:
@@ -94,11 +95,14 @@ class Server:
         began = time.monotonic()
         try:
             await self._start()
-        except BaseException:
+            assert self._data_dir is not None
+            self._data_dir.write_ports(self.ports())
+        except BaseException as error:
             await self.stop()
+            folder = Path(self.config.data_dir)
+            if isinstance(error, OSError) and is_trouble_with(folder, error):
+                raise FlockError(why_unwritable(folder, error)) from None
             raise
-        assert self._data_dir is not None
-        self._data_dir.write_ports(self.ports())
         if self.admin is not None:
             self.admin.mark_ready()
         self._warn()
@@ -195,6 +199,8 @@ class Server:
         durable = self.cluster.durable if self.cluster is not None else None
         if durable is not None and (durable.node.engine.stopped or durable.node.engine.host.broken):
             found.append("replicas_stopped")
+        if durable is not None and durable.trouble:
+            found.append("data_folder_not_writable")
         if self._broker is not None and self._broker.node.moving:
             found.append("moving_to_another_cluster")  # clients are let in when it is there
         return found

@@ -43,6 +43,7 @@ from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluste
 from flockmq.server.cluster_moves import ClusterMoves
 from flockmq.server.cluster_view import ClusterView
 from flockmq.server.durable import DurableService, open_durable
+from flockmq.server.folder_trouble import is_trouble_with, why_unwritable
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 from flockmq.server.link_address import advertised_host, listening_host
 from flockmq.server.node_names import NodeNames, patience_s
@@ -396,7 +397,10 @@ class ClusterService:
             except FlockError as error:
                 self.log.event("warning", "cluster_trouble", message=str(error))
             except Exception as error:
-                self.runner.runner.fault("forming a cluster", error)
+                if isinstance(error, OSError) and is_trouble_with(self.folder, error):
+                    self._remind(why_unwritable(self.folder, error), "error", "data_folder_not_writable")
+                else:
+                    self.runner.runner.fault("forming a cluster", error)
             if self.node.cluster_id != was:
                 find_at = 0.0
             await asyncio.sleep(FIND_S if self.node.cluster_id else LOOK_S)

@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,8 @@ class DataDir:
 
     def close(self) -> None:
         """Forget the ports, which are nobody's now, and unlock the folder."""
-        self.ports_file.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that turned read-only: the next start clears it
+            self.ports_file.unlink(missing_ok=True)
         os.close(self._lock)
 
 

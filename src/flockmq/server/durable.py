@@ -22,6 +22,7 @@ from flockmq.durable.refounding import refound
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.server.cluster_id import forget_founded, note_founded
+from flockmq.server.folder_trouble import why_unwritable
 from flockmq.server.scrub_driver import ScrubDriver
 from flockmq.server.state_copy import load_state, peek_state, save_state
 from flockmq.server.store_opening import OpenedStore, open_checked, used_acceptance
@@ -67,6 +68,8 @@ class DurableService:
         self._timer: asyncio.TimerHandle | None = None
         self._set_reading: Callable[[bool], None] | None = None
         self._may_be_founding = True
+        self.trouble = ""
+        """Why files beside the store can't be written; empty when they can."""
         self.expected: set[asyncio.Future[Any]] = set()
         """Answers that somebody waits for."""
         store = opened.store
@@ -113,7 +116,10 @@ class DurableService:
             self._set_reading(not node.engine.is_overwhelmed())
         if self._may_be_founding and node.meta.state.cluster_id:
             self._may_be_founding = False
-            forget_founded(self._folder)
+            try:
+                forget_founded(self._folder)
+            except OSError as error:
+                self._tell_trouble(error)
         for kind, fields in node.take_events():
             self._runner.events.note(kind, fields)
         if is_turn_due:
@@ -139,7 +145,18 @@ class DurableService:
         self.log.event(level, "consensus_stopped", message=reason)
 
     def _keep_state(self, data: bytes) -> None:
-        save_state(self._folder, data)
+        """Without a copy the next start asks the others first, no more: that is no reason to stop now."""
+        try:
+            save_state(self._folder, data)
+            self.trouble = ""
+        except OSError as error:
+            self._tell_trouble(error)
+
+    def _tell_trouble(self, error: OSError) -> None:
+        text = why_unwritable(self._folder, error)
+        if text != self.trouble:
+            self.trouble = text
+            self.log.event("error", "data_folder_not_writable", message=text)
 
 
 async def open_durable(
