@@ -193,6 +193,12 @@ class Broker:
     def hold_for_stranger(self, connection: Connection, now: int) -> None:
         """Count what is held for a connection that is not let in, and make room if that is too much."""
         strangers = self.node.strangers
+        is_judged = connection.phase == AUTHENTICATING and not connection.awaits_auth
+        if is_judged and connection.rest and not connection.reading_paused:
+            # It did not wait for its CONNACK: what it said counts, if it is let in, also when it has gone meanwhile.
+            # One that waits is read, to see when it goes: then no verdict of the gate is needed any more.
+            connection.reading_paused = True
+            connection.mark()
         chunks = connection.chunks
         held = len(connection.rest) + connection.connect_bytes + (len(chunks) if chunks is not None else 0)
         strangers.hold(connection, held)

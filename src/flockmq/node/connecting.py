@@ -140,12 +140,7 @@ def check_will(connection: Connection, connect: Connect) -> None:
 def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now: int) -> None:
     """Act on what the gate said; None means that it will say so later."""
     request = connection.auth
-    if request is None:
-        return
-    if verdict is None:
-        if connection.phase == AUTHENTICATING:
-            connection.reading_paused = True
-            connection.mark()
+    if request is None or verdict is None:
         return
     if isinstance(verdict, Continue):
         question = encode_auth(connection, reasons.CONTINUE_AUTHENTICATION, verdict.data)

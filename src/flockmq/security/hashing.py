@@ -3,7 +3,7 @@
 ```
  submit(...) -> False: no room, say so                                          event loop
         |
-        v   one line per address; addresses take turns, those that failed before come after those that did not
+        v   one line per address; those that failed before come last; else the shortest line, or whose turn it is
    a thread is free --> the client is gone? forgotten : argon2id, 50 to 200 ms, without the interpreter's lock
         |
         v
@@ -70,6 +70,7 @@ class HashingPool:
         self._is_suspect = is_suspect
         self._lines: dict[str, deque[Check]] = {}  # whose turn is next stands first
         self._running: dict[str, int] = {}
+        self._taken = 0
         self._closed = False
         self.running = 0
         """Checks that a thread works on."""
@@ -121,8 +122,13 @@ class HashingPool:
             self._executor.submit(self._check, check)
 
     def _take(self) -> Check:
-        """Take the next one, and put its address at the end of the round."""
-        peer = next((peer for peer in self._lines if not self._is_suspect(peer)), next(iter(self._lines)))
+        """Take the next one, and put its address at the end of the round.
+
+        A single login of an address goes before the many of others, every second time: those get on as well.
+        """
+        peers = [peer for peer in self._lines if not self._is_suspect(peer)] or list(self._lines)
+        self._taken += 1
+        peer = min(peers, key=lambda one: len(self._lines[one])) if self._taken % 2 else peers[0]
         line = self._lines.pop(peer)
         check = line.popleft()
         self.waiting -= 1

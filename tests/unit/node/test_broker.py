@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Connack, Connect, Disconnect, Will
+from flockmq.node.ports import Accept, AuthRequest, Identity, OpenGate, Verdict
 from flockmq.testing.harness import WALL_MS, BrokerHarness
 
 
@@ -63,3 +64,39 @@ def test_a_connect_is_due_from_when_its_connection_was_accepted() -> None:
     assert (late.closing, soon.closing) == (True, False)
     harness.advance(handshake_ms)
     assert soon.closing
+
+
+class ThinkingGate(OpenGate):
+    """Says nothing at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[AuthRequest] = []
+
+    def authenticate(self, request: AuthRequest) -> Verdict | None:
+        """Take a note."""
+        self.asked.append(request)
+        return None
+
+
+def test_a_client_that_goes_while_it_is_judged_needs_no_verdict() -> None:
+    gate = ThinkingGate()
+    harness = BrokerHarness(gate=gate)
+    client = harness.connect(Connect(5, "c"))
+    assert not client.connection.reading_paused, "or nobody would see that it goes"
+    assert not gate.asked[0].abandoned
+    client.drop()
+    assert gate.asked[0].abandoned
+
+
+def test_what_a_client_says_while_it_is_judged_waits_in_the_network() -> None:
+    gate = ThinkingGate()
+    harness = BrokerHarness(gate=gate)
+    client = harness.connect(Connect(5, "c"))
+    paused = [client.connection.reading_paused]
+    client.send(b"\xc0\x00")
+    paused.append(client.connection.reading_paused)
+    harness.broker.auth_result(gate.asked[0], Accept(Identity("c")), harness.now)
+    harness.flush()
+    assert [*paused, client.connection.reading_paused] == [False, True, False]
+    assert client.received_bytes().endswith(b"\xd0\x00")

@@ -61,12 +61,15 @@ async def order_of(pool: HashingPool, peers: str) -> str:
     return order
 
 
-async def test_addresses_take_turns() -> None:
-    assert await order_of(pool_of(), "aaaabbc") == "aabcaba"
+async def test_short_lines_and_those_whose_turn_it_is_go_by_turns() -> None:
+    assert await order_of(pool_of(), "aaaabbc") == "aacbbaa"
+    order = await order_of(pool_of(queue=20, per_peer=20), "aaaabbbbbbccccccd")
+    assert order.index("d") <= 2, "one login goes before the many of others"
+    assert set(order[:6]) == set("abcd"), "which get on as well"
 
 
 async def test_addresses_that_failed_come_last() -> None:
-    assert await order_of(pool_of(suspects=("a", "b")), "aaabbcd") == "acdabab"
+    assert await order_of(pool_of(suspects=("a", "b")), "aaabbcd") == "acdaabb"
 
 
 async def test_a_full_queue_has_the_longest_line_give_way() -> None:
