@@ -2,7 +2,7 @@
 
 ```
  AdminApi(broker, ...) -- start(host, port) --> sockets --> web.py --> handlers.py --> broker
-        |-- mark_ready() once listeners serve      /health/ready: 503 -> 200
+        |-- mark_ready() once listeners serve      /health/ready: 503 -> 200, when the rest is there, too
         |-- mark_stopping() when the end begins    /health/ready: 200 -> 503, nothing can be changed any more
         `-- stop()                                 sockets closed, requests under way finish
 ```
@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from flockmq.admin.description import Description
-from flockmq.admin.desk import Desk, LogEvent, NodeInfo, Ports
+from flockmq.admin.desk import Desk, LogEvent, NodeInfo, Ports, alone, no_port
 from flockmq.admin.guard import AttemptThrottle, Guard, host_name
 from flockmq.admin.lag import LoopLag
 from flockmq.admin.operations import Router
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from flockmq.admin.cluster_port import ClusterPort
+    from flockmq.admin.desk import State
     from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.model import Listener
+    from flockmq.admin.readiness import NodeFacts
     from flockmq.node.broker import Broker
 
 STOP_TIMEOUT_S = 2.0
@@ -58,9 +60,9 @@ class AdminApi:
         allowed_hosts: Iterable[str] = (),
         throttle: AttemptThrottle | None = None,
         pager: Pager | None = None,
-        cluster: ClusterPort | None = None,
+        cluster: Callable[[], ClusterPort | None] = no_port,
         durable: DurablePort | None = None,
-        problems: Callable[[], Sequence[str]] = tuple,
+        facts: Callable[[State], NodeFacts] = alone,
     ) -> None:
         ports = Ports(
             flush=flush,
@@ -68,9 +70,9 @@ class AdminApi:
             config=config,
             reload=reload,
             log=log or _no_log,
-            cluster=cluster,
-            durable=cluster.durable if durable is None and cluster is not None else durable,
-            problems=problems,
+            find_cluster=cluster,
+            find_durable=lambda: durable or _durable_of(cluster()),
+            facts=facts,
         )
         self._lag = LoopLag()
         self._limits = limits or WebLimits()
@@ -84,7 +86,7 @@ class AdminApi:
                 verify_token,
                 throttle if throttle is not None else AttemptThrottle(),
                 lambda peer: ports.log("warning", "admin_wrong_token", peer=peer),
-                cluster.id_text if cluster is not None else str,
+                lambda: _id_of(cluster()),
             ),
             self._lag.window,
             clock,
@@ -159,6 +161,14 @@ class AdminApi:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await server.wait_closed()
         self._servers.clear()
+
+
+def _durable_of(cluster: ClusterPort | None) -> DurablePort | None:
+    return cluster.durable if cluster is not None else None
+
+
+def _id_of(cluster: ClusterPort | None) -> str:
+    return cluster.id_text() if cluster is not None else ""
 
 
 def _wall_ms() -> int:

@@ -11,6 +11,7 @@ from flockmq.admin.errors import UNAVAILABLE, ApiError
 from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
 from flockmq.admin.node_listings import NodeListings
+from flockmq.admin.readiness import NAMES, NodeFacts, assess
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_port import ClusterPort
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from flockmq.admin.guard import Guard
     from flockmq.admin.lag import LagWindow
     from flockmq.admin.metrics import Number
-    from flockmq.admin.model import Build, Listener
+    from flockmq.admin.model import Build, Listener, Readiness
     from flockmq.admin.paging import Pager
     from flockmq.node.broker import Broker
     from flockmq.session.stats import Stats
 
 TOPICS_MEASURED_MAX = 200
 """Topics that have a metric of their own."""
+SCRAPE_MS = 200
+"""How long an assessment is good for in metrics."""
 State = Literal["starting", "ready", "stopping"]
 
 
@@ -45,6 +48,15 @@ class LogEvent(Protocol):
         """Never blocks, never raises; escapes what callers sent."""
 
 
+def no_port() -> None:
+    """There is none."""
+
+
+def alone(state: State) -> NodeFacts:
+    """The facts of a node that was never meant to have others."""
+    return NodeFacts(state=state, why_alone="This node was started without others.", is_meant_alone=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """What the composition gives the API beside the broker."""
@@ -57,12 +69,22 @@ class Ports:
     reload: Callable[[], Awaitable[Sequence[str]]] | None
     """Reads passwords, ACL and certificates again; raises FlockError and changes nothing when one can't be used."""
     log: LogEvent
-    cluster: ClusterPort | None = None
-    """The cluster; None when this node talks to no others."""
-    durable: DurablePort | None = None
-    """Cluster state and durable topics; None when this node has none."""
-    problems: Callable[[], Sequence[str]] = tuple
-    """What does not work as it should while clients are served, each by the name of its event in the log."""
+    find_cluster: Callable[[], ClusterPort | None] = no_port
+    """The cluster; None when this node talks to no others, or not yet."""
+    find_durable: Callable[[], DurablePort | None] = no_port
+    """Cluster state and durable topics; None when this node has none, or not yet."""
+    facts: Callable[[State], NodeFacts] = alone
+    """What the node knows about itself, with the state that the API is in."""
+
+    @property
+    def cluster(self) -> ClusterPort | None:
+        """The cluster as it is now."""
+        return self.find_cluster()
+
+    @property
+    def durable(self) -> DurablePort | None:
+        """Cluster state and durable topics as they are now."""
+        return self.find_durable()
 
 
 class Desk:
@@ -94,6 +116,8 @@ class Desk:
         self.polls = Polls()
         self.listings = NodeListings(broker, self.moments, pager, node.name)
         self.exposition = Exposition(self)
+        self._readiness: Readiness | None = None
+        self._readiness_at = 0
 
     @property
     def uptime_s(self) -> float:
@@ -105,7 +129,25 @@ class Desk:
         if self.state == "stopping":
             raise ApiError(UNAVAILABLE, "The broker is stopping; ask another node, or this one once it is back")
 
+    def readiness(self) -> Readiness:
+        """What the node can do now."""
+        return assess(self.ports.facts(self.state))
+
     # --- Source of the metrics ---
+
+    def abilities(self) -> dict[str, bool]:
+        """What the node can do now, by name."""
+        found = self._recent()
+        return {name: getattr(found, name).ok for name in NAMES}
+
+    def _recent(self) -> Readiness:
+        """The same for all metrics of one scrape, which reads them one by one."""
+        now = self.clock()
+        found = self._readiness
+        if found is None or now - self._readiness_at >= SCRAPE_MS or found.status != self.state:
+            found = self._readiness = self.readiness()
+            self._readiness_at = now
+        return found
 
     @property
     def stats(self) -> Stats:
@@ -118,7 +160,7 @@ class Desk:
         return {
             "uptime_seconds": self.uptime_s,
             "ready": int(self.state == "ready"),
-            "problems": len(self.ports.problems()),
+            "problems": len(self._recent().problems),
             "event_loop_lag_seconds": self.lag.last_s,
             "event_loop_lag_max_seconds": self.lag.max_s,
             "connections": len(broker.connections),

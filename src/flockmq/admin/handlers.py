@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from flockmq.admin import listings, metrics, model, publishing, views
+from flockmq.admin import listings, metrics, model, publishing, readiness, views
 from flockmq.admin.cluster_listings import find_everywhere, list_everywhere
 from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.node_listings import CONNECTIONS, SESSIONS, SUBSCRIPTIONS
@@ -216,13 +216,28 @@ def get_live(_desk: Desk, _call: Plain) -> model.Health:
     return model.Health(status="live")
 
 
-def get_ready(desk: Desk, _call: Plain) -> model.Health:
-    """Whether clients are taken."""
-    if desk.state != "ready":
+def get_ready(desk: Desk, call: Call[model.ReadyQuery, None]) -> Raw:
+    """What the node can do: 200 when that is what is required, else 503 with the same and the reasons."""
+    found = desk.readiness()
+    required = _required(call.query.require) or tuple(found.required)
+    found = msgspec.structs.replace(found, required=list(required))
+    reasons = readiness.missing(found, required)
+    if not reasons:
+        return Raw(msgspec.json.encode(found), JSON)
+    error = model.ErrorDetail(code=UNAVAILABLE.code, message=" ".join(reasons))
+    body = {"error": error, **msgspec.structs.asdict(found), "status": "not_ready"}
+    return Raw(msgspec.json.encode(body), JSON, UNAVAILABLE.status)
+
+
+def _required(text: str | None) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(","))) if text is not None else ()
+    unknown = [name for name in names if name not in readiness.NAMES]
+    if unknown:
         raise ApiError(
-            UNAVAILABLE, f"The broker is {desk.state} and takes no clients now; ask again, or ask another node"
+            INVALID_PARAMETER,
+            f"`require` can't be {unknown[0][:40]!r}; it takes {', '.join(readiness.NAMES)}, separated by commas",
         )
-    return model.Health(status="ready", problems=list(desk.ports.problems()))
+    return names
 
 
 # --- helpers ---

@@ -55,6 +55,9 @@ class Source(Protocol):
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""
 
+    def abilities(self) -> dict[str, bool]:
+        """What the node can do now, by name."""
+
     def listeners(self) -> Iterable[tuple[str, str, int]]:
         """Name, protocol and open connections of the listeners that count them."""
 
@@ -137,6 +140,13 @@ METRICS: Final = (
     ),
     _gauge("flockmq_uptime_seconds", "Time since the node started"),
     _gauge("flockmq_ready", "1 while listeners take clients, 0 while the node starts or stops"),
+    Metric(
+        "flockmq_able",
+        "gauge",
+        "1 for what this node can do now, of clients, cluster, durable and sessions; `/health/ready` says why not",
+        ("what",),
+        lambda source: [((name,), int(is_able)) for name, is_able in source.abilities().items()],
+    ),
     _gauge("flockmq_problems", "What does not work as it should while clients are served; `/health/ready` names it"),
     _gauge("flockmq_event_loop_lag_seconds", "How late the event loop was at the last look"),
     _gauge("flockmq_event_loop_lag_max_seconds", "How late the event loop was at most in about the last minute"),

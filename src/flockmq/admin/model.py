@@ -349,7 +349,25 @@ class ReloadResult(Response, frozen=True):
 class Health(Response, frozen=True):
     """State of the node, for probes."""
 
-    status: Literal["live", "starting", "ready", "stopping"]
+    status: Literal["live"]
+
+
+class Ability(Response, frozen=True):
+    """Whether the node can do something, and why or why not."""
+
+    ok: bool
+    reason: Annotated[str, Meta(description="One sentence or two, for people")]
+
+
+class Readiness(Response, frozen=True):
+    """What the node can do now."""
+
+    status: Literal["starting", "ready", "stopping"]
+    clients: Annotated[Ability, Meta(description="Take clients")]
+    cluster: Annotated[Ability, Meta(description="Follow a cluster in which a majority decides")]
+    durable: Annotated[Ability, Meta(description="Take part in durable topics: as `cluster`, and the store works")]
+    sessions: Annotated[Ability, Meta(description="Find and move sessions of all live nodes")]
+    required: Annotated[list[str], Meta(description="What has to be ok for an answer with 200")]
     problems: Annotated[
         list[str],
         Meta(
@@ -357,3 +375,17 @@ class Health(Response, frozen=True):
             examples=[["retained_not_saved"]],
         ),
     ] = []
+
+
+class ReadyQuery(Request, frozen=True):
+    """What a probe wants to know."""
+
+    require: Annotated[
+        str | None,
+        Meta(
+            description="What has to be ok, of `clients`, `cluster`, `durable` and `sessions`, separated by commas; "
+            "else `clients,cluster,durable`, and with `cluster.enabled = false` `clients`",
+            examples=["clients"],
+            extra_json_schema={"pattern": "^(clients|cluster|durable|sessions)(,(clients|cluster|durable|sessions))*$"},
+        ),
+    ] = None

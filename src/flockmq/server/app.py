@@ -2,7 +2,8 @@
 
 ```
  start   lock data folder --> passwords, ACL, certificates --> broker --> retained messages come back from disk
-         --> cluster --> listeners --> admin API --> ready
+         --> cluster, admin API --> listeners --> ready       a node that has others, or something stored
+         --> listeners --> cluster --> admin API --> ready    one that is new and alone
  stop    not ready --> listeners close --> wills, DISCONNECT 0x8B, goodbyes --> cluster, admin API --> folder unlocked
  reload  passwords, ACL, certificates: all of them, or none and the reason why
 ```
@@ -37,6 +38,7 @@ from flockmq.server.data_dir import MOVE_FILE, PEERS_FILE, DataDir, open_data_di
 from flockmq.server.events import log_events
 from flockmq.server.folder_trouble import is_trouble_with, why_unwritable
 from flockmq.server.tenants import Tenants
+from flockmq.server.together import all_of
 
 if TYPE_CHECKING:
     import ssl
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
 
     from flockmq.admin import model
     from flockmq.admin.api import AdminApi
-    from flockmq.config.sections import Admin, Config
+    from flockmq.admin.desk import State
+    from flockmq.admin.readiness import NodeFacts
+    from flockmq.config.sections import Config
     from flockmq.config.sections import Listener as ListenerPlan
     from flockmq.drivers.retained_store import RetainedStorage
     from flockmq.node.ports import AuthRequest, Gate, Verdict
@@ -82,6 +86,10 @@ class Server:
         self.failure = ""
         """Why this node can't go on; empty while it can."""
         self.failed = asyncio.Event()
+        self._token_hash = ""
+        """The hash of the admin token; empty until the API listens."""
+        self._token_cluster = ""
+        """The cluster that the user's copy of the token is kept by."""
 
     def fail(self, reason: str) -> None:
         """This node can't go on: whoever runs it should stop it."""
@@ -138,20 +146,18 @@ class Server:
             self.tenants.expect()
         # A node serves clients once it knows the others' routes and its own topics. New and alone it has neither.
         has_to_know = config.cluster.enabled and (knows_others(config, folder) or has_stored)
+        starting_cluster = partial(self._start_cluster, self._data_dir, self._broker, self._runner)
         if has_to_know:
-            await self._start_cluster(self._data_dir, self._broker, self._runner)
-        admin = config.admin
-        if self.cluster is not None and self.cluster.is_in_doubt():
-            if admin is not None:
-                await self._start_admin(admin)  # so that people can see what it waits for
-                admin = None
-            await self.cluster.confirm()
+            # The API is there at once, so that people and probes can see what this node waits for.
+            await all_of(starting_cluster(), self._start_admin())
+            if self.cluster is not None:
+                await self.cluster.confirm()
         for plan in config.listeners:
             await self._listen(plan)
-        if config.cluster.enabled and not has_to_know:
-            await self._start_cluster(self._data_dir, self._broker, self._runner)
-        if admin is not None:
-            await self._start_admin(admin)
+        if not has_to_know:
+            if config.cluster.enabled:
+                await starting_cluster()
+            await self._start_admin()
 
     async def _start_cluster(self, data_dir: DataDir, broker: Broker, runner: Runner) -> None:
         cluster = await asyncio.to_thread(_load_cluster)
@@ -174,6 +180,7 @@ class Server:
             self.log.event("warning", "cluster_left_out", message=str(error))
             return
         self.cluster = service
+        self._tell_api()
         self.tenants.know_when(service.is_current)
         await service.settle()
 
@@ -189,21 +196,17 @@ class Server:
         self._retained = RetainedStorage(data_dir.path / "retained.db", broker.retained, broker.node.events)
         await self._retained.open()
 
-    def _problems(self) -> list[str]:
-        """What does not work as it should, for those who watch over this node."""
-        found = ["retained_not_saved"] if self._retained is not None and self._retained.problem else []
-        if self.cluster is not None and self.cluster.is_in_doubt():
-            found.append("waiting_for_majority")
-        if self.cluster is not None and not self.cluster.node.cluster_id:
-            found.append("waiting_for_cluster")
-        durable = self.cluster.durable if self.cluster is not None else None
-        if durable is not None and (durable.node.engine.stopped or durable.node.engine.host.broken):
-            found.append("replicas_stopped")
-        if durable is not None and durable.trouble:
-            found.append("data_folder_not_writable")
-        if self._broker is not None and self._broker.node.moving:
-            found.append("moving_to_another_cluster")  # clients are let in when it is there
-        return found
+    def _facts(self, state: State) -> NodeFacts:
+        """What this node tells probes about itself."""
+        from flockmq.server.probing import node_facts
+
+        return node_facts(
+            state,
+            is_clustered=self.config.cluster.enabled,
+            cluster=self.cluster,
+            is_moving=self._broker is not None and self._broker.node.moving,
+            has_unsaved=self._retained is not None and bool(self._retained.problem),
+        )
 
     def _open_gate(self) -> Gate:
         security = self.config.security
@@ -260,18 +263,20 @@ class Server:
             self._certificates.append(certificate)
         self.log.event("info", "listening", listener=plan.key, addresses=_shown(listener.addresses))
 
-    async def _start_admin(self, plan: Admin) -> None:
+    async def _start_admin(self) -> None:
+        plan = self.config.admin
+        if plan is None:
+            return
         # It takes longer to load than all the rest; MQTT is served meanwhile.
         api = await asyncio.to_thread(_load_admin_api)
         assert self._broker is not None
         assert self._data_dir is not None
         assert self._runner is not None
-        known_hash = ""
 
         def verify(token: str) -> bool:
             from flockmq.server.token import accepts
 
-            return accepts(token, known_hash, self.cluster.settings() if self.cluster is not None else {})
+            return accepts(token, self._token_hash, self.cluster.settings() if self.cluster is not None else {})
 
         node_info = api.NodeInfo(name=self.config.broker.node_name, version=__version__, build=build_kind())
         admin: AdminApi = api.AdminApi(
@@ -285,8 +290,8 @@ class Server:
             reload=self.reload,
             log=self.log.event,
             allowed_hosts=plan.allowed_hosts,
-            cluster=self.cluster.view if self.cluster is not None else None,
-            problems=self._problems,
+            cluster=lambda: self.cluster.view if self.cluster is not None else None,
+            facts=self._facts,
         )
         self.admin = admin
         try:
@@ -301,15 +306,26 @@ class Server:
             return
         if certificate is not None:
             self._certificates.append(certificate)
-        from flockmq.security import credentials
+        from flockmq.server.cluster_id import load_cluster_id
         from flockmq.server.token import token_hash
 
-        cluster = self.cluster.id_text() if self.cluster is not None else ""
-        known_hash = token_hash(plan.token_file, self._data_dir.path, self.admin_url, cluster, self.log)
+        folder = self._data_dir.path
+        cluster_id = load_cluster_id(folder)
+        self._token_cluster = f"{cluster_id:016x}" if cluster_id else ""
+        self._token_hash = token_hash(plan.token_file, folder, self.admin_url, self._token_cluster, self.log)
         self.log.event("info", "listening", listener="admin", addresses=_shown(admin.addresses))
-        if self.cluster is not None:
-            follow = partial(credentials.recognise, self.admin_url, known_hash)
-            self.cluster.tell_api(self._admin_scheme, admin.addresses[0][1], known_hash, follow)
+        self._tell_api()
+
+    def _tell_api(self) -> None:
+        """Once both are there, the cluster is told of the API and its token. Which of them comes first is open."""
+        if self.admin is None or self.cluster is None or not self._token_hash:
+            return
+        from flockmq.security import credentials
+
+        follow = partial(credentials.recognise, self.admin_url, self._token_hash)
+        self.cluster.tell_api(self._admin_scheme, self.admin.addresses[0][1], self._token_hash, follow)
+        if self.cluster.id_text() != self._token_cluster:  # it has come into a cluster meanwhile
+            follow(self.cluster.id_text())
 
     def _shown_config(self) -> Mapping[str, object]:
         """The configuration in force, with what came of values that depend on the machine."""

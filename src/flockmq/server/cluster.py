@@ -47,6 +47,7 @@ from flockmq.server.folder_trouble import is_trouble_with, why_unwritable
 from flockmq.server.known_peers import KnownPeer, KnownPeers, load_ballot, save_ballot
 from flockmq.server.link_address import advertised_host, listening_host
 from flockmq.server.node_names import NodeNames, patience_s
+from flockmq.server.standing import Standing
 from flockmq.server.token import TOKEN_SETTING, to_share
 from flockmq.wire.hello import CLUSTER
 
@@ -140,6 +141,8 @@ class ClusterService:
         self.elsewhere = ""
         """Which contact point is in another cluster, and what to do; empty when none is known to be."""
         self._ask_points_at = time.monotonic() + SETTLE_S_MAX
+        self.standing = Standing(self, (*dict.fromkeys([*self.points, *known]),))
+        self._looking: asyncio.Task[None] | None = None
         self.moves = ClusterMoves(self)
         self.view = ClusterView(self)
 
@@ -236,6 +239,7 @@ class ClusterService:
                 self.durable.node.begin(node.cluster_id)
         self._settle_alone()
         self._task = asyncio.get_running_loop().create_task(self._live())
+        self._looking = asyncio.get_running_loop().create_task(self.standing.run())
         self.log.event(
             "info",
             "cluster_listening",
@@ -248,6 +252,10 @@ class ClusterService:
 
     def _objects(self, caller: PeerInfo) -> str:
         return self.names.objection(caller, time.monotonic())
+
+    def linked(self) -> list[int]:
+        """Nodes that this one has a link with; none before start and after stop."""
+        return self._links.connected() if self._links is not None else []
 
     def traffic(self) -> dict[str, int]:
         """What links and datagrams count."""
@@ -303,6 +311,11 @@ class ClusterService:
         """Whether clients must wait until somebody has confirmed the last changes that this node knows of."""
         return self.durable is not None and not self.durable.node.may_serve_alone()
 
+    @property
+    def why_waiting(self) -> str:
+        """What clients wait for while this node is in doubt."""
+        return WHY_WAITING
+
     async def confirm(self) -> None:
         """Wait for that."""
         while self.is_in_doubt():  # noqa: ASYNC110  (the pure node knows no event)
@@ -321,10 +334,11 @@ class ClusterService:
 
     async def stop(self) -> None:
         """Say goodbye to the others."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        tasks = [task for task in (self._task, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._task = self._looking = None
         await self.discovery.stop()
         if self._links is not None and self._datagrams is not None:
             await self._hand_over()

@@ -46,8 +46,8 @@ def make_desk(
         config=config,
         reload=reload,
         log=note,
-        durable=durable,
-        cluster=cluster,
+        find_durable=lambda: durable,
+        find_cluster=lambda: cluster,
     )
     return Desk(
         harness.broker,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from flockmq.admin import handlers, model
@@ -229,14 +230,31 @@ def test_the_configuration_is_given_as_it_is() -> None:
 def test_readiness_follows_the_state() -> None:
     desk = make_desk(BrokerHarness())
     assert handlers.get_live(desk, call()).status == "live"
-    with pytest.raises(ApiError) as refused:
-        handlers.get_ready(desk, call())
-    assert refused.value.kind is UNAVAILABLE
+    found = []
+    for state in ("starting", "ready", "stopping"):
+        desk.state = state
+        answered = handlers.get_ready(desk, call(model.ReadyQuery()))
+        told = msgspec.json.decode(answered.body)
+        found.append((answered.status, told["status"], told["clients"]["ok"], told.get("error", {}).get("code")))
+    assert found == [
+        (503, "not_ready", False, "unavailable"),
+        (200, "ready", True, None),
+        (503, "not_ready", False, "unavailable"),
+    ]
+
+
+def test_a_probe_says_what_it_requires() -> None:
+    desk = make_desk(BrokerHarness())
     desk.state = "ready"
-    assert handlers.get_ready(desk, call()).status == "ready"
-    desk.state = "stopping"
-    with pytest.raises(ApiError):
-        handlers.get_ready(desk, call())
+    statuses = {
+        require: handlers.get_ready(desk, call(model.ReadyQuery(require=require))).status
+        for require in ("clients", "clients,sessions", "durable", "clients,durable")
+    }
+    assert statuses == {"clients": 200, "clients,sessions": 200, "durable": 503, "clients,durable": 503}
+    for require in ("", "all", "clients,,durable"):
+        with pytest.raises(ApiError) as refused:
+            handlers.get_ready(desk, call(model.ReadyQuery(require=require)))
+        assert refused.value.kind is INVALID_PARAMETER
 
 
 def test_stats_are_numbers_by_name() -> None:

@@ -1,0 +1,149 @@
+"""How this node stands in its cluster, looked at every second for probes: a probe reads what is known and asks nobody.
+
+```
+ every second   a node without a replica of group 0 asks those that have one: who leads?
+                a node that is alone calls those it knows of: why do they refuse it?
+ every 5 s      how much room is on the disk
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from flockmq.admin.readiness import ClusterFacts
+from flockmq.drivers.clock import now_ms
+from flockmq.drivers.links import HelloError
+from flockmq.durable.meta import GROUP
+from flockmq.errors import FlockError
+from flockmq.gossip.member import CORE, DEAD
+from flockmq.server.durable_asking import unless_done
+from flockmq.server.durable_reports import DECIDERS, Reports
+from flockmq.wire import hello
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flockmq.durable.node import DurableNode
+    from flockmq.peering.contact import Contact
+    from flockmq.server.cluster import ClusterService
+
+LOOK_S: Final = 1.0
+DISK_S: Final = 5.0
+CALL_S: Final = 5.0
+"""How often a node that is alone calls others to hear why."""
+CALLS_MAX: Final = 3
+ROOM_BYTES_MIN: Final = 16 * 1024 * 1024
+"""With less room than this on the disk the store may stop at any moment."""
+_NO_REFUSALS: Final = frozenset({hello.UNREACHABLE, hello.DUPLICATE, hello.CLOSING, hello.SELF})
+
+
+class Standing:
+    """See the module; ``run`` it as a task while the node is in its cluster."""
+
+    def __init__(self, service: ClusterService, contacts: tuple[Contact, ...]) -> None:
+        self._service = service
+        self._contacts = contacts
+        self._has_leader_elsewhere = False
+        self._refusal = ""
+        self._room_problem = ""
+        self._call_at = 0.0
+        self._disk_at = 0.0
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            try:
+                await self._look()
+            except (FlockError, OSError) as error:
+                self._service.log.event("debug", "standing_unknown", message=str(error))
+            await asyncio.sleep(LOOK_S)
+
+    def facts(self) -> ClusterFacts:
+        """What is known now."""
+        service = self._service
+        node = service.node
+        others = [one for one in node.swim.alive() if one.node_id != node.node_id]
+        linked = service.linked()
+        formation = node.formation
+        return ClusterFacts(
+            waits_for="" if formation.cluster_id else formation.decision.reason,
+            refusal="" if others else self._refusal,
+            is_current=service.is_current(),
+            has_leader=self._has_leader(),
+            away=tuple(
+                sorted(one.name for one in node.swim.members.values() if one.state == DEAD and one.role == CORE)
+            ),
+            store_problem=self._store_problem(),
+            unlinked=tuple(
+                sorted(one.name for one in others if one.node_id not in linked or not node.maps.is_level(one.node_id))
+            ),
+        )
+
+    def _durable(self) -> DurableNode | None:
+        return self._service.durable.node if self._service.durable is not None else None
+
+    def _has_leader(self) -> bool:
+        durable = self._durable()
+        status = durable.partitions.status(GROUP) if durable is not None else None
+        return bool(status.leader) if status is not None else self._has_leader_elsewhere
+
+    def _store_problem(self) -> str:
+        durable = self._durable()
+        if durable is None:
+            return "The store of this node is not open."
+        engine = durable.engine
+        if engine.stopped or engine.store.down:
+            return f"The store of this node takes no records: {engine.stopped or engine.store.down}"
+        service = self._service.durable
+        return (service.trouble if service is not None else "") or self._room_problem
+
+    async def _look(self) -> None:
+        durable = self._durable()
+        if durable is not None and durable.partitions.status(GROUP) is None:
+            self._has_leader_elsewhere = await self._ask_for_leader(durable)
+        now = time.monotonic()
+        if now >= self._disk_at:
+            self._disk_at = now + DISK_S
+            self._room_problem = await asyncio.to_thread(room_problem, self._service.folder)
+        is_alone = len(self._service.node.swim.alive()) < 2
+        if not is_alone:
+            self._refusal = ""
+        elif now >= self._call_at:
+            self._call_at = now + CALL_S
+            await self._call_others()
+
+    async def _ask_for_leader(self, durable: DurableNode) -> bool:
+        """Ask nodes with a replica of group 0 until one knows a leader."""
+        heads = durable.meta.facts.heads()
+        for peer in [peer for peer, head in heads.items() if head.has_replica]:
+            answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+            self._service.node.calls.ask(peer, DECIDERS, b"", unless_done(answered), now_ms())
+            self._service.runner.runner.flush_soon()
+            body = await answered
+            found = Reports.read_deciders(body) if body else None
+            if found is not None and found.leader:
+                return True
+        return False
+
+    async def _call_others(self) -> None:
+        for contact in self._contacts[:CALLS_MAX]:
+            try:
+                await self._service.links.call(contact.host, contact.port)
+            except HelloError as error:
+                if error.kind not in _NO_REFUSALS:
+                    self._refusal = f"{contact} refuses this node: {error}"
+                    return
+        self._refusal = ""
+
+
+def room_problem(folder: Path) -> str:
+    """What is wrong with the room on the disk; empty when there is enough."""
+    found = os.statvfs(folder)
+    room = found.f_bavail * found.f_frsize
+    if room >= ROOM_BYTES_MIN:
+        return ""
+    return f"The disk of {folder} is full: {room // 1024:,} KiB are left; make room, or give the node a larger disk."
