@@ -50,6 +50,8 @@ class Shaper:
             return NOT_LED
         state = node.state
         configuration = state.configuration
+        if self._engine.replicas[group].log.gaps and len(configuration.voters) > 1:
+            return WAITING  # those that are to go may be the only ones that have it whole
         if configuration.is_joint or state.configuration_index > state.commit or state.commit < state.term_start:
             return WAITING
         wanted = set(target)

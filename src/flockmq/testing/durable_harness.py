@@ -18,6 +18,7 @@ from flockmq.cluster.tables import key_of
 from flockmq.gossip.settings import profile
 from flockmq.node.settings import BrokerSettings
 from flockmq.testing.durable_clients import TOPIC, Client, Publisher, Subscriber
+from flockmq.testing.durable_damage import flip, scrub, unmended
 from flockmq.testing.durable_machine import Machine, Process
 from flockmq.testing.durable_network import DELAY_US_MAX, DurableNetwork
 from flockmq.testing.durable_readers import LogReader
@@ -231,6 +232,10 @@ class DurableHarness:
                 machine.start()
         elif fault.kind in ("wipe", "copy", "rollback"):
             self._inject_in_store(fault.kind, self._named(words[0]))
+        elif fault.kind == "flip":
+            place = flip(self._named(words[0]), rng)
+            self.trace.note(place)
+            self.count("bits turned over", bool(place))
         elif fault.kind == "pause":
             self._named(words[0]).pause(int(words[1]))
         elif fault.kind == "split":
@@ -292,6 +297,7 @@ class DurableHarness:
             machine.start()
             if machine.process is not None:
                 machine.process.worker.slow_us = 0
+        scrub(self.processes())
 
     def settle(self) -> None:
         """Liveness: everybody is served again, then all that was begun ends, then all are level."""
@@ -357,7 +363,7 @@ class DurableHarness:
 
     def _not_level(self) -> str:
         """What replicas, and states, lack."""
-        missing = self.stores.unhealed()
+        missing = self.stores.unhealed() or unmended(self.processes())
         if missing:
             return missing
         states = {process.durable.meta.state.index for process in self.processes()}
@@ -386,6 +392,7 @@ class DurableHarness:
 
     def check(self) -> None:
         """All rules that need the end."""
+        self.count("batches mended", sum(one.durable.scrubbing.mending.repaired for one in self.processes()))
         first, *others = self.processes()
         wanted = first.durable.meta.state.encode()
         for process in others:

@@ -36,6 +36,7 @@ KINDS: Final = {
     "grow": "NODE: the topic gets one more shard, once in a run",
     "copies": "NODE N: the topic is to have so many replicas",
     "wipe": "NODE: the process dies and its store is gone; what lies beside the store stays",
+    "flip": "NODE: a bit turns over in a segment file, among entries that are committed",
     "copy": "NODE: a copy of its store is put away",
     "rollback": "NODE: the process dies and that copy takes the place of its store; what lies beside the store stays",
 }
@@ -126,7 +127,17 @@ def draw_plan(seed: int) -> Plan:
     at = rng.randrange(200, 1_500)
     while at < plan.duration_ms:
         at = _draw_fault(rng, plan, at, faults) + rng.choice((50, 400, 1_200, 2_500))
-    return plan.with_faults(sorted([*faults, *_draw_stores(seed, plan)]))
+    stores = _draw_stores(seed, plan)
+    return plan.with_faults(sorted([*faults, *stores, *([] if stores else _draw_flips(seed, plan, faults))]))
+
+
+def _draw_flips(seed: int, plan: Plan, faults: list[Fault]) -> list[Fault]:
+    """One node has a bad disk, where no other copy is lost on purpose: what only it has nobody could bring back."""
+    rng = random.Random(f"{seed} flips")  # noqa: S311
+    if any(fault.kind == "copies" for fault in faults):
+        return []
+    node = str(rng.randrange(plan.nodes) + 1)
+    return [Fault(rng.randrange(1_000, plan.duration_ms), "flip", (node,)) for _ in range(rng.choice((0, 1, 4)))]
 
 
 def _draw_stores(seed: int, plan: Plan) -> list[Fault]:

@@ -191,16 +191,17 @@ class SimulatedDisk:
         """Turn over one durable bit among all bytes that were ever written, or among those written last; says where."""
         path, start, length = self._last
         if tail and path in self._durable_names:
-            return self._flip_at(path, start + rng.randrange(length), rng)
+            return self.flip_at(path, start + rng.randrange(length), rng)
         used = [(path, len(file.durable.rstrip(b"\0"))) for path, file in sorted(self._durable_names.items())]
         target = rng.randrange(sum(length for _, length in used) + 1)
         for path, length in used:
             if target < length:
-                return self._flip_at(path, target, rng)
+                return self.flip_at(path, target, rng)
             target -= length
         return ""
 
-    def _flip_at(self, path: str, position: int, rng: random.Random) -> str:
+    def flip_at(self, path: str, position: int, rng: random.Random) -> str:
+        """Turn over one bit of a byte that is durable."""
         file = self._durable_names[path]
         bit = 1 << rng.randrange(8)
         file.durable[position] ^= bit

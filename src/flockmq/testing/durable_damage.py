@@ -1,0 +1,51 @@
+"""Bits that turn over in segment files of one node of a simulated cluster, and whether all of them were mended."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from flockmq.testing.simulation.disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from flockmq.testing.durable_machine import Machine, Process
+
+
+def flip(machine: Machine, rng: random.Random) -> str:
+    """Turn a bit over among committed entries in files of a node that runs; where, empty when there is none."""
+    process = machine.process
+    if process is None:
+        return ""
+    disk: SimulatedDisk = machine.disk
+    places: list[tuple[str, int]] = []
+    for replica in process.engine.replicas.values():
+        log = replica.log
+        for segment in log.segments:
+            path = log.path(segment.file_name())
+            if segment.flushed and segment.flushed_index - 1 <= log.settled and disk.size(path) >= segment.flushed:
+                places.append((path, segment.flushed))
+    if not places:
+        return ""
+    path, length = rng.choice(places)
+    return disk.flip_at(path, rng.randrange(length), rng)
+
+
+def scrub(processes: list[Process]) -> None:
+    """Let all nodes look at all they have."""
+    for process in processes:
+        process.durable.scrubbing.scrub_now(list(process.engine.replicas))
+
+
+def unmended(processes: list[Process]) -> str:
+    """What is damaged, or not looked at."""
+    for process in processes:
+        number = process.machine.number
+        scrubbing = process.durable.scrubbing
+        for group, replica in process.engine.replicas.items():
+            if scrubbing.is_due(group) or scrubbing.is_looking_at(group):
+                return f"node {number} still reads group {group}"
+            if replica.log.gaps:
+                return f"node {number} has damage in group {group}, from entry {replica.log.gaps[0].first} on"
+            if scrubbing.differing(group)[0]:
+                return f"node {number} finds that group {group} differs"
+    return ""
