@@ -28,7 +28,11 @@ def remove(
     *,
     accept_data_loss: Annotated[
         bool,
-        typer.Option("--accept-data-loss", help="Partitions without a majority of their copies begin anew, empty."),
+        typer.Option(
+            "--accept-data-loss",
+            help="Partitions without a majority of their copies begin anew, empty. Should the node come back, its "
+            "copies of them are removed.",
+        ),
     ] = False,
     wait: Annotated[
         float, typer.Option("--wait", min=0.0, help="Seconds to wait until nothing depends on the node; 0: don't.")

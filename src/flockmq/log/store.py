@@ -14,6 +14,7 @@ consensus stops taking proposals.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 
 from flockmq.errors import FlockError
@@ -125,9 +126,10 @@ class Store:
 
     def failed(self, error: Exception) -> None:
         """A commit or chore could not be performed. Final."""
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what, remedy = ("is full", "make room there") if is_full else ("failed", "repair or replace the disk")
         self.staging.down = (
-            f"The disk failed ({error}). Nothing can be acknowledged any more; "
-            "repair or replace the disk and start the node again."
+            f"The disk {what} ({error}). Nothing can be acknowledged any more; {remedy} and start the node again."
         )
 
     def request_checkpoint(self) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from flockmq.errors import FlockError
@@ -235,3 +237,17 @@ def test_what_is_read_is_what_was_stamped() -> None:
     for number, batch in enumerate(fill(log, 9)):
         view = BatchView(batch)
         assert (view.index, view.base_offset, view.term) == (number + 1, 2 * number, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), "is full"),
+        (OSError(errno.EIO, "I/O error"), "failed"),
+    ],
+)
+def test_a_store_that_is_down_says_what_to_do(error: OSError, said: str) -> None:
+    store = opened(new_disk())
+    store.failed(error)
+    assert f"The disk {said} " in store.down
+    assert store.down.endswith("start the node again.")
