@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PAGE_MS: Final = 5_000
 """After this long a page is given as it is: nodes that don't answer take a while each."""
 _CURSOR: Final = re.compile(r"n([0-9a-f]{16})(?:\.0|-([A-Za-z0-9_-]+\.[0-9]{1,18}))", re.ASCII)
+"""As ``model.NODES_CURSOR_PATTERN`` describes it."""
 
 
 async def list_everywhere(desk: Desk, what: str, query: Query) -> model.NodesPage[Any]:

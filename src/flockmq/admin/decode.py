@@ -20,7 +20,7 @@ PARAMETERS_MAX: Final = 96
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _BOOLEANS: Final = {"true": True, "false": False}
 _FIELD: Final = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
 
@@ -64,13 +64,29 @@ def decode_query(raw: str, shape: type[S]) -> S:
 
 
 def decode_body(raw: bytes, shape: type[S]) -> S:
-    """Read a JSON body as ``shape``."""
+    """Read a JSON body as ``shape``. A whole number may be written as ``1.0``: JSON Schema makes no difference."""
     try:
-        return msgspec.json.decode(raw, type=shape)
+        try:
+            return msgspec.json.decode(raw, type=shape)
+        except msgspec.ValidationError as error:
+            if "got `float`" not in str(error):
+                raise
+            return msgspec.convert(_whole_numbers(msgspec.json.decode(raw)), shape)
     except msgspec.ValidationError as error:
         raise ApiError(INVALID_BODY, _sentence("The body", error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(INVALID_BODY, f"The body is not valid JSON ({error}); send a JSON object") from None
+
+
+def _whole_numbers(value: Any) -> Any:
+    """The same with ``1`` in place of ``1.0``."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole_numbers(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _whole_numbers(one) for name, one in value.items()}
+    return value
 
 
 def _sentence(what: str, error: msgspec.ValidationError) -> str:

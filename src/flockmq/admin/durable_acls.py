@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from flockmq.admin import durable_tenants_model as model
 from flockmq.admin.durable_common import change, durable
-from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, ApiError
+from flockmq.admin.errors import NOT_FOUND, REFUSED, ApiError
 from flockmq.cluster.commands import DeleteAcl, PutAcl, RefusedError
 from flockmq.cluster.model import DEFAULT_NAMESPACE, AclRecord, AclRule
 from flockmq.security.acl import RuleError, parse_rules
@@ -48,13 +48,13 @@ def _check(namespace: str, rules: Sequence[model.AccessRule], known: Container[s
     try:
         parse_rules(asdict(rule) for rule in rules)
     except RuleError as error:
-        raise ApiError(INVALID_BODY, f"Rule {error.index + 1}: {str(error).rstrip('.')}") from None
+        raise ApiError(REFUSED, f"Rule {error.index + 1}: {str(error).rstrip('.')}") from None
     for number, rule in enumerate(rules, 1):
         for who in rule.who:
             hint = _elsewhere(namespace, who, known)
             if hint:
                 raise ApiError(
-                    INVALID_BODY,
+                    REFUSED,
                     f"Rule {number}: who is {who!r}, but the rules of a namespace know users by their name in it; "
                     f"{hint}",
                 )

@@ -147,7 +147,7 @@ async def get_offsets(desk: Desk, call: Call[model.OffsetsQuery, None]) -> model
     """Where the records of a time begin."""
     port = durable(desk)
     topic = find_topic(port, call.query.namespace, call.path["name"])
-    time_ms = parse_moment(call.query.time, "`time`")
+    time_ms = 0 if call.query.time is None else parse_moment(call.query.time, "`time`")
     try:
         offsets = await asyncio.gather(*(port.offset_at(one.group, time_ms) for one in topic.partitions))
         return model.Offsets(offsets=offsets)

@@ -3,12 +3,27 @@ units, what does not apply is null."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from flockmq.admin.cluster_model import NodeId
-from flockmq.admin.model import Base64Text, FilterText, MessageProperties, Moment, Qos, Request, Response, UserProperty
+from flockmq.admin.model import MessageProperties, Moment, Request, Response, UserProperty, not_both
+from flockmq.admin.rules import (
+    ENDS_PATTERN,
+    Base64Text,
+    Copies,
+    Count,
+    DurableFilters,
+    FilterText,
+    NameText,
+    Offset,
+    Qos,
+    Shards,
+    ShortText,
+    TimeText,
+    TopicText,
+)
 
 RECORDS_PER_PUBLISH_MAX = 10_000
 """Most records in one bulk publish; the body's own limit is reached sooner when they are long."""
@@ -21,12 +36,9 @@ WAIT_MS_MAX = 20_000
 
 Ack = Literal["quorum", "leader", "memory"]
 Exchange = Literal["fanout", "direct", "topic", "headers"]
+KeyText = Annotated[str, Meta(min_length=1, max_length=128)]
 ReplicaRole = Literal["leader", "follower", "learner", "unknown"]
-NamespaceText = Annotated[str, Meta(min_length=1, max_length=128, description="Namespace; `default` without it")]
-NameText = Annotated[str, Meta(min_length=1, max_length=128)]
-Shards = Annotated[int, Meta(ge=1, le=1_024)]
-Copies = Annotated[int, Meta(ge=1, le=7)]
-Count = Annotated[int, Meta(ge=1)]
+NamespaceText = Annotated[NameText, Meta(description="Namespace; `default` without it")]
 
 
 class InNamespace(Request, frozen=True):
@@ -62,22 +74,21 @@ class TopicRequest(Request, frozen=True):
     name: Annotated[NameText, Meta(description="Its name", examples=["plant"])]
     namespace: NamespaceText = "default"
     filters: Annotated[
-        list[FilterText],
-        Meta(max_length=64, description="Topic filters whose messages it keeps; `NAME/#` without any"),
+        DurableFilters, Meta(description="Topic filters whose messages it keeps; `NAME/#` without any")
     ] = field(default_factory=list)
     shards: Shards = 1
     replication_factor: Copies = 3
     retention_ms: Annotated[Count | None, Meta(description="null: no limit by age")] = RETENTION_MS_DEFAULT
     retention_bytes: Annotated[Count | None, Meta(description="Of each partition; null: no limit by size")] = None
     ack: Ack = "quorum"
-    key: Annotated[NameText, Meta(description="`topic`, `client`, or the name of an MQTT 5 user property")] = "topic"
+    key: Annotated[KeyText, Meta(description="`topic`, `client`, or the name of an MQTT 5 user property")] = "topic"
     exchange: Exchange = "fanout"
 
 
 class TopicChange(Request, frozen=True):
     """What to change about a durable topic; what is not given stays as it is."""
 
-    filters: list[FilterText] | UnsetType = UNSET
+    filters: Annotated[DurableFilters, Meta(min_length=1)] | UnsetType = UNSET
     shards: Annotated[Shards | UnsetType, Meta(description="More than before: shards are added, never taken away")] = (
         UNSET
     )
@@ -85,7 +96,7 @@ class TopicChange(Request, frozen=True):
     retention_ms: Count | UnsetType | None = UNSET
     retention_bytes: Count | UnsetType | None = UNSET
     ack: Ack | UnsetType = UNSET
-    key: Annotated[NameText | UnsetType, Meta(description="Records of one key may be in two shards afterwards")] = UNSET
+    key: Annotated[KeyText | UnsetType, Meta(description="Records of one key may be in two shards afterwards")] = UNSET
     exchange: Exchange | UnsetType = UNSET
 
 
@@ -151,7 +162,7 @@ class HeadsQuery(InNamespace, frozen=True):
     """What to wait for."""
 
     after: Annotated[
-        Annotated[str, Meta(max_length=24_000, extra_json_schema={"pattern": "^[0-9]+(,[0-9]+)*$"})] | None,
+        Annotated[str, Meta(max_length=24_000, extra_json_schema={"pattern": ENDS_PATTERN})] | None,
         Meta(description="End offsets by shard, with commas: answer once one of them is passed"),
     ] = None
     wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for that")] = 0
@@ -161,13 +172,12 @@ class OffsetsQuery(InNamespace, frozen=True):
     """Where to start."""
 
     time: Annotated[
-        str,
+        TimeText | None,
         Meta(
-            max_length=64,
-            description="ISO 8601 (UTC without a zone), or milliseconds since 1970",
+            description="ISO 8601 (UTC without a zone), or milliseconds since 1970; without it: the oldest records",
             examples=["1772366400000"],
         ),
-    ] = "0"
+    ] = None
 
 
 class Offsets(Response, frozen=True):
@@ -179,9 +189,9 @@ class Offsets(Response, frozen=True):
 class ReadQuery(InNamespace, frozen=True):
     """Which records. Without `offset` and `time`: from the oldest on."""
 
-    offset: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="First offset wanted")] = None
+    offset: Annotated[Offset | None, Meta(description="First offset wanted")] = None
     time: Annotated[
-        Annotated[str, Meta(max_length=64)] | None,
+        TimeText | None,
         Meta(description="Instead of an offset: ISO 8601 (UTC without a zone), or ms since 1970"),
     ] = None
     max_bytes: Annotated[
@@ -228,7 +238,9 @@ class Records(Response, frozen=True):
 class RecordToPublish(Request, frozen=True):
     """A message for a durable topic. Give the payload as text or as base64, not both."""
 
-    topic: Annotated[str, Meta(min_length=1, description="Topic name, one that the durable topic's filters match")]
+    schema_rules: ClassVar[dict[str, Any]] = not_both("payload", "payload_base64")
+
+    topic: Annotated[TopicText, Meta(description="Topic name, one that the durable topic's filters match")]
     payload: str | None = None
     payload_base64: Base64Text | None = None
     retain: bool = False
@@ -239,7 +251,7 @@ class PublishRecords(Request, frozen=True):
     """Messages for one durable topic, in order."""
 
     records: Annotated[list[RecordToPublish], Meta(min_length=1, max_length=RECORDS_PER_PUBLISH_MAX)]
-    client: Annotated[str, Meta(max_length=256, description="Client id that the records are stored with")] = ""
+    client: Annotated[ShortText, Meta(description="Client id that the records are stored with")] = ""
 
 
 class Placed(Response, frozen=True):

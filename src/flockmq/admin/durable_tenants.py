@@ -10,7 +10,7 @@ from msgspec import UNSET
 from flockmq.admin import durable_tenants_model as model
 from flockmq.admin.durable_common import change, durable
 from flockmq.admin.durable_views import client_view, namespace_view
-from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, ApiError
+from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import (
     AlterNamespace,
@@ -145,7 +145,7 @@ async def _secret(asked: model.ClientRequest) -> str:
     try:
         parse_secret(asked.name, asked.password_hash)
     except ConfigError as error:
-        raise ApiError(INVALID_BODY, str(error).rstrip(".")) from None
+        raise ApiError(REFUSED, str(error).rstrip(".")) from None
     return asked.password_hash
 
 
@@ -161,7 +161,7 @@ async def _hash(name: str, password: str | None) -> str:
         async with _hashing:
             return await asyncio.to_thread(make_secret, name, password)
     except ConfigError as error:
-        raise ApiError(INVALID_BODY, str(error).rstrip(".")) from None
+        raise ApiError(REFUSED, str(error).rstrip(".")) from None
 
 
 def _limits(asked: dict[str, int | None]) -> dict[str, int]:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from flockmq.admin.durable_model import NamespaceText, NameText
-from flockmq.admin.model import FilterText, Moment, PageQuery, Request, Response
+from flockmq.admin.durable_model import NamespaceText
+from flockmq.admin.model import Moment, PageQuery, Request, Response, not_both
+from flockmq.admin.rules import (
+    ClientFilters,
+    LimitsByName,
+    NameText,
+    Offset,
+    RuleFilterText,
+    Shard,
+    StartText,
+    WhoText,
+)
 
 Start = Annotated[
-    str,
+    StartText,
     Meta(
-        max_length=24_000,
         description="`earliest`, `latest`, `offset:N` (one shard), `offset:SHARD=N,...`, or `time:` with ISO 8601 (UTC "
         "where it names no zone) or ms since 1970",
         examples=["earliest", "time:2026-03-01T12:00:00Z"],
     ),
 ]
-Limits = Annotated[
-    dict[str, int | None], Meta(description="Limits by name; null takes one away", examples=[{"clients_max": 100}])
-]
-Password = Annotated[str, Meta(max_length=1_024)]
-Filters = Annotated[list[FilterText], Meta(max_length=1_024)]
+Password = Annotated[str, Meta(max_length=1_024, extra_json_schema={"minLength": 1})]
 
 
 class NamespacedPage(PageQuery, frozen=True):
@@ -99,14 +104,14 @@ class CursorChange(Request, frozen=True):
     """Where to put a cursor. Shards that `offset:SHARD=N,...` does not name stay where they are."""
 
     to: Start
-    shard: Annotated[int | None, Meta(description="Only in this partition; null: in all")] = None
+    shard: Annotated[Shard | None, Meta(description="Only in this partition; null: in all")] = None
 
 
 class CommitPosition(Request, frozen=True):
     """How far a reader has come in one partition."""
 
-    shard: Annotated[int, Meta(ge=0)]
-    offset: Annotated[int, Meta(ge=0, description="Next offset to read")]
+    shard: Shard
+    offset: Annotated[Offset, Meta(description="Next offset to read")]
 
 
 class CursorCommit(Request, frozen=True):
@@ -137,13 +142,13 @@ class NamespaceRequest(Request, frozen=True):
     """A namespace to create."""
 
     name: NameText
-    limits: Limits = field(default_factory=dict)
+    limits: LimitsByName = field(default_factory=dict)
 
 
 class NamespaceChange(Request, frozen=True):
     """Limits to change; those not named stay as they are."""
 
-    limits: Limits
+    limits: LimitsByName
 
 
 class RegisteredClient(Response, frozen=True):
@@ -162,33 +167,34 @@ class RegisteredClient(Response, frozen=True):
 class ClientRequest(Request, frozen=True):
     """A client to register."""
 
+    schema_rules: ClassVar[dict[str, Any]] = not_both("password", "password_hash")
+
     name: NameText
     password: Annotated[Password | None, Meta(description="Kept as a hash only; null: none")] = None
     password_hash: Annotated[
         Password | None, Meta(description="In place of a password: what a password file has behind `NAME:`")
     ] = None
-    publish: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
-    subscribe: Annotated[Filters | None, Meta(description="null: everything in its namespace")] = None
-    publish_deny: Filters = field(default_factory=list)
-    subscribe_deny: Filters = field(default_factory=list)
+    publish: Annotated[ClientFilters | None, Meta(description="null: everything in its namespace")] = None
+    subscribe: Annotated[ClientFilters | None, Meta(description="null: everything in its namespace")] = None
+    publish_deny: ClientFilters = field(default_factory=list)
+    subscribe_deny: ClientFilters = field(default_factory=list)
     superuser: bool = False
 
 
 class ClientChange(Request, frozen=True):
     """What to change about a registered client; what is not given stays as it is."""
 
-    password: str | UnsetType | None = UNSET
-    publish: Filters | UnsetType = UNSET
-    subscribe: Filters | UnsetType = UNSET
-    publish_deny: Filters | UnsetType = UNSET
-    subscribe_deny: Filters | UnsetType = UNSET
+    password: Password | UnsetType | None = UNSET
+    publish: ClientFilters | UnsetType = UNSET
+    subscribe: ClientFilters | UnsetType = UNSET
+    publish_deny: ClientFilters | UnsetType = UNSET
+    subscribe_deny: ClientFilters | UnsetType = UNSET
     superuser: bool | UnsetType = UNSET
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-WhoText = Annotated[str, Meta(min_length=1, max_length=255)]
 Default = Annotated[Literal["allow", "deny"], Meta(description="What holds when no rule decides")]
 
 
@@ -206,7 +212,7 @@ class AccessRule(Request, frozen=True):
     ]
     action: Literal["publish", "subscribe", "all"]
     topics: Annotated[
-        list[Annotated[FilterText, Meta(max_length=1_024)]],
+        list[RuleFilterText],
         Meta(min_length=1, max_length=1_000, description="Topic filters; `%c` and `%u` are filled in"),
     ]
 

@@ -7,29 +7,34 @@ an error and not a silent default. Nothing here imports the HTTP server: the com
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
+from flockmq.admin import rules
+from flockmq.admin.rules import Base64Text, FilterText, NameText, Qos, SharedFilterText, Text, TopicText
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 
 PAGE_LIMIT_MAX = 1_000
 """Most entries in one page of a listing."""
 PAGE_LIMIT_DEFAULT = 100
+NODES_CURSOR_PATTERN = r"^n[0-9a-f]{16}(\.0|-[A-Za-z0-9_-]+\.[0-9]{1,18})$"
+"""Cursor of a listing of all nodes: the node to go on with, and the cursor there."""
 BAN_DURATION_S_MAX = 10 * 366 * 86_400
 """Longest ban with an end, ten years; without a duration a ban has none."""
 
 T = TypeVar("T")
 
 Build = Literal["compiled", "pure"]
-BanKind = Literal["client", "username", "address"]
+BanKind = rules.BanKind
 ProtocolVersion = Literal["3.1.1", "5.0"]
-Qos = Annotated[int, Meta(ge=0, le=2)]
 Moment = Annotated[str, Meta(description="RFC 3339, UTC", examples=["2026-03-01T12:00:00.000Z"])]
-# The patterns are for readers of the description; the broker checks itself and says more than "no match".
-TopicText = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": "^[^+#\\u0000]+$"})]
-FilterText = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": "^[^\\u0000]+$"})]
-Base64Text = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
+
+
+def not_both(first: str, second: str) -> dict[str, Any]:
+    """The rule that one of two texts may be given."""
+    given = {"properties": {first: {"type": "string"}, second: {"type": "string"}}, "required": [first, second]}
+    return {"not": given}
 
 
 class Response(Struct, frozen=True, kw_only=True):
@@ -38,6 +43,9 @@ class Response(Struct, frozen=True, kw_only=True):
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of what the API takes: a mistyped field is refused by name."""
+
+    schema_rules: ClassVar[dict[str, Any]] = {}
+    """What its JSON Schema says about several fields together."""
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -86,7 +94,16 @@ class PageQuery(Request, frozen=True):
     ] = PAGE_LIMIT_DEFAULT
 
 
-class ConnectionQuery(PageQuery, frozen=True):
+class NodesPageQuery(PageQuery, frozen=True):
+    """Which part of a listing of all nodes."""
+
+    after: Annotated[
+        Annotated[str, Meta(extra_json_schema={"pattern": NODES_CURSOR_PATTERN})] | None,
+        Meta(description="`next` of the page before; leave out for the first page"),
+    ] = None
+
+
+class ConnectionQuery(NodesPageQuery, frozen=True):
     """Which connections."""
 
     client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
@@ -96,7 +113,7 @@ class ConnectionQuery(PageQuery, frozen=True):
     node: Annotated[str | None, Meta(description="Only what this node has, by its name; else all nodes")] = None
 
 
-class SessionQuery(PageQuery, frozen=True):
+class SessionQuery(NodesPageQuery, frozen=True):
     """Which sessions."""
 
     client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
@@ -123,7 +140,7 @@ class SessionSubscriptionQuery(PageQuery, frozen=True):
     namespace: Annotated[str, Meta(description="The client's namespace")] = DEFAULT_NAMESPACE
 
 
-class SubscriptionQuery(PageQuery, frozen=True):
+class SubscriptionQuery(NodesPageQuery, frozen=True):
     """Which subscriptions."""
 
     client_id: Annotated[str | None, Meta(description="Only subscriptions of this client id, exactly")] = None
@@ -132,7 +149,8 @@ class SubscriptionQuery(PageQuery, frozen=True):
         Meta(description="Only subscriptions in this namespace; with `client_id`, `filter` or `match`: `default`"),
     ] = None
     filter: Annotated[
-        FilterText | None, Meta(description="Only this topic filter, exactly as subscribed (with `$share/group/`)")
+        SharedFilterText | None,
+        Meta(description="Only this topic filter, exactly as subscribed (with `$share/group/`)"),
     ] = None
     match: Annotated[
         TopicText | None, Meta(description="Only subscriptions that a message to this topic name would reach")
@@ -251,8 +269,8 @@ class Subscription(Response, frozen=True):
 class UserProperty(Struct, frozen=True):
     """A name and a value; names may repeat and their order is kept."""
 
-    name: str
-    value: str
+    name: Text
+    value: Text
 
 
 class MessageProperties(Request, frozen=True):
@@ -260,7 +278,7 @@ class MessageProperties(Request, frozen=True):
 
     payload_is_utf8: Annotated[bool, Meta(description="Payload Format Indicator")] = False
     message_expiry_s: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)] | None = None
-    content_type: str | None = None
+    content_type: Text | None = None
     response_topic: TopicText | None = None
     correlation_data_base64: Base64Text | None = None
     user_properties: list[UserProperty] = []
@@ -287,13 +305,15 @@ class RetainedMessage(Retained, frozen=True):
 class PublishRequest(Request, frozen=True):
     """A message to publish. Give the payload as text or as base64, not both; neither means an empty payload."""
 
+    schema_rules: ClassVar[dict[str, Any]] = not_both("payload", "payload_base64")
+
     topic: Annotated[TopicText, Meta(description="Topic name, without wildcards", examples=["plant/1/temp"])]
     payload: Annotated[str | None, Meta(description="Payload as text, sent as UTF-8")] = None
     payload_base64: Annotated[Base64Text | None, Meta(description="Payload as base64")] = None
     qos: Qos = 0
     retain: bool = False
     properties: MessageProperties | None = None
-    namespace: Annotated[str, Meta(min_length=1, max_length=128, description="Whose topic it is")] = DEFAULT_NAMESPACE
+    namespace: Annotated[NameText, Meta(description="Whose topic it is")] = DEFAULT_NAMESPACE
 
 
 class PublishResult(Response, frozen=True):
@@ -313,6 +333,11 @@ class PublishResult(Response, frozen=True):
 
 class BanRequest(Request, frozen=True):
     """Who may not connect, and for how long. Connected clients that it hits are disconnected."""
+
+    schema_rules: ClassVar[dict[str, Any]] = {
+        "if": {"properties": {"kind": {"const": "address"}}},
+        "then": {"properties": {"value": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}}},
+    }
 
     kind: BanKind
     value: Annotated[str, Meta(min_length=1, max_length=1_024, description="Client id, user name or IP address")]

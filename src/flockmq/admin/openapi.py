@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
+from flockmq.admin.durable_sinks_model import QueryText
 from flockmq.admin.errors import (
     BAD_REQUEST,
     BODY_TOO_LARGE,
@@ -23,8 +25,9 @@ from flockmq.admin.errors import (
     WRONG_HOST,
     ErrorKind,
 )
-from flockmq.admin.model import ErrorBody
+from flockmq.admin.model import ErrorBody, Request
 from flockmq.admin.operations import JSON, NoQuery, Operation
+from flockmq.admin.rules import BanKind, Shard, TopicText
 
 _REF: Final = "#/components/schemas/{name}"
 _PAGE: Final = re.compile(r"(?:Nodes)?Page_(\w+)_")
@@ -42,6 +45,18 @@ _PARAMETER_TEXTS: Final = {
     "kind": "Kind of the ban: `client`, `username` or `address`",
     "value": "Client id, user name or address of the ban, percent-escaped",
 }
+_PATH_SCHEMAS: Final = {
+    name: msgspec.json.schema(shape)
+    for name, shape in {
+        "shard": Shard,
+        "group": Annotated[int, Meta(ge=1)],
+        "kind": BanKind,
+        "topic": TopicText,
+        "query": QueryText,
+        "value": Annotated[str, Meta(min_length=1, max_length=1_024)],
+    }.items()
+}
+"""What path parameters may be; any text where nothing stands here."""
 _DESCRIPTION: Final = """\
 Everything that can be seen and done on a running node. All paths under `/api/v1` but this description and its page \
 want the header `Authorization: Bearer TOKEN`.
@@ -114,10 +129,21 @@ class _Schemas:
             type=tuple[list[Any], dict[str, Any]],
         )
         self._by_type = dict(zip(unique, renamed[0], strict=True))
-        self.components = {name: _on_one_line(schema) for name, schema in sorted(renamed[1].items())}
+        rules = _schema_rules(Request)
+        self.components = {
+            name: _on_one_line(schema) | rules.get(name, {}) for name, schema in sorted(renamed[1].items())
+        }
 
     def of(self, shape: Any) -> Any:
         return self._by_type[shape]
+
+
+def _schema_rules(base: type[Request]) -> dict[str, dict[str, Any]]:
+    """What requests say about several of their fields together, by the name of their schema."""
+    rules = {base.__name__: base.schema_rules}
+    for shape in base.__subclasses__():
+        rules |= _schema_rules(shape)
+    return rules
 
 
 def _on_one_line(schema: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +216,7 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
             "in": "path",
             "required": True,
             "description": _PARAMETER_TEXTS[name],
-            "schema": {"type": "string", "minLength": 1},
+            "schema": _without_null(_PATH_SCHEMAS.get(name, {"type": "string", "minLength": 1})),
         }
         for name in operation.parameters
     ]

@@ -104,7 +104,7 @@ def _properties(asked: model.MessageProperties, payload: bytes) -> Properties:
         try:
             payload.decode()
         except UnicodeDecodeError:
-            raise ApiError(INVALID_BODY, "`payload_is_utf8` is set, but the payload is not UTF-8; unset it") from None
+            raise ApiError(REFUSED, "`payload_is_utf8` is set, but the payload is not UTF-8; unset it") from None
         properties.payload_format = 1
     properties.message_expiry_s = asked.message_expiry_s
     if asked.content_type is not None:

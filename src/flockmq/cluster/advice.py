@@ -69,7 +69,7 @@ class ReplicaAdvice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Advice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All of it."""
 
-    format: Annotated[int, Meta(description="Always 1")] = FORMAT
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT, description="Always 1")] = FORMAT
     made_at: Annotated[str, Meta(max_length=64, description="When it was measured, RFC 3339")] = ""
     leaders: Annotated[list[LeaderAdvice], Meta(max_length=ENTRIES_MAX)] = field(default_factory=list)
     replicas: Annotated[list[ReplicaAdvice], Meta(max_length=ENTRIES_MAX)] = field(default_factory=list)

@@ -39,7 +39,8 @@ NUMBER_MAX: Final = 2**62
 """Limits, ages and sizes; leaves room to add."""
 ID_MAX: Final = 2**64 - 1
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:~=-]{0,127}", re.ASCII)
+NAME_PATTERN: Final = "[A-Za-z0-9_][A-Za-z0-9_.@:~=-]{0,127}"
+_NAME: Final = re.compile(NAME_PATTERN, re.ASCII)
 _SECRETS: Final = ("$argon2id$", "$scram-sha-256$")
 
 

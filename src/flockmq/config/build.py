@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from flockmq.cluster.checks import NAME_PATTERN
 from flockmq.config.bind import addresses, split_bind
 from flockmq.config.sections import (
     TLS_KINDS,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*@[A-Za-z0-9_.:\[\]-]+")
 _LISTENER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_NAMESPACE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:~=-]{0,127}")
+_NAMESPACE_NAME: Final = re.compile(NAME_PATTERN)
 _MUST_HOLD_A_PACKET: Final = ("queue_bytes_max", "write_bytes_max")
 _KEY_PAIR: Final = ("cert_file", "key_file", "key_password_file")
 _TLS_KEYS: Final = (*_KEY_PAIR, "ca_file", "client_certificates")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.admin.decode import decode_body, decode_query, decode_text
-from flockmq.admin.durable_model import ReadQuery
+from flockmq.admin.durable_model import ReadQuery, TopicRequest
+from flockmq.admin.durable_sinks_model import DropQuery
 from flockmq.admin.durable_tenants_model import AccessRequest
 from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import BanRequest, ConnectionQuery, PublishRequest, SessionQuery
@@ -132,3 +133,11 @@ def test_only_lists_may_be_given_several_times() -> None:
         decode_query("offset=3&offset=3", ReadQuery)
     with pytest.raises(ApiError, match="filter"):
         decode_query("&".join(["filter=a"] * 65), ReadQuery)
+
+
+def test_numbers_as_json_schema_knows_them() -> None:
+    request = decode_body(b'{"name":"t","shards":2.0,"retention_bytes":1108.0}', TopicRequest)
+    assert (request.shards, request.retention_bytes) == (2, 1108)
+    with pytest.raises(ApiError, match="shards"):
+        decode_body(b'{"name":"t","shards":2.5}', TopicRequest)
+    assert decode_query("batch=4611686018427387903", DropQuery).batch == (1 << 62) - 1
