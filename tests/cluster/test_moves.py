@@ -80,7 +80,8 @@ async def test_a_node_that_left_keeps_nothing_for_its_former_topics(tmp_path: Pa
         assert await again.publish("own/1", b"kept", qos=1) == 0
         assert stored(two, "own") == [b"kept"]
         assert stored(one, "plant") == []
-        assert [path.name for path in (two.folder / "data").glob("store*")] == ["store"], "others have what it had"
+        folders = [path.name for path in (two.folder / "data").glob("store*") if path.is_dir()]
+        assert folders == ["store"], "others have what it had"
         assert (two.folder / "data" / "cluster-state").stat().st_mode & 0o077 == 0
 
 
