@@ -2,7 +2,8 @@
 
 ``python tests/simulation/planted_bugs.py NAME --seeds 100`` plants one and simulates until a rule is broken; with
 ``--schedule`` all seeds run that plan. Needs FLOCKMQ_PURE=1: compiled functions can't be changed. The plans that found
-each are kept in ``planted_bugs.txt``, and tried again by ``test_planted_bugs.py``.
+each are kept in ``planted_bugs.txt``, and tried again by ``test_planted_bugs.py``. Those of ``NODE_BUGS`` are mistakes
+of whole nodes, found by ``simulate_durable`` with the plan that stands beside them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
 
+from flockmq.testing import durable_plan, simulate_durable
 from flockmq.testing.simulation.outcome import Outcome
 from flockmq.testing.simulation.run import run_plan
 from flockmq.testing.simulation.schedule import Plan, parse_plan
@@ -83,10 +85,35 @@ BUGS: dict[str, list[Change]] = {
 }
 
 
+WIPED = (
+    "nodes=3 shards=2 copies=3 ms=9000; 2000 kill 3; 4000 kill 1; 4000 kill 2; 4100 wipe 2; 4200 start 2; "
+    "4200 start 3; 5500 start 1"
+)
+ROLLED_BACK = (
+    "nodes=3 shards=2 copies=3 ms=9000; 1000 copy 2; 2000 kill 3; 4000 rollback 2; 4001 kill 1; 4200 start 2; "
+    "4200 start 3; 6500 start 1"
+)
+NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
+    "a wiped store founds again": (
+        WIPED,
+        [
+            Change("durable.partitions", "Partitions._is_registered", "record.store == ", "True or record.store == "),
+            Change("cluster.changes_nodes", "_with_stores", "if known.id in partition.founders:", "if False:"),
+        ],
+    ),
+    "an older copy is taken for the store": (
+        ROLLED_BACK,
+        [Change("log.witness", "judge", "last_sequence < witness.sequence", "False")],
+    ),
+}
+
+
 def plant(change: Change) -> None:
-    """Give a function another body, wherever it was imported to."""
+    """Give a function, or a method, another body, wherever it was imported to."""
     module = importlib.import_module(f"flockmq.{change.module}")
-    function = getattr(module, change.function)
+    function = module
+    for name in change.function.split("."):
+        function = getattr(function, name)
     if not isinstance(function, FunctionType):
         raise TypeError(f"{change.function} is compiled: set FLOCKMQ_PURE=1")
     source = getattr(function, "planted_source", None) or textwrap.dedent(inspect.getsource(function))
@@ -96,7 +123,7 @@ def plant(change: Change) -> None:
     names: dict[str, object] = {}
     code = compile("from __future__ import annotations\n" + source, f"{module.__file__} (changed)", "exec")
     exec(code, module.__dict__, names)
-    changed = names[change.function]
+    changed = names[change.function.rpartition(".")[2]]
     assert isinstance(changed, FunctionType)
     function.__code__ = changed.__code__
     function.__dict__["planted_source"] = source
@@ -104,8 +131,18 @@ def plant(change: Change) -> None:
 
 def plant_bug(name: str) -> None:
     """Make one known mistake, for the rest of this process."""
-    for change in BUGS[name]:
+    for change in BUGS[name] if name in BUGS else NODE_BUGS[name][1]:
         plant(change)
+
+
+def hunt_in_nodes(name: str, first: int, seeds: int) -> simulate_durable.DurableOutcome | None:
+    """The same with whole nodes, and the plan of a bug."""
+    plan = durable_plan.parse_plan(NODE_BUGS[name][0])
+    for seed in range(first, first + seeds):
+        outcome = simulate_durable.run_plan(seed, plan)
+        if outcome.rule in ("safety", "nothing lost", "replicas"):
+            return outcome
+    return None
 
 
 def outcomes(first: int, seeds: int, plan: Plan | None) -> Iterator[Outcome]:
@@ -126,7 +163,7 @@ def hunt(first: int, seeds: int, plan: Plan | None = None) -> Outcome | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=[*BUGS, "none"])
+    parser.add_argument("name", choices=[*BUGS, *NODE_BUGS, "none"])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--schedule", help="this plan for all seeds, instead of their own")
@@ -137,6 +174,10 @@ def main() -> int:
         return 2
     if options.name != "none":
         plant_bug(options.name)
+    if options.name in NODE_BUGS:
+        found = hunt_in_nodes(options.name, options.first, options.seeds)
+        print(f"{options.name}: not found" if found is None else f"{found.seed} {found.plan}\n{found.violation}")
+        return int(found is None)
     outcome = hunt(options.first, options.seeds, parse_plan(options.schedule) if options.schedule else None)
     if outcome is None:
         print(f"{options.name}: not found in {options.seeds} seeds from {options.first} on")

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from flockmq.testing import durable_plan, simulate_durable
 from flockmq.testing.simulation.run import run_plan
 from flockmq.testing.simulation.sweep import kept_runs
-from simulation.planted_bugs import BUGS
+from simulation.planted_bugs import BUGS, NODE_BUGS
 
 SCRIPT = Path(__file__).with_name("planted_bugs.py")
 PLANS = dict(zip(BUGS, kept_runs(SCRIPT.with_suffix(".txt")), strict=True))
@@ -31,6 +32,16 @@ def test_a_planted_bug_is_found_and_without_it_the_same_run_passes(name: str) ->
     assert told.returncode == 0, told.stdout + told.stderr
     seed = int(told.stdout.partition(" ")[0])
     assert run_plan(seed, plan).violation == ""
+
+
+@pytest.mark.parametrize("name", NODE_BUGS)
+def test_a_bug_of_whole_nodes_is_found_and_without_it_the_same_run_passes(name: str) -> None:
+    command = [sys.executable, str(SCRIPT), name, "--seeds", "10"]
+    environment = {**os.environ, "FLOCKMQ_PURE": "1"}
+    told = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert told.returncode == 0, told.stdout + told.stderr
+    seed = int(told.stdout.partition(" ")[0])
+    assert simulate_durable.run_plan(seed, durable_plan.parse_plan(NODE_BUGS[name][0])).violation == ""
 
 
 def test_ten_bugs_are_known() -> None:
