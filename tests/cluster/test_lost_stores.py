@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.clients import Clients
+from cluster.clients import Clients, command
 from flockmq.client.admin import AdminError
 from flockmq.errors import FlockError
 from flockmq.server.state_copy import peek_state
@@ -51,8 +51,8 @@ def wipe(node: NodeProcess) -> None:
 
 
 def accept_loss(node: NodeProcess) -> None:
-    command = [sys.executable, "-m", "flockmq", "log", "accept-loss", str(node.folder / "data")]
-    subprocess.run(command, check=True)
+    words = [sys.executable, "-m", "flockmq", "log", "accept-loss", str(node.folder / "data")]
+    subprocess.run(words, check=True)
 
 
 def keeps_state(node: NodeProcess, topic: str) -> bool:
@@ -154,3 +154,30 @@ async def test_a_node_alone_says_that_its_data_is_gone_and_waits_for_its_operato
         one.stop()
         start(one)
         assert end_offset(cluster, one, "safe") == len(PAYLOADS)
+
+
+async def test_the_only_copy_of_a_partition_says_that_it_is_gone_and_waits_for_an_operator(
+    tmp_path: Path, clients: Clients
+) -> None:
+    with NodeCluster(tmp_path, 3) as cluster:
+        cluster.wait_settled()
+        cluster.create_topic("single", replication_factor=1)
+        [partition] = cluster.nodes[0].admin().topic_partitions("single")
+        holder = next(node for node in cluster.nodes if node.name == partition.leader)
+        other = next(node for node in cluster.nodes if node is not holder)
+        await publish(other, clients, "single/x")
+        wipe(holder)
+        start(holder)
+
+        def says_so() -> bool:
+            [found] = other.admin().topic_partitions("single")
+            return not found.healthy and "Data is gone" in found.problem
+
+        cluster.wait(says_so, "the partition to say that its data is gone")
+        cluster.wait(lambda: "partition_lost" in holder.log_file.read_text("utf-8"), "an event in the log")
+        assert "data is gone" in command(other, "doctor", code=1)
+        command(other, "partition", "accept-loss", str(partition.group), "--yes")
+        assert end_offset(cluster, other, "single") == 0
+        await publish(other, clients, "single/x")
+        assert end_offset(cluster, other, "single") == len(PAYLOADS)
+        assert "Nothing is lost" in command(other, "partition", "accept-loss", str(partition.group), "--yes", code=1)

@@ -111,7 +111,7 @@ NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
 def plant(change: Change) -> None:
     """Give a function, or a method, another body, wherever it was imported to."""
     module = importlib.import_module(f"flockmq.{change.module}")
-    function = module
+    function: object = module
     for name in change.function.split("."):
         function = getattr(function, name)
     if not isinstance(function, FunctionType):

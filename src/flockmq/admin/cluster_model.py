@@ -59,6 +59,7 @@ class Decisions(Response, frozen=True):
     differing: Annotated[
         int, Meta(description="Partitions with copies that differ although checksums fit: a safety violation")
     ] = 0
+    lost: Annotated[int, Meta(description="Partitions that most replicas lost; an operator has to accept that")] = 0
 
 
 class Cluster(Response, frozen=True):

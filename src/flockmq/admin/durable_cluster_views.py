@@ -11,7 +11,7 @@ from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import step
 from flockmq.admin.durable_common import owner_of
 from flockmq.admin.durable_port import LEADING
-from flockmq.admin.durable_views import leader_among, node_name, silent_replicas
+from flockmq.admin.durable_views import is_lost, leader_among, node_name, silent_replicas
 from flockmq.cluster.model import BY_TOPIC, EDGE, LEFT
 from flockmq.cluster.policy import voters_warning
 from flockmq.routing.durable import shard_of
@@ -62,10 +62,12 @@ def with_decisions(
     leads: dict[int, int] = {}
     copies: dict[int, int] = {}
     lags: dict[int, int] = {}
-    without_leader = few_copies = replica_away = stopped = damaged = differing = 0
+    without_leader = few_copies = replica_away = stopped = damaged = differing = lost = 0
     for topic, partition in _partitions(state):
         replicas = told.get(partition.group, ())
-        without_leader += not leader_among(replicas)
+        leader = leader_among(replicas)
+        without_leader += not leader
+        lost += not leader and is_lost(partition, replicas)
         few_copies += len(partition.replicas) < topic.replication_factor
         replica_away += bool(silent_replicas(partition, replicas))
         stopped += any(one.problem and not one.damaged and not one.differs for one in replicas)
@@ -101,6 +103,7 @@ def with_decisions(
         few_copies=few_copies,
         replica_away=replica_away,
         stopped=stopped,
+        lost=lost,
         warning=_lasting_warning(state, meta, wall_ms),
         damaged=damaged,
         differing=differing,

@@ -47,6 +47,12 @@ class InNamespace(Request, frozen=True):
     namespace: NamespaceText = "default"
 
 
+class AcceptLossQuery(Request, frozen=True):
+    """How far the loss goes."""
+
+    without_absent: Annotated[bool, Meta(description="Go on though replicas that do not answer may have more")] = False
+
+
 class DataTopic(Response, frozen=True):
     """A durable topic: what is published to a topic name that its filters match is kept in its partitions' logs."""
 

@@ -111,6 +111,8 @@ class ReplicaStatus:
     """When all of it had been read and verified; 0: not since its node started."""
     is_scrubbing: bool = False
     """Whether that was asked for and is not finished."""
+    is_lost: bool = False
+    """It lost what it had, and can't vote until a leader has refilled it."""
 
 
 @dataclass(frozen=True, slots=True)

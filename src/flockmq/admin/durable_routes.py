@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flockmq.admin import cluster_model, durable_cluster, durable_logs, durable_topics, node_removal
+from flockmq.admin import cluster_model, durable_cluster, durable_logs, durable_losses, durable_topics, node_removal
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
@@ -193,6 +193,18 @@ TOPIC_OPERATIONS: Final = (
         answer=model.Scrub,
         answer_text="What was begun; partitions tell when each replica was read",
         errors=(NOT_FOUND, BEHIND, UNAVAILABLE),
+    ),
+    Operation(
+        method="POST",
+        path=f"{PREFIX}/partitions/{{group}}/accept-loss",
+        name="acceptLoss",
+        tag="topics",
+        summary="Let a partition go on whose data is gone with the stores of most replicas; the best one left leads it",
+        handler=durable_losses.accept_loss,
+        query=model.AcceptLossQuery,
+        answer=model.Partition,
+        answer_text="The partition as it was found; it has a leader a moment later",
+        errors=_CHANGE,
     ),
     Operation(
         method="POST",

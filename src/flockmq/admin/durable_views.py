@@ -93,6 +93,13 @@ def silent_replicas(partition: PartitionRecord, told: Iterable[ReplicaStatus]) -
     return [node for node in partition.replicas if node not in answering]
 
 
+def is_lost(partition: PartitionRecord, told: Iterable[ReplicaStatus]) -> bool:
+    """Whether so many replicas lost their stores that the others can't elect a leader, even if all of them answered."""
+    lost = {one.node for one in told if one.is_lost}
+    whole = [node for node in partition.replicas if node not in lost]
+    return 2 * len(whole) <= len(partition.replicas)
+
+
 def _replica(node: int, told: ReplicaStatus | None, nodes: Mapping[int, NodeRecord], end: int | None) -> model.Replica:
     record = nodes.get(node)
     return model.Replica(
@@ -115,6 +122,12 @@ def _problem(
     leader: int,
     nodes: Mapping[int, NodeRecord],
 ) -> str:
+    if not leader and is_lost(partition, told.values()):
+        lost = ", ".join(node_name(nodes, one.node) for one in told.values() if one.is_lost)
+        return (
+            f"Data is gone: {lost} lost what it stored of this partition, and too few others have it to elect a leader."
+            f" Put the store back, or give up what is missing with `flockmq partition accept-loss {partition.group}`."
+        )
     if not leader:
         return "It has no leader: a majority of its replicas must be up."
     silent = silent_replicas(partition, told.values())

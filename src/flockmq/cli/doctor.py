@@ -157,6 +157,7 @@ def _partitions(node: str, decisions: Decisions | None) -> list[Finding]:
     if decisions is None or not decisions.partitions:
         return []
     counts = (
+        (decisions.lost, "whose data is gone with the stores of most replicas", FAIL),
         (decisions.without_leader, "without leader", FAIL),
         (decisions.stopped, "with a replica that stopped (the log of its node says why)", FAIL),
         (decisions.damaged, f"with damaged records on a replica: {_DAMAGED}", FAIL),

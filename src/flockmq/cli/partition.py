@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.durable_options import AnyNamespaceOption, check_namespace, size_text
+from flockmq.cli.durable_options import AnyNamespaceOption, YesOption, check_namespace, confirm, size_text
 from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
 from flockmq.cli.topic import print_partitions
 from flockmq.errors import FlockError
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     group.command("list")(list_partitions)
     group.command("show")(show)
     group.command("scrub")(scrub)
+    group.command("accept-loss")(accept_loss)
     app.add_typer(group, name="partition")
 
 
@@ -60,6 +61,29 @@ def _check_topic(client: AdminClient, namespace: str | None, topic: str | None) 
     if topic is not None and all(one.name != topic for one in client.topics(namespace=namespace)):
         where = "" if namespace is None else f" in namespace {namespace!r}"
         raise FlockError(f"There is no topic {topic!r}{where}; see `flockmq topic list`.")
+
+
+def accept_loss(
+    group: Annotated[int, typer.Argument(metavar="GROUP", min=1, help="The partition's group, as list shows it.")],
+    *,
+    without_absent: Annotated[
+        bool, typer.Option("--without-absent", help="Though replicas that do not answer may have more.")
+    ] = False,
+    yes: YesOption = False,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a partition go on whose data is gone with the stores of most replicas. What is missing is given up.
+
+    The replica that has most leads from then on, and the others are made anew from it. If no replica has anything, the
+    log begins again at offset 0. It is refused while most replicas have what they had, or may have it.
+    """
+    confirm(f"Give up the records of group {group} that no replica has any more?", yes=yes)
+    found = admin_client(server).accept_loss(group, without_absent=without_absent)
+    if as_json:
+        print_json(found)
+    else:
+        print(f"Group {group} of {found.namespace}/{found.topic} goes on with what is left.")
 
 
 def show(

@@ -131,6 +131,11 @@ class DurableCalls(SinkCalls):
         query = urlencode({name: value for name, value in given.items() if value is not None})
         return self._decode(self._call("POST", f"{_V1}/cluster/scrub?{query}"), model.Scrub)
 
+    def accept_loss(self, group: int, *, without_absent: bool = False) -> model.Partition:
+        """Let a partition go on whose data is gone with the stores of most of its replicas."""
+        path = f"{_V1}/partitions/{group}/accept-loss?without_absent={'true' if without_absent else 'false'}"
+        return self._decode(self._call("POST", path), model.Partition)
+
     def rebalance(self, moves_max: int = 10) -> tenants.Rebalance:
         """Begin so many moves of replicas and leaders to where they should be."""
         path = f"{_V1}/cluster/rebalance?moves_max={moves_max}"

@@ -4,6 +4,7 @@
  CreateTopic --choose nodes--> partitions: replicas = target = founders = first
  SetTarget    target          <-- plans (placement.py), Rebalance, ReplaceNode
  ReplicasAre  replicas        <-- the partition's leader, when its voters have changed; who left is no founder any more
+ AcceptLoss   heir            <-- an operator: one node goes on alone; its ReplicasAre ends that, then the target counts
 ```
 """
 
@@ -40,6 +41,7 @@ from flockmq.cluster.tables import key_of
 
 if TYPE_CHECKING:
     from flockmq.cluster.commands import (
+        AcceptLoss,
         AlterTopic,
         CreateCursor,
         CreateTopic,
@@ -194,6 +196,12 @@ def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
     known = tables.partition(command.group)
     _check_replicas(command.replicas)
     check_number("Raft index", command.as_of, 0)
+    if known.heir:
+        if command.replicas != (known.heir,):
+            raise RefusedError(CONFLICT, f"Group {command.group} waits until its heir leads it alone.")
+        # What the heir has may be older than what was reported: that is the loss that was accepted.
+        record = replace(known, replicas=command.replicas, founders=(), as_of=command.as_of, heir=0)
+        return _keep_partition(tables, known, record)
     if command.as_of < known.as_of:
         raise RefusedError(
             CONFLICT, f"The voters of group {command.group} have changed since; nothing needs to be done."
@@ -201,6 +209,14 @@ def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
     founders = tuple([node for node in known.founders if node in command.replicas])
     record = replace(known, replicas=command.replicas, founders=founders, as_of=command.as_of)
     return _keep_partition(tables, known, record)
+
+
+def accept_loss(tables: Tables, command: AcceptLoss) -> PartitionRecord:
+    """Let one node go on alone with what it has of a partition."""
+    known = tables.partition(command.group)
+    if command.heir not in known.replicas:
+        raise RefusedError(INVALID, f"Only a node with a replica of group {command.group} can go on with it.")
+    return _keep_partition(tables, known, replace(known, heir=command.heir))
 
 
 def rebalance(tables: Tables, command: Rebalance) -> Moves:

@@ -237,6 +237,13 @@ class ReplicasAre(Struct, frozen=True, array_like=True, tag=21):
     as_of: int = 0
 
 
+class AcceptLoss(Struct, frozen=True, array_like=True, tag=23):
+    """Most replicas of a partition lost their stores: let one node go on with what it has, be it nothing."""
+
+    group: int
+    heir: int
+
+
 class Rebalance(Struct, frozen=True, array_like=True, tag=22):
     """Even out replicas and leaders, at most so many moves in this step (0: only tell how many are needed)."""
 
@@ -283,6 +290,7 @@ Command = (
     | DeleteCursor
     | SetTarget
     | ReplicasAre
+    | AcceptLoss
     | Rebalance
     | Ban
     | Unban

@@ -138,6 +138,8 @@ class PartitionRecord(Struct, frozen=True, array_like=True):
     """Raft index of the configuration behind ``replicas``; a report of an older one is refused."""
     is_advised: bool = False
     """Somebody said where it should be: evening out by number leaves it there."""
+    heir: int = 0
+    """An operator accepts what is lost: this node goes on alone with what it has, until it leads. 0: none."""
 
     @property
     def is_moving(self) -> bool:

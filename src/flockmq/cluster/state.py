@@ -18,6 +18,7 @@ from flockmq.cluster.codec import decode_tables, encode_tables
 from flockmq.cluster.commands import (
     COMMAND_BYTES_MAX,
     INVALID,
+    AcceptLoss,
     AlterNamespace,
     AlterTopic,
     Ban,
@@ -140,6 +141,8 @@ class ClusterState(Tables):
                 return changes_topics.set_target(self, command)
             case ReplicasAre():
                 return changes_topics.replicas_are(self, command)
+            case AcceptLoss():
+                return changes_topics.accept_loss(self, command)
             case Rebalance():
                 return changes_topics.rebalance(self, command)
             case _:

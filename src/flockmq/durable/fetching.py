@@ -34,7 +34,7 @@ from flockmq.log.batch import BatchError, BatchView
 from flockmq.peering.fields import U32, U64, large
 from flockmq.peering.fields import Reader as Fields
 from flockmq.raft.state import DAMAGED as DAMAGED_HEALTH
-from flockmq.raft.state import ROLE_NAMES
+from flockmq.raft.state import FORGOTTEN, ROLE_NAMES
 
 if TYPE_CHECKING:
     from flockmq.durable.partition_calls import PartitionCalls, Replied
@@ -80,6 +80,8 @@ class ReplicaStatus:
         self.group = group
         self.role = 0
         self.is_broken = False
+        self.is_lost = False
+        """It is empty or lacks what it acknowledged, and can't vote until a leader has refilled it."""
         self.term = 0
         self.leader = 0
         self.first = 0
@@ -344,6 +346,7 @@ class Fetching:
         status = ReplicaStatus(group)
         status.role = state.role
         status.is_broken = group in engine.host.broken or bool(engine.stopped)
+        status.is_lost = state.health == FORGOTTEN
         status.term = state.term
         status.leader = state.leader
         status.first = replica.log.first_offset
@@ -365,7 +368,7 @@ class Fetching:
 def _encode_status(status: ReplicaStatus) -> bytes:
     return U64.pack(status.group) + _STATUS.pack(
         status.role,
-        status.is_broken,
+        status.is_broken | status.is_lost << 1,
         status.term,
         status.leader,
         status.first,
@@ -395,7 +398,8 @@ def _read_statuses(reply: Callable[[list[ReplicaStatus] | None], None], code: in
         status = ReplicaStatus(int.from_bytes(body[at : at + 8], "little"))
         fields: tuple[int, ...] = _STATUS.unpack_from(body, at + 8)
         status.role = min(fields[0], len(ROLE_NAMES) - 1)
-        status.is_broken = bool(fields[1])
+        status.is_broken = bool(fields[1] & 1)
+        status.is_lost = bool(fields[1] & 2)
         status.term, status.leader, status.first, status.end, status.commit, status.applied = fields[2:8]
         status.last, status.bytes, status.segments = fields[8:11]
         status.damaged, status.damaged_first, status.damaged_end = fields[11:14]

@@ -64,6 +64,7 @@ class Mover:
         configuration = self._engine.host.groups[group].state.configuration
         return (
             record.is_moving
+            or record.heir != 0
             or configuration.is_joint
             or bool(configuration.learners)
             or set(configuration.voters) != set(record.target)
@@ -84,7 +85,8 @@ class Mover:
             self.forget(group)
             return
         record = self._meta.state.partition(group)
-        done = self.shaper.step(group, record.target, now, record.preferred)
+        target = (record.heir,) if record.heir else record.target
+        done = self.shaper.step(group, target, now, record.preferred)
         if done == NOT_LED:
             self._active.pop(group, None)  # whoever leads it now goes on
             return
@@ -92,13 +94,13 @@ class Mover:
         self._active[group] = now + STEP_MS  # behind all others
         if done != SETTLED:
             return
-        if not record.is_moving:
+        if not record.is_moving and not record.heir:
             self.forget(group)
         elif group not in self._telling:
             self._telling.add(group)
             self._active[group] = now + TELL_AGAIN_MS
             as_of = self._engine.host.groups[group].state.configuration_index
-            self._meta.submit(ReplicasAre(group, record.target, as_of), partial(self._told, group), now)
+            self._meta.submit(ReplicasAre(group, target, as_of), partial(self._told, group), now)
 
     def _told(self, group: int, result: Result) -> None:  # noqa: ARG002
         """If it did not succeed it is told again with the next step."""

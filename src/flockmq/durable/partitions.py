@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.moving import Mover
 from flockmq.log.batch import CONFIG, NOOP
-from flockmq.raft.state import HEALTH_NAMES, LEADER, ROLE_NAMES
+from flockmq.raft.configuration import Configuration
+from flockmq.raft.state import HEALTH_NAMES, LEADER, ROLE_NAMES, SOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,12 @@ LOOKS_MAX: Final = 1_000
 """Groups that a tick looks at."""
 OPENS_MAX: Final = 200
 """Replicas that a tick opens or removes."""
+WHY_LOST: Final = (
+    "This node had the only copy of this partition, and its store is gone: acknowledged records are lost. Put the "
+    "store back, or give them up with `flockmq partition accept-loss {group}`."
+)
+TERM_BITS: Final = 20
+"""More elections than any group has between two commands."""
 PARTING_LOOK_MS: Final = 1_000
 
 
@@ -228,6 +235,8 @@ class Partitions:
             return 0
         if self._node in record.members():
             self._prefer(group, record)
+            if record.heir == self._node:
+                self._inherit(group)
             return 0
         if self._engine.host.groups[group].state.configuration_index <= record.as_of:
             self._close(group)
@@ -243,6 +252,10 @@ class Partitions:
         if self.has_lost and group < self._meta.groups_at_start:
             voters = None
         self._open(group, voters, record)
+        if voters is None and record.replicas == (self._node,) and not record.heir:
+            self._engine.events.append(("partition_lost", {"group": group, "message": WHY_LOST.format(group=group)}))
+        if record.heir == self._node:
+            self._dirty[group] = None
         return 1
 
     def _is_registered(self) -> bool:
@@ -259,6 +272,16 @@ class Partitions:
     def _prefer(self, group: int, record: PartitionRecord) -> None:
         """Who should lead: it campaigns first, and others hand over to it."""
         self._engine.host.prefer(group, record.preferred)
+
+    def _inherit(self, group: int) -> None:
+        """Go on alone, once: the members that this replica has then say that it was done. Under a leader that there is
+        after all the members change in good order (``moving.py``)."""
+        state = self._engine.host.groups[group].state
+        is_done = state.configuration == Configuration((self._node,)) and state.health == SOUND
+        if not is_done and not state.leader and self._meta.is_current:
+            # Later than any term that other nodes may know a leader of, for the log that knew those terms may be gone.
+            self._engine.host.go_alone(group, self._meta.state.index << TERM_BITS)
+            self._engine.wake()
 
     def _close(self, group: int) -> None:
         self._engine.close_group(group)

@@ -55,6 +55,8 @@ NEVER_TAKEN: Final = 1
 """In the place of the offset of a refused run: nobody was there to take it, and so it is with all later ones."""
 ITS_OWN: Final = (TAKEN, STORED, REFUSED, UNKNOWN, FENCED)
 """Outcomes that mean nothing for a run which is about to have other records."""
+DOUBTS_MAX: Final = 2
+"""How often a leader is asked again that says its log ends before a run that was committed."""
 PLAN_RETRY_MS: Final = 100
 """When to ask a leader again that has not heard of a plan yet."""
 
@@ -121,6 +123,12 @@ class Forwarder:
         """The run before the oldest one here."""
         self._committed = 0
         """The latest run that is in the log for good."""
+        self._doubts = 0
+        """How many passes in a row a leader said that its log ends before that run."""
+        self._is_heard = False
+        """The present leader, or who may know it, has answered since it was chosen or asked again."""
+        self._silences = 0
+        """How many passes in a row got no answer at all."""
         self._sent = 0
         """How many of the runs here went to the present leader."""
         self._attempt = 0
@@ -162,7 +170,12 @@ class Forwarder:
         if leader != self.leader or term != self.term:
             self.leader = leader
             self.term = term
+            self._silences = 0
             self._start_pass()
+
+    def is_unanswered(self) -> bool:
+        """Whether the node that is taken for the leader says nothing: it may be there, and not know the group."""
+        return self._silences > 0
 
     def set_time(self, elapsed: int) -> None:
         """How late it is: nobody ticks a forwarder that has nothing under way."""
@@ -180,6 +193,7 @@ class Forwarder:
             run.told = True
             self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
         if self._sent and elapsed >= self._retry_at:
+            self._silences = 0 if self._is_heard else self._silences + 1
             self._start_pass()
 
     def _refuse_untaken(self, first: _Run) -> None:
@@ -226,6 +240,8 @@ class Forwarder:
         if reply.boot != self.boot:
             return
         is_current = reply.attempt >= self._first_attempt
+        if reply.sender == self.leader:
+            self._is_heard = True
         run = self._by_sequence.get(reply.sequence)
         if run is not None and (reply.attempt <= run.made_at or (run.is_fenced and reply.outcome in ITS_OWN)):
             return
@@ -241,6 +257,7 @@ class Forwarder:
                 self._report(run, COMMITTED, reply.value)
                 run.done = True
                 self._committed = max(self._committed, run.sequence)
+                self._doubts = 0
                 self._retry_at = self._elapsed + self._retry_ms
                 self._forget_done()
         elif reply.outcome == REFUSED:
@@ -251,8 +268,7 @@ class Forwarder:
                 run.unknown_term = max(run.unknown_term, reply.term)
         elif reply.outcome == BEHIND and is_current:
             if self.runs and reply.value < self.runs[0].sequence:
-                # Those before it have their outcomes here; which of them are in the log, the log knows best.
-                self._base = max(reply.value, self._committed)
+                self._base = self._end_of_log(reply.value)
             self._start_pass()
         elif reply.outcome == ELSEWHERE and is_current and reply.sender == self.leader:
             self.leader = reply.value
@@ -269,6 +285,23 @@ class Forwarder:
                 self._outcomes.append(Outcome(run.token, FENCED, reply.value, False, run.batch))
         elif reply.outcome == LATER and reply.value == PLAN_AHEAD:
             self._retry_at = min(self._retry_at, self._elapsed + PLAN_RETRY_MS)
+
+    def _end_of_log(self, last: int) -> int:
+        """The run that the oldest one here follows on, when a leader says that its log ends with ``last``.
+
+        Those before the oldest have their outcomes here; which of them are in the log, the log knows best. It may say
+        so late, when one of them was on its way: so it is asked again. A leader that says the same then has lost runs
+        that were committed: an operator accepted that loss, and it must not stop those that are still to come.
+        """
+        if last >= self._committed:
+            self._doubts = 0
+            return last
+        self._doubts += 1
+        if self._doubts <= DOUBTS_MAX:
+            return self._committed
+        self._doubts = 0
+        self._committed = last
+        return last
 
     def _count_hop(self) -> None:
         if self._elapsed >= self._hops_since + HOP_MS:
@@ -324,6 +357,7 @@ class Forwarder:
     def _start_pass(self) -> None:
         """Send all runs again, from the oldest on."""
         self._sent = 0
+        self._is_heard = False
         self._first_attempt = self._attempt + 1
 
     def _report(self, run: _Run, kind: int, offset: int) -> None:

@@ -184,6 +184,11 @@ class RaftHost:
         self._touch(group)
         return node.change(voters, learners)
 
+    def go_alone(self, group: int, term: int) -> None:
+        """Let the replica here decide alone, see ``RaftNode.go_alone``."""
+        self._touch(group)
+        self.groups[group].go_alone(term)
+
     def transfer(self, group: int, target: int) -> Refusal | None:
         """Hand leadership of a group over, if its leader is here."""
         node = self.groups.get(group)
@@ -495,14 +500,14 @@ class RaftHost:
             forwarder = self.forwarders[group]
             node = self.groups.get(group)
             if node is not None and group in self.broken:
-                if forwarder.leader in (0, self.node):
+                if forwarder.leader in (0, self.node) or forwarder.is_unanswered():
                     forwarder.set_leader(self._another_member(node), 0)
             elif node is not None:
                 if forwarder.leader in self.unreachable:
                     forwarder.set_leader(0, 0)  # what nobody was sent can be refused for certain
                 if node.state.leader and node.state.leader not in self.unreachable:
                     forwarder.set_leader(node.state.leader, node.state.term)
-            elif not forwarder.leader or forwarder.leader in self.unreachable:
+            elif not forwarder.leader or forwarder.leader in self.unreachable or forwarder.is_unanswered():
                 forwarder.set_leader(self._somebody(group), 0)
             for forward in forwarder.take_messages():
                 self._send(forward)

@@ -37,7 +37,7 @@ from flockmq.raft.messages import (
 )
 from flockmq.raft.ready import BUSY, NOT_ALLOWED, NOT_LEADER, Proposal, Ready, Refusal
 from flockmq.raft.roles import append, become_follower, draw_campaign
-from flockmq.raft.state import LEADER, HardState, RaftState
+from flockmq.raft.state import LEADER, SOUND, HardState, RaftState
 
 if TYPE_CHECKING:
     import random
@@ -237,6 +237,21 @@ class RaftNode:
         quiet.wake(state)
         transfer.begin(state, target)
         return None
+
+    def go_alone(self, term: int) -> None:
+        """Decide alone from now on, with what is here: an operator accepts that what others had is lost. ``term``: no
+        leader was ever elected in a later one.
+
+        This breaks what consensus promises, and nothing less helps: most voters lost their votes (``health.py``), so no
+        leader can be elected, and without a leader members can't change.
+        """
+        state = self.state
+        become_follower(state, max(state.term, term) + 1, 0)
+        append(state, control_batch(CONFIG, Configuration((state.node,)).encode()))
+        state.health = SOUND
+        state.hard_is_dirty = True
+        state.loyal_until = state.campaign_at = state.clock.elapsed
+        state.dirty = True
 
     def draw_campaign(self) -> None:
         """Who should lead has changed: when to campaign as well, unless this replica is the only one."""

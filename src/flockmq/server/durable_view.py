@@ -287,6 +287,7 @@ def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaS
         told.differs,
         told.scrubbed_ms,
         told.is_scrubbing,
+        told.is_lost,
     )
 
 

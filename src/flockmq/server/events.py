@@ -31,6 +31,7 @@ _LEVELS: Final = {
     "retained_rows_unreadable": "error",
     "safety_broken": "error",
     "session_expired": "debug",
+    "partition_lost": "error",
     "store_retired": "error",
     "two_voters": "warning",
     "will_published": "debug",

@@ -47,7 +47,7 @@ WHAT_ALONE: Final = (
 )
 WHAT_TO_EXPECT: Final = (
     "{why}. The other nodes refill it; until then it neither votes nor leads{aside}. Partitions that no other node has "
-    "stay down; see `flockmq partition list`."
+    "stay down until `flockmq partition accept-loss`."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.cluster.commands import CreateTopic
+from flockmq.cluster.commands import AcceptLoss, CreateTopic
 from meta_cluster import Cluster
 from unit.durable.test_partitions import grown
 
@@ -99,3 +99,54 @@ def test_a_topic_that_is_made_later_begins_on_the_new_store() -> None:
     cluster.until(lambda: 1 in cluster[3].engine.replicas)
     assert cluster[3].engine.host.groups[1].state.health == 0
     assert cluster[1].meta.state.partition(1).founders == (1, 2, 3)
+
+
+def test_a_partition_without_other_replicas_stays_down_until_its_loss_is_accepted() -> None:
+    cluster = grown(3)
+    assert cluster.submit(1, CreateTopic("t", replication_factor=1)).ok
+    cluster.until(lambda: cluster.leader(1) is not None)
+    leader = cluster.leader(1)
+    assert leader is not None
+    cluster.append(leader.number, 1, b"lost")
+    wipe(cluster, leader.number)
+    leader.start()
+    cluster.until(lambda: 1 in leader.engine.replicas)
+    cluster.run(20_000)
+    assert cluster.leader(1) is None
+    status = leader.partitions.status(1)
+    assert status is not None
+    assert status.health == "forgotten"
+    other = 1 + leader.number % 3
+    assert cluster.submit(other, AcceptLoss(1, leader.number)).ok
+    cluster.until(lambda: cluster.leader(1) is leader)
+    assert cluster.append(other, 1, b"new") == 0
+    cluster.until(lambda: leader.meta.state.partition(1).heir == 0)
+    leader.kill()
+    leader.start()
+    cluster.until(lambda: cluster.leader(1) is leader)
+    assert leader.payloads[1] == [b"new"]
+
+
+def test_of_three_replicas_with_two_lost_stores_the_third_goes_on_with_all_it_has() -> None:
+    """Group 0 can still decide: it has a fourth and a fifth voter."""
+    cluster = grown(5)
+    assert cluster.submit(1, CreateTopic("t")).ok
+    cluster.until(lambda: len(cluster.voters(1)) == 3)
+    heir, *wiped = cluster.voters(1)
+    for number in range(LAST):
+        assert cluster.append(heir, 1, b"%d" % number) == number
+    cluster.until(lambda: is_whole(cluster, heir))
+    for number in wiped:
+        wipe(cluster, number)
+    cluster[heir].kill()
+    for number in (*wiped, heir):
+        cluster[number].start()
+    cluster.until(lambda: all(1 in cluster[number].engine.replicas for number in wiped))
+    cluster.run(10_000)
+    assert cluster.leader(1) is None
+    assert cluster.submit(heir, AcceptLoss(1, heir)).ok
+    cluster.until(lambda: cluster.leader(1) is not None)
+    cluster.until(lambda: all(is_whole(cluster, number) for number in (heir, *wiped)))
+    cluster.until(lambda: set(cluster.voters(1)) == {heir, *wiped})
+    assert cluster.append(wiped[0], 1, b"more") == LAST
+    assert cluster[heir].meta.state.partition(1).heir == 0

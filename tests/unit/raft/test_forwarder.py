@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from flockmq.log.batch import BatchBuilder, note_of
-from flockmq.raft.forwarder import FORWARD_BYTES_MAX, HOP_MS, HOPS_MAX, NEVER_TAKEN, PLAN_RETRY_MS, Forwarder
+from flockmq.raft.forwarder import (
+    DOUBTS_MAX,
+    FORWARD_BYTES_MAX,
+    HOP_MS,
+    HOPS_MAX,
+    NEVER_TAKEN,
+    PLAN_RETRY_MS,
+    Forwarder,
+)
 from flockmq.raft.messages import Forward, ForwardReply
 from flockmq.raft.senders import (
     BEHIND,
@@ -394,3 +402,55 @@ def test_what_waits_is_bounded() -> None:
     sending = Sending(1)
     sending.forwarder.bytes = FORWARD_BYTES_MAX
     assert not sending.forwarder.has_room()
+
+
+def test_a_log_that_lost_committed_runs_takes_those_that_are_still_to_come() -> None:
+    """Somebody accepted that loss. At first it may only be late news."""
+    sending = Sending(2)
+    sending.sent()
+    for message in list(sending.last):
+        sending.reply(message, COMMITTED, 0)
+    sending.outcomes()
+    sending.forwarder.set_leader(3, 9)
+    sending.submit()
+    for _ in range(DOUBTS_MAX):
+        assert sending.sent() == [(3, 2)]
+        sending.reply(sending.last[0], BEHIND, 0, term=9)
+    assert sending.sent() == [(3, 2)]
+    sending.reply(sending.last[0], BEHIND, 0, term=9)
+    assert sending.sent() == [(3, 0)]
+    sending.reply(sending.last[0], COMMITTED, 0, term=9)
+    assert sending.outcomes() == [(3, COMMITTED, 0)]
+    sending.submit()
+    assert sending.sent() == [(4, 3)]
+
+
+def test_late_news_of_a_log_that_has_grown_since_costs_one_more_question() -> None:
+    sending = Sending(2)
+    sending.sent()
+    first, second = sending.last
+    sending.reply(first, COMMITTED, 0)
+    sending.reply(second, BEHIND, 0)
+    assert sending.sent() == [(2, 1)]
+    sending.reply(sending.last[0], COMMITTED, 1)
+    assert sending.outcomes() == [(1, COMMITTED, 0), (2, COMMITTED, 1)]
+
+
+def test_a_leader_that_never_answers_is_told_from_one_that_is_slow() -> None:
+    """It may be there and not know the group: started anew without its store, or stopped."""
+    sending = Sending(1)
+    sending.sent()
+    sending.forwarder.tick(99)
+    assert not sending.forwarder.is_unanswered()
+    sending.forwarder.tick(100)
+    assert sending.forwarder.is_unanswered()
+    sending.forwarder.set_leader(3, 0)
+    assert not sending.forwarder.is_unanswered()
+    sending.sent()
+    sending.reply(sending.last[0], ELSEWHERE, 2, term=4)
+    assert (sending.forwarder.leader, sending.forwarder.term) == (2, 4)
+    assert not sending.forwarder.is_unanswered()
+    sending.sent()
+    sending.reply(sending.last[0], TAKEN)
+    sending.forwarder.tick(300)
+    assert not sending.forwarder.is_unanswered(), "it has it, and its disk is slow"

@@ -1,0 +1,56 @@
+"""Partitions that lost most of their replicas: what people are told, and how one goes on when they accept the loss.
+
+```
+ replicas tell: lost their store (empty, no vote) | have what they had | say nothing
+ fewer than a majority can still have what they had --> no leader, ever --> acceptLoss: one of them goes on alone
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.admin.durable_common import change, durable, said_no
+from flockmq.admin.durable_views import is_lost, leader_among, node_name, partition_view, silent_replicas
+from flockmq.admin.errors import NOT_FOUND, REFUSED, ApiError
+from flockmq.cluster.commands import AcceptLoss
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flockmq.admin import durable_model as model
+    from flockmq.admin.desk import Desk
+    from flockmq.admin.durable_port import ReplicaStatus
+    from flockmq.admin.operations import Call
+
+
+async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> model.Partition:
+    """Let the best replica that is left go on alone."""
+    port = durable(desk)
+    text = call.path["group"]
+    group = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+    topic = port.state().topic_of_group(group)
+    if topic is None:
+        raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
+    try:
+        told = (await port.replicas([group])).get(group, [])
+    except FlockError as error:
+        raise said_no(error) from None
+    partition = port.state().partition(group)
+    nodes = port.state().nodes
+    if leader_among(told) or not is_lost(partition, told):
+        raise ApiError(REFUSED, "Nothing is lost for good: most of its replicas have what they had, or may have it.")
+    silent = silent_replicas(partition, told)
+    if silent and not call.query.without_absent:
+        names = ", ".join(node_name(nodes, node) for node in silent)
+        raise ApiError(REFUSED, f"{names} may have what is missing: start it first, or say that it is gone for good.")
+    if not told:
+        raise ApiError(REFUSED, "No node with a replica of this partition answers; start one.")
+    await change(desk, AcceptLoss(group, heir(told)))
+    return partition_view(topic, port.state().partition(group), told, nodes)
+
+
+def heir(told: Sequence[ReplicaStatus]) -> int:
+    """The node that has most of a partition: one that did not lose its store, then the longest log."""
+    return max(told, key=lambda one: (not one.is_lost, one.end, -one.node)).node
