@@ -178,14 +178,23 @@ def ps(*, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
         print("No cluster was started here; start one with `flockmq up`.")
 
 
-def down(*, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Stop the nodes that `flockmq up` started. Their data stays."""
-    from flockmq.client.local_cluster import read_cluster, stop_cluster
+def down(
+    *,
+    data_dir: DataDirOption = None,
+    delete_data: Annotated[
+        bool, typer.Option("--delete-data", help="Delete their topics, sessions and logs, too: the next `up` is a new one.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop the nodes that `flockmq up` started. Their data stays, unless --delete-data."""
+    from flockmq.client.local_cluster import LAST_FILE, delete_cluster, read_cluster, stop_cluster
 
     folder = (data_dir or default_data_dir()).absolute()
-    if not read_cluster(folder):
+    if not read_cluster(folder) and not (delete_data and read_cluster(folder, LAST_FILE)):
         raise FlockError(f"No cluster was started in {folder}; `flockmq up` starts one.")
     stopped = [(node, orderly) for node, orderly in stop_cluster(folder)]
+    if delete_data:
+        delete_cluster(folder)
     if as_json:
         print_json([{"name": node.name, "orderly": orderly} for node, orderly in stopped])
         return

@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -286,6 +287,15 @@ def stop_cluster(data_dir: Path) -> Iterator[tuple[LocalNode, bool]]:
     yield from stop_nodes(read_cluster(data_dir))
     with contextlib.suppress(FileNotFoundError):
         (data_dir / STATE_FILE).replace(data_dir / LAST_FILE)
+
+
+def delete_cluster(data_dir: Path) -> None:
+    """Remove the folders of a cluster that was stopped, and what is known of it; nothing else that is in the folder."""
+    for node in read_cluster(data_dir, LAST_FILE):
+        if holder(Path(node.folder)):
+            raise FlockError(f"{node.name} still runs; its data in {node.folder} was not deleted.")
+        shutil.rmtree(node.folder, ignore_errors=True)
+    (data_dir / LAST_FILE).unlink(missing_ok=True)
 
 
 def stop_nodes(nodes: Sequence[LocalNode]) -> Iterator[tuple[LocalNode, bool]]:

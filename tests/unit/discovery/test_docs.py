@@ -40,11 +40,16 @@ def test_files(block: str, tmp_path: Path) -> None:
     assert config.cluster.bootstrap_expect == (0 if names(block) == "manual" else 3)
 
 
-def test_the_environment_of_pods() -> None:
+def test_the_environment_of_pods(tmp_path: Path) -> None:
     variables = dict(re.findall(r"name: (FLOCKMQ_\w+__\w+), value: \"?([^}\"]+)", HOW_TO))
     variables["FLOCKMQ_NODE__NAME"] = "flockmq-0@10.0.0.1"
     variables["FLOCKMQ_CLUSTER__ADVERTISE_HOST"] = "10.0.0.1"
+    for name in ("passwords", "token"):
+        (tmp_path / name).touch()
+    variables = {name: value.replace("/etc/flockmq/", f"{tmp_path}/") for name, value in variables.items()}
     config = load(None, variables).config
+    assert config.admin is not None
+    assert [str(one) for one in config.admin.addresses][0].endswith(":18083"), "where the probes look"
     assert (config.cluster.discovery, config.cluster.bootstrap_expect, config.data_dir) == ("k8s", 3, "/data")
 
 
