@@ -1,4 +1,4 @@
-"""The commands of README, tutorials and how-to pages, typed in their order: pages that are read one after the other, too."""
+"""The commands of README, tutorials and how-to pages, typed in their order, page after page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def test_secure_a_broker(tmp_path: Path) -> None:
     assert rules is not None
     with reader(tmp_path) as person:
         (person.files / "acl.toml").write_text(rules[1])
-        security = re.findall(r"^```toml\n(?:# [^\n]*\n)?(\[security\]\n(?:password_file|acl_file).*?)^```$", text, re.S | re.M)
+        security = re.findall(
+            r"^```toml\n(?:# [^\n]*\n)?(\[security\]\n(?:password_file|acl_file).*?)^```$", text, re.S | re.M
+        )
         assert len(security) == 2
         merged = "[security]\n" + "".join(one.removeprefix("[security]\n") for one in security)
         tomllib.loads(merged)

@@ -182,7 +182,8 @@ def down(
     *,
     data_dir: DataDirOption = None,
     delete_data: Annotated[
-        bool, typer.Option("--delete-data", help="Delete their topics, sessions and logs, too: the next `up` is a new one.")
+        bool,
+        typer.Option("--delete-data", help="Delete their topics, sessions and logs, too: the next `up` is a new one."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

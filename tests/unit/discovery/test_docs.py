@@ -49,7 +49,7 @@ def test_the_environment_of_pods(tmp_path: Path) -> None:
     variables = {name: value.replace("/etc/flockmq/", f"{tmp_path}/") for name, value in variables.items()}
     config = load(None, variables).config
     assert config.admin is not None
-    assert [str(one) for one in config.admin.addresses][0].endswith(":18083"), "where the probes look"
+    assert str(config.admin.addresses[0]).endswith(":18083"), "where the probes look"
     assert (config.cluster.discovery, config.cluster.bootstrap_expect, config.data_dir) == ("k8s", 3, "/data")
 
 
