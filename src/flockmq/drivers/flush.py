@@ -10,12 +10,14 @@ it is more there is load, and the next run gathers what is read meanwhile: publi
 again together. What clients said meanwhile waits for the next run in any case.
 
 A loop turn may read many megabytes before it comes to what was scheduled. So that buffers do not fill up meanwhile,
-``run`` is called in between as soon as a turn has read READ_BYTES.
+everything is written in between as soon as a turn has read READ_BYTES. That begins no new turn: clients have their
+shares of work once per turn of the loop (``node/turns.py``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 
 READ_BYTES: Final = 524_288
+MEASURED_WORK_MIN: Final = 200
+"""Less work than that says nothing about how fast this machine is."""
+SPEED_PERCENT_MIN: Final = 5
+SLOW_S: Final = 0.1
+"""A turn that takes longer is worth a line in the log: other nodes wait meanwhile."""
 
 
 class Handle(Protocol):
@@ -35,12 +42,29 @@ class Handle(Protocol):
         """Write what the connection holds and follow its wishes; does not raise."""
 
 
+class SlowTurn(NamedTuple):
+    """What took how long in a loop turn."""
+
+    clients_s: float
+    """Work for clients that waited for their turn."""
+    nodes_s: float
+    """What the other nodes were told, and what they brought."""
+    writing_s: float
+    waited: int
+    """Clients that waited."""
+    written: int
+    """Connections that were written to."""
+
+
 class Flusher:
     """Walks the broker's dirty connections."""
 
-    __slots__ = ("_broker", "_loop", "_read_bytes", "_scheduled", "between")
+    __slots__ = ("_broker", "_loop", "_on_slow", "_read_bytes", "_scheduled", "_unit_us", "between", "slow_turns")
 
-    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, broker: Broker, loop: asyncio.AbstractEventLoop, on_slow: Callable[[SlowTurn], None] | None = None
+    ) -> None:
+        """``on_slow``: told of every turn that took long."""
         self.between: Callable[[], bool] | None = None
         """Called in every run before anything is written: other nodes have a message before its PUBACK is out.
 
@@ -50,13 +74,16 @@ class Flusher:
         self._loop = loop
         self._scheduled = False
         self._read_bytes = 0
+        self._unit_us = 1.0
+        self._on_slow = on_slow
+        self.slow_turns = 0
 
     def note_read(self, size: int) -> None:
         """Bytes were handed to the broker: flush at the end of the turn, or now if it has been many."""
         self._read_bytes += size
         if self._read_bytes > READ_BYTES:
-            self.run()
-        elif not self._scheduled:
+            self._write_all(time.perf_counter(), 0)
+        if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.run)
 
@@ -67,15 +94,42 @@ class Flusher:
             self._loop.call_soon(self.run)
 
     def run(self) -> None:
-        """Write for every marked connection; new marks that writing causes come in the next turn."""
+        """Begin a turn: write for every marked connection; new marks that writing causes come in the next turn."""
         self._scheduled = False
+        turns = self._broker.node.turns
+        waited = turns.waiting()
+        began = time.perf_counter()
+        self._broker.begin_turn()
+        if waited:
+            self._measure((time.perf_counter() - began) * 1_000_000, turns.work)
+        self._write_all(began, waited)
+
+    def _measure(self, took_us: float, work: int) -> None:
+        """Learn how long a unit of work takes here; it is meant to be a microsecond."""
+        if work < MEASURED_WORK_MIN:
+            return
+        self._unit_us += (took_us / work - self._unit_us) / 4
+        percent = int(100 / max(self._unit_us, 1.0))
+        self._broker.node.turns.set_speed(max(percent, SPEED_PERCENT_MIN))
+
+    def _write_all(self, began: float, waited: int) -> None:
         self._read_bytes = 0
-        dirty = self._broker.take_dirty()
+        dirty = self._broker.take_dirty(True)
+        served = time.perf_counter()
         if self.between is not None and self.between():
             dirty += self._broker.take_answered()
+        told = time.perf_counter()
         for connection in dirty:
             handle = connection.handle
             if handle is not None:  # else its transport is gone
                 cast("Handle", handle).flush(connection)
-        if self._broker.dirty:
+        if self._broker.has_more():
             self.schedule()
+        done = time.perf_counter()
+        if done - began > SLOW_S:
+            self._note_slow(SlowTurn(served - began, told - served, done - told, waited, len(dirty)))
+
+    def _note_slow(self, turn: SlowTurn) -> None:
+        self.slow_turns += 1
+        if self._on_slow is not None:
+            self._on_slow(turn)

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flockmq.drivers.deadlines import Waiting
+    from flockmq.drivers.flush import SlowTurn
     from flockmq.drivers.listeners import Listener
     from flockmq.node.broker import Broker
     from flockmq.node.events import Event
 
 TICK_S: Final = 0.1
+SLOW_GAP_MS: Final = 1_000
+"""Between two reports of turns that took long."""
 FAREWELL_MS: Final = 2_000
 """How long a peer may take to read our last bytes and to close its side."""
 
@@ -44,7 +47,8 @@ class Runner:
         self.listeners: list[Listener] = []
         self.events = EventList()
         """What the drivers have to say themselves."""
-        self._flusher = Flusher(broker, self.loop)
+        self._flusher = Flusher(broker, self.loop, self._slow_turn)
+        self._slow_at = 0
         self.flush_soon = self._flusher.schedule
         self.note_read = self._flusher.note_read
         self._on_events = on_events
@@ -88,6 +92,23 @@ class Runner:
             action()
         except Exception as error:  # a bug in one place must not stop the loop for all
             self.fault(doing, error)
+
+    def _slow_turn(self, turn: SlowTurn) -> None:
+        """Tell of a loop turn that took long, once a second at most."""
+        now = now_ms()
+        if now < self._slow_at:
+            return
+        self._slow_at = now + SLOW_GAP_MS
+        self.events.note(
+            "slow_turn",
+            {
+                "clients_ms": round(turn.clients_s * 1_000),
+                "nodes_ms": round(turn.nodes_s * 1_000),
+                "writing_ms": round(turn.writing_s * 1_000),
+                "waited": turn.waited,
+                "written": turn.written,
+            },
+        )
 
     def say_farewell(self, waiting: Waiting) -> None:
         """Count a connection that has its last bytes; it must call ``gone`` when it is closed."""

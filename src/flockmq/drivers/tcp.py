@@ -152,7 +152,7 @@ class MqttProtocol(asyncio.Protocol):
                 connection.handle = None
                 self.connection = None
                 self.leave()
-            elif connection.reading_paused is self._reading:
+            elif (connection.reading_paused or connection.waits_turn) is self._reading:
                 self._set_reading(transport, not self._reading)
         except Exception as error:
             self.fail("flush", error)
@@ -193,6 +193,8 @@ class MqttProtocol(asyncio.Protocol):
         runner = self.listener.runner
         try:
             runner.broker.receive(connection, data, now_ms())
+            if connection.waits_turn and self._reading and self.transport is not None:
+                self._set_reading(self.transport, False)  # at once: the loop would go on reading in the same turn
         except Exception as error:
             self.fail("receive", error)
         runner.note_read(len(data))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FILTERS_MAX: Final = 10_000
 """Filters that a new topic is compared with. With more of them it counts as wanted without a look."""
+FOUND_MAX: Final = 1_000
+"""Filters with wildcards of which it is kept which topics they overlap."""
 ANY: Final = b""
 """Instead of a filter: the topic is wanted, nobody knows by whom."""
 
@@ -34,6 +36,10 @@ class Interest:
         """By id, as of the last look at the table's map."""
         self._wanted: dict[bytes, set[bytes]] = {}
         """Ids of topics, each with the filters here that may match."""
+        self.steps = 0
+        """Topics that were compared with filters so far: what looking has cost."""
+        self._found: dict[bytes, list[DurableTopic]] = {}
+        """By filter, what ``overlapping`` found; the same question comes several times for every SUBSCRIBE."""
         self._by_first: dict[bytes, dict[bytes, DurableTopic]] = {}
         """By the first level of their filters; under ``+`` those that begin with a wildcard."""
 
@@ -46,6 +52,8 @@ class Interest:
         current = self.table.topics.topics
         fresh = [topic for identity, topic in current.items() if self.topics.get(identity) is not topic]
         gone = [topic for identity, topic in self.topics.items() if identity not in current]
+        if gone or fresh:
+            self._found.clear()
         for topic in [*gone, *fresh]:
             old = self.topics.pop(topic.id, None)
             if old is not None:
@@ -82,12 +90,20 @@ class Interest:
         if not has_wildcard(topic_filter):
             topic = self.table.topics.find(topic_filter)
             return [topic] if topic is not None else []
+        known = self._found.get(topic_filter)
+        if known is not None:
+            return known
         first = topic_filter.partition(b"/")[0]
         if first in (b"+", b"#"):
             candidates = self.topics
         else:
             candidates = {**self._by_first.get(first, {}), **self._by_first.get(b"+", {})}
-        return [topic for topic in candidates.values() if could_match(topic, topic_filter)]
+        self.steps += len(candidates)
+        found = [topic for topic in candidates.values() if could_match(topic, topic_filter)]
+        if len(self._found) >= FOUND_MAX:
+            self._found.clear()
+        self._found[topic_filter] = found
+        return found
 
     def _enter(self, topic: DurableTopic, is_there: bool) -> None:
         for topic_filter in topic.filters:

@@ -116,7 +116,10 @@ class Replay:
 
     def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:
         """A subscription stands in the table."""
+        interest = self.streams.interest
+        steps = interest.steps
         topics = self.streams.notice(subscription.topic_filter, now)
+        self.node.turns.work += interest.steps - steps + len(topics)
         wanted = parse_start(start.decode("utf-8", "replace")) if start else Start(FROM_END)
         if wanted.what == FROM_END and old is not None:
             self._replace(old, subscription)

@@ -81,6 +81,7 @@ from flockmq.node.state import (
 )
 from flockmq.node.subscribing import on_subscribe, on_unsubscribe
 from flockmq.node.sys_topics import publish_figures
+from flockmq.node.turns import BYTES_SHIFT, LIGHT_BYTES, PACKET, RUN
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 from flockmq.session.timers import Timer
@@ -171,6 +172,29 @@ class Broker:
         self.node.now = now
         connection.bytes_in += len(data)
         self.stats.bytes_in += len(data)
+        if connection.waits_turn or self.node.turns.is_over():
+            self.put_off(connection, data)
+        else:
+            self.take_turn(connection, data, now)
+        if connection.phase < CONNECTED:
+            self.hold_for_stranger(connection, now)
+
+    def put_off(self, connection: Connection, data: bytes) -> None:
+        """Others have this turn: keep the bytes for a later one."""
+        chunks = connection.chunks
+        if chunks is not None:
+            chunks += data
+            connection.missing -= len(data)
+            if connection.missing > 0:
+                return  # nothing to do before all of the packet is there
+            connection.chunks = None
+            connection.rest = bytes(chunks)
+        else:
+            connection.rest += data
+        self.node.turns.wait(connection, len(connection.rest) > LIGHT_BYTES)
+
+    def take_turn(self, connection: Connection, data: bytes, now: int) -> None:
+        """Work on what a connection has sent, as far as its share of the turn goes."""
         chunks = connection.chunks
         if chunks is not None:
             # A large packet comes in pieces: look at it once, when all are there.
@@ -183,11 +207,41 @@ class Broker:
         elif connection.rest:
             data = connection.rest + data
             connection.rest = b""
+        turns = self.node.turns
+        share = turns.share_of(connection)
+        before = turns.work
         try:
-            self.process(connection, data, now)
+            self.process(connection, data, now, share, connection.is_lost)
         except RemoteProtocolError as error:
             self.protocol_error(connection, error, now)
-        if connection.phase < CONNECTED:
+        connection.turn_work += turns.work - before
+
+    def begin_turn(self) -> None:
+        """A loop turn begins: go on with those who wait, light ones first, at least one of the heavy ones."""
+        turns = self.node.turns
+        turns.begin()
+        if not turns.waiting():
+            return
+        light, heavy = turns.lengths()
+        while light and turns.work < turns.for_waiting:
+            light -= 1
+            self.go_on(turns.take_light())
+        while heavy:
+            heavy -= 1
+            self.go_on(turns.take_heavy())
+            if turns.work >= turns.for_waiting:
+                break
+
+    def go_on(self, connection: Connection | None) -> None:
+        """It is the turn of a connection that waited for it."""
+        if connection is None or connection.phase == CLOSED:
+            return
+        now = self.node.now
+        connection.mark()  # it is read again when nothing waits any more
+        self.take_turn(connection, b"", now)
+        if connection.is_lost:
+            self.end_lost(connection, now)
+        elif connection.phase < CONNECTED:
             self.hold_for_stranger(connection, now)
 
     def hold_for_stranger(self, connection: Connection, now: int) -> None:
@@ -216,14 +270,18 @@ class Broker:
             else:
                 hang_up(self.node, surplus, reasons.SERVER_BUSY, TOO_MANY_STRANGERS, now, False)
 
-    def process(self, connection: Connection, data: bytes, now: int, is_last: bool = False) -> None:
-        """All packets of a buffer; what is left of an unfinished one is kept, and what comes after a pause."""
+    def process(self, connection: Connection, data: bytes, now: int, share: int, is_last: bool) -> None:
+        """All packets of a buffer; an unfinished one is kept, and so is what comes after a pause or a turn."""
         node = self.node
+        turns = node.turns
         connection.held_back = False
         pos = 0
         end = len(data)
         while pos < end:
             if connection.phase == CONNECTED:
+                if turns.work >= share:
+                    turns.wait(connection, True)
+                    break
                 if connection.reading_paused and not is_last:
                     connection.held_back = True
                     break
@@ -233,6 +291,7 @@ class Broker:
                     run = scan_run(data, pos, end, connection.version, connection.packet_max, connection.properties_max)
                     if run is not None:
                         pos += len(run.wire)
+                        turns.work += RUN
                         if connection.space is None and run.topic[0] != DOLLAR:
                             on_run(node, connection, run, now)
                         else:
@@ -270,8 +329,10 @@ class Broker:
                     self.note_packets(connection, pos, end, now)
                     return
                 break
+            turns.work += PACKET
             self.packet(connection, data[pos], data[pos + header : pos + total], now)
             pos += total
+        turns.work += pos >> BYTES_SHIFT
         if pos < end and connection.phase != CLOSED:
             connection.rest = data[pos:]
         self.note_packets(connection, pos, end, now)
@@ -431,9 +492,20 @@ class Broker:
 
     def closed(self, connection: Connection, now: int) -> None:
         """The transport is gone. Fine to call after the broker closed it."""
+        connection.is_lost = True
+        if connection.waits_turn or connection.phase == CLOSED:
+            return  # what it sent comes first, or nothing is left to do
+        if self.node.turns.is_over() and connection.phase == CONNECTED:
+            self.node.turns.wait(connection, False)
+            return
         if connection.held_back:
-            self.catch_up(connection, now)
-        if connection.phase == CLOSED:
+            # Nothing more will come: look at what was held back, a DISCONNECT may be in it.
+            self.take_turn(connection, b"", now)
+        self.end_lost(connection, now)
+
+    def end_lost(self, connection: Connection, now: int) -> None:
+        """End a connection whose transport is gone, unless what it sent still waits for a turn."""
+        if connection.phase == CLOSED or connection.waits_turn:
             return
         was_connected = connection.phase == CONNECTED
         forget_connection(self.node, connection)
@@ -451,15 +523,6 @@ class Broker:
             )
             detach(self.node, session, now, True)
 
-    def catch_up(self, connection: Connection, now: int) -> None:
-        """Nothing more will come: look at what was held back, a DISCONNECT may be in it."""
-        data = connection.rest
-        connection.rest = b""
-        try:
-            self.process(connection, data, now, True)
-        except RemoteProtocolError as error:
-            self.protocol_error(connection, error, now)
-
     def pause_writing(self, connection: Connection) -> None:
         """The transport is full."""
         connection.blocked = True
@@ -476,17 +539,38 @@ class Broker:
         self.stats.dropped_queue += session.pump(now)
         look_again(self.node, connection)
 
-    def take_dirty(self) -> list[Connection]:
-        """The connections a driver has to look at now."""
+    def take_dirty(self, is_same_turn: bool = False) -> list[Connection]:
+        """The connections a driver has to look at now. A turn begins with that, unless it is in the middle of one."""
+        if not is_same_turn:
+            self.begin_turn()
         taken = self.dirty[:]
         self.dirty.clear()
+        hungry: list[Connection] = []
         for connection in taken:
             look_again(self.node, connection)
-            if connection.held_back and not connection.reading_paused:
+            if connection.held_back and not connection.reading_paused and not connection.waits_turn:
                 self.receive(connection, b"", self.node.now)
             if connection.backlog is not None:
-                feed_retained(self.node, connection, self.node.now)
+                hungry.append(connection)
+        if hungry:
+            self.feed(hungry)
         return taken
+
+    def feed(self, hungry: list[Connection]) -> None:
+        """Retained messages for those who wait for some, who waited longest first."""
+        node = self.node
+        if len(hungry) > 1:
+            hungry.sort(key=fed_at)
+        for connection in hungry:
+            if node.turns.is_over():
+                connection.hungry = True
+                continue
+            connection.fed_at = node.turns.number
+            feed_retained(node, connection, node.now)
+
+    def has_more(self) -> bool:
+        """Whether another turn is needed, whatever else comes."""
+        return len(self.dirty) > 0 or self.node.turns.waiting() > 0
 
     def take_answered(self) -> list[Connection]:
         """Of the connections to look at those that only have something short to write: nothing they said waits here."""
@@ -527,8 +611,10 @@ class Broker:
         overdue = self.overdue
         overdue.extend(self.node.timers.due(now))
         overdue.reverse()
+        turns = self.node.turns
+        most = turns.work + turns.turn
         try:
-            while overdue:
+            while overdue and turns.work < most:  # the others come with the next tick
                 self.fire(overdue.pop(), now)
         finally:
             overdue.reverse()  # should one fail, the others come with the next tick
@@ -666,3 +752,8 @@ class Broker:
         if self.sessions.get(client_id) is session:
             end_session(self.node, session, now)
         return True
+
+
+def fed_at(connection: Connection) -> int:
+    """When a connection last got retained messages."""
+    return connection.fed_at

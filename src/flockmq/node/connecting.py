@@ -32,6 +32,7 @@ from flockmq.node.namespaces import edge_will
 from flockmq.node.ports import CLAIM_BUSY, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
 from flockmq.node.reviewing import review_session
 from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
+from flockmq.node.turns import CONNECT
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 
@@ -63,6 +64,7 @@ class Admission:
 
 def on_connect(node: NodeState, connection: Connection, connect: Connect, now: int) -> None:
     """Judge a CONNECT."""
+    node.turns.work += CONNECT
     connection.version = 5 if connect.version == 5 else 4
     if connect.version == 3:
         connection.reply(encode_packet(Connack(False, 1), 4))
@@ -547,7 +549,7 @@ def on_connection_timer(node: NodeState, connection: Connection, now: int) -> No
         hang_up(node, connection, reasons.KEEP_ALIVE_TIMEOUT, "No CONNECT in time", now, False)
         return
     deadline = connection.last_read_at + connection.keep_alive_ms
-    if deadline > now or connection.waits_for:
+    if deadline > now or connection.waits_for or connection.waits_turn:
         # Heard from it since, or it is us who does not read from it.
         deadline = max(deadline, now + 1)
         connection.timer = node.timers.add(deadline, CONNECTION_TIMER, connection)

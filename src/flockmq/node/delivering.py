@@ -44,6 +44,8 @@ def deliver_here(node: NodeState, plan: RoutePlan, run: Run, publisher: Connecti
     stats = node.stats
     sender = publisher.session if publisher is not None else None
     count = run.count
+    receivers = len(plan.targets)
+    node.turns.work += receivers if run.qos == 0 else receivers + receivers * (count >> 2)
     dropped = 0
     # Who may get the publisher's own bytes: nobody in a namespace, whose prefix is in them.
     version_as_is = 0 if run.topic[0] == DOLLAR and run.topic.startswith(INSIDE) else run.version
@@ -105,6 +107,7 @@ def deliver_to_members(
     if not group.spreads or run.count == 1:
         deliver_to_member(node, group, run, publisher, publisher_id, now)
         return
+    node.turns.work += run.count
     for index in range(run.count):
         deliver_to_member(node, group, run.part(index, index + 1), publisher, publisher_id, now)
 

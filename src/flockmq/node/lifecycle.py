@@ -20,6 +20,7 @@ from flockmq.node.congestion import let_go
 from flockmq.node.delivering import reroute
 from flockmq.node.publishing import publish_will
 from flockmq.node.state import SESSION_TIMER, WILL_TIMER, NodeState
+from flockmq.node.turns import FILTER, LEAVE
 from flockmq.routing.shared import ShareGroup
 from flockmq.session.connection import CLOSED, CONNECTED, Connection
 from flockmq.session.session import Session
@@ -74,6 +75,7 @@ def hang_up(node: NodeState, connection: Connection, reason: int, text: str, now
 
 def forget_connection(node: NodeState, connection: Connection) -> None:
     """Let go of everything the node holds for a connection."""
+    node.turns.work += LEAVE
     connection.phase = CLOSED
     node.strangers.leave(connection)
     if node.connections.pop(connection.number, None) is not None:
@@ -123,6 +125,7 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
     node.timers.cancel(session.timer)
     session.timer = None
     send_will(node, session, now)
+    node.turns.work += FILTER * len(session.subscriptions)
     for subscription in list(session.subscriptions.values()):
         node.table.remove(session, subscription.group, subscription.topic_filter)
     session.subscriptions = {}

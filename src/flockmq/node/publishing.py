@@ -116,6 +116,7 @@ def accept(
         if plan is None:
             plan = node.table.plan(topic)
         if plan.durable is not None and node.durable is not None:
+            node.turns.work += run.count
             code = node.durable.append(plan.durable, run, connection, now, "", is_repeat)
             if code == PENDING:
                 return

@@ -16,6 +16,7 @@ from collections import deque
 from typing import Final
 
 from flockmq.node.state import NodeState
+from flockmq.node.turns import STEPS
 from flockmq.routing.retained import RetainedMessage
 from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import CONNECTED, Connection
@@ -112,6 +113,7 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
     while not connection.blocked:
         if connection.out_bytes > bytes_max or steps > FEED_STEPS:
             connection.hungry = True
+            node.turns.work += steps // STEPS
             return
         if session.outbound is not None and has_enough(session.outbound):
             return  # acknowledgements will bring us back
@@ -120,6 +122,7 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
         if message is None or subscription is None:
             if not feed.begin_next(node, session, now):
                 connection.backlog = None
+                node.turns.work += steps // STEPS
                 return
             steps += node.retained.steps + 1
             continue

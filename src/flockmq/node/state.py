@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.node.bans import BanList
 from flockmq.node.events import EventList
 from flockmq.node.strangers import Strangers
+from flockmq.node.turns import Turns
 from flockmq.routing.retained import RetainedStore
 from flockmq.routing.table import SubscriptionTable
 from flockmq.session.space import Spaces
@@ -74,6 +75,7 @@ class NodeState:
         """On the way to another cluster: nobody is let in."""
         self.log_connections = True
         self.connections: dict[int, Connection] = {}
+        self.turns = Turns()
         self.strangers = Strangers(settings.strangers_max, settings.strangers_bytes_max)
         self.next_connection = 0
         self.dirty: list[Connection] = []

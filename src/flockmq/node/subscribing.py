@@ -24,6 +24,7 @@ from flockmq.mqtt.topics import check_topic_filter, split_replay, split_shared
 from flockmq.node.namespaces import is_foreign
 from flockmq.node.retained_feed import add_retained
 from flockmq.node.state import NodeState
+from flockmq.node.turns import FILTER
 from flockmq.routing.subscription import Subscription
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
@@ -74,6 +75,7 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> 
                 code = 0x80
         codes.append(code)
     node.stats.subscribes += len(codes)
+    node.turns.work += FILTER * len(codes)
     suback = Suback(packet.packet_id, codes, problem_text(connection, problem, entering.why))
     entered = entering.entered
     logs = node.logs
@@ -220,4 +222,5 @@ def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe)
         is_left = leave(node, session, without_start(asked))
         codes.append(reasons.SUCCESS if is_left else reasons.NO_SUBSCRIPTION_EXISTED)
     node.stats.unsubscribes += len(codes)
+    node.turns.work += FILTER * len(codes)
     connection.answer(encode_packet(Unsuback(packet.packet_id, codes), connection.version))

@@ -84,6 +84,15 @@ class Connection:
         self.reading_paused = False
         self.held_back = False
         """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
+        self.waits_turn = False
+        """It has had its share of a loop turn, or others had the turn: bytes wait in ``rest`` for a later one."""
+        self.turn = 0
+        self.turn_work = 0
+        """What was done for it in the turn with that number."""
+        self.is_lost = False
+        """Its transport is gone; what it sent before that still waits for its turn."""
+        self.fed_at = 0
+        """The turn in which it last got retained messages."""
         self.held_bytes = 0
         """What is held for it while it is not let in."""
         self.connect_bytes = 0

@@ -148,7 +148,7 @@ class BrokerHarness:
             for connection in self.broker.take_dirty():
                 if isinstance(connection.handle, HarnessClient):
                     connection.handle.drain()
-            if self.broker.dirty:
+            if self.broker.has_more():
                 continue
             fed = [client.feed() for client in self._senders]
             if not any(fed):

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import selectors
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from faults.attacks.support import Raw, attacked, connect_packet, flood
+from faults.attacks.support import (
+    Raw,
+    attacked,
+    connect_packet,
+    flood,
+    publish_packet,
+    subscribe_packet,
+)
 from flockmq.mqtt import reasons
 from flockmq.security.passwords import set_password
 from flockmq.testing.nodes import NodeCluster
 
 STRANGERS = 80
+SUBSCRIBES_BYTES = 3_000_000
+"""Enough for ten seconds without turns, and for few with them."""
 USER_PROPERTY = b"\x26\x00\x00\x00\x00"
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("faults")]  # a cluster at a time
@@ -57,3 +67,58 @@ def test_strangers_with_half_a_connect(cluster: NodeCluster) -> None:
         gauges = attack.node.admin().stats().gauges
         assert 0 < gauges["strangers_bytes"] <= 16_777_216
         assert gauges["strangers"] < 1_000
+
+
+SUBSCRIBES = {
+    "same": [b"a"] * 64,
+    "exact": [b"flood/%d" % number for number in range(64)],
+    "wild": [b"+/%d/#" % number for number in range(64)],
+}
+
+
+@pytest.mark.parametrize("filters", SUBSCRIBES.values(), ids=SUBSCRIBES.keys())
+def test_a_user_with_many_subscribes(cluster: NodeCluster, filters: list[bytes]) -> None:
+    """Thousands of SUBSCRIBEs in a row: the others have their turns in between, and so have other nodes."""
+    one = subscribe_packet(1, filters)
+    count = SUBSCRIBES_BYTES // len(one)
+    said = one * count
+
+    def say(_: int, raw: Raw) -> None:
+        assert raw.connect("greedy")[3] == 0
+        sending = threading.Thread(target=raw.say, args=(said,))
+        sending.start()
+        for _one in range(count):
+            assert raw.hear()[0] == 0x90
+        sending.join()
+
+    with attacked(cluster) as attack:
+        flood(attack.port, 1, say)
+
+
+def test_a_user_whose_messages_go_to_everybody(cluster: NodeCluster) -> None:
+    """Two topics in turns, so that no two messages are one run, and 100 subscribers of both."""
+    said = (publish_packet(b"fan/a", b"x") + publish_packet(b"fan/b", b"x")) * 5_000
+    with attacked(cluster) as attack, ExitStack() as stack:
+        readers = []
+        for number in range(100):
+            raw = stack.enter_context(Raw(attack.port))
+            assert raw.connect(f"reader{number}")[3] == 0
+            raw.say(subscribe_packet(1, [b"fan/+"]))
+            assert raw.hear()[0] == 0x90
+            readers.append(raw)
+        reading = threading.Thread(target=_read_all, args=(readers, 100 * len(said)))
+        reading.start()
+        publisher = stack.enter_context(Raw(attack.port))
+        publisher.connect("publisher")
+        publisher.say(said)
+        reading.join()
+
+
+def _read_all(readers: list[Raw], wanted: int) -> None:
+    """Read so many bytes from all of them together."""
+    with selectors.DefaultSelector() as selector:
+        for raw in readers:
+            selector.register(raw.socket, selectors.EVENT_READ, raw)
+        while wanted > 0:
+            for key, _ in selector.select():
+                wanted -= len(key.data.socket.recv(1 << 16))

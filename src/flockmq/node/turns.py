@@ -1,0 +1,116 @@
+"""Whose turn it is: how much work a loop turn does for one client, and for all of them together.
+
+```
+ read --> within its share and within the turn --> worked on at once
+             |                    |
+     used up its own share    others used up the turn (with many bytes: heavy)
+             v                    v
+           heavy                light        bytes wait in ``Connection.rest``, the connection is not read meanwhile
+             `----- next turn: light ones first, then heavy ones round robin, for half of the turn -----> on they go
+```
+Whatever clients send, a turn ends soon, and then gossip, links and consensus are served. A client that asks for little
+is served in the same turn or in the next, however much others ask for.
+
+Work is counted in units of about a microsecond of compiled code: per run, per packet of the rare kinds, per filter, per
+receiver; never per message of a run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from flockmq.session.connection import Connection
+
+SHARE: Final = 5_000
+"""Work for one connection in one turn."""
+TURN: Final = 25_000
+"""Work for all connections in one turn."""
+WAITING: Final = 12_500
+"""Of that for those who waited; the rest is for what is read in this turn."""
+LIGHT_BYTES: Final = 1_024
+"""Who has sent no more than that before its turn came asks for little."""
+
+# What things cost.
+PACKET: Final = 4
+"""Any packet that is not part of a run."""
+CONNECT: Final = 100
+FILTER: Final = 4
+"""A filter of a SUBSCRIBE or UNSUBSCRIBE, or of a session that ends: in the table, for other nodes, for logs."""
+STEPS: Final = 8
+"""Steps of a search among retained messages that cost one unit."""
+LEAVE: Final = 50
+"""The end of a connection."""
+RUN: Final = 2
+BYTES_SHIFT: Final = 8
+"""A unit for so many bytes: 256."""
+
+
+class Turns:
+    """The turn that is going on, and those who wait for the next."""
+
+    def __init__(self) -> None:
+        self.number = 1
+        self.work = 0
+        """Done in this turn so far."""
+        self.share = SHARE
+        self.turn = TURN
+        self.for_waiting = WAITING
+        self._light: deque[Connection] = deque()
+        self._heavy: deque[Connection] = deque()
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self.number += 1
+        self.work = 0
+
+    def set_speed(self, percent: int) -> None:
+        """How much of this work fits into the time it is meant to take: less where code is not compiled."""
+        self.share = SHARE * percent // 100
+        self.turn = TURN * percent // 100
+        self.for_waiting = WAITING * percent // 100
+
+    def is_over(self) -> bool:
+        """Whether nobody is served any more in this turn."""
+        return self.work >= self.turn
+
+    def share_of(self, connection: Connection) -> int:
+        """How much work there may be, all in all, when this connection has used up its share."""
+        if connection.turn != self.number:
+            connection.turn = self.number
+            connection.turn_work = 0
+        return self.work + self.share - connection.turn_work
+
+    def wait(self, connection: Connection, is_heavy: bool) -> None:
+        """Have a connection wait for a later turn; ``is_heavy``: it has had its share of this one, or asks for much."""
+        if connection.waits_turn:
+            return
+        connection.waits_turn = True
+        connection.mark()
+        if is_heavy:
+            self._heavy.append(connection)
+        else:
+            self._light.append(connection)
+
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._light) + len(self._heavy)
+
+    def take_light(self) -> Connection | None:
+        """The next one that waited for others only."""
+        return self._take(self._light)
+
+    def take_heavy(self) -> Connection | None:
+        """The next one that had its share before."""
+        return self._take(self._heavy)
+
+    def _take(self, queue: deque[Connection]) -> Connection | None:
+        if not queue:
+            return None
+        connection = queue.popleft()
+        connection.waits_turn = False
+        return connection
+
+    def lengths(self) -> tuple[int, int]:
+        """How many wait in each queue."""
+        return len(self._light), len(self._heavy)

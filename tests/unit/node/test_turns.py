@@ -1,0 +1,114 @@
+"""Shares of a loop turn: who sends much waits, who sends little does not, and nothing is lost or out of order."""
+
+from __future__ import annotations
+
+from flockmq.mqtt.encode import encode_packet
+from flockmq.mqtt.packets import Disconnect, Publish, Suback, Subscribe, SubscribeEntry, Will
+from flockmq.node import turns
+from flockmq.testing.harness import BrokerHarness, HarnessClient
+
+FILTERS = [SubscribeEntry(b"a/%d" % number, 0) for number in range(64)]
+SUBSCRIBES = b"".join(encode_packet(Subscribe(number + 1, FILTERS), 5) for number in range(100))
+"""Five shares of work."""
+
+
+def hand_over(harness: BrokerHarness, client: HarnessClient, data: bytes) -> None:
+    """Have the broker read this at once, without a new turn."""
+    harness.broker.receive(client.connection, data, harness.now)
+
+
+def waits(client: HarnessClient) -> bool:
+    return client.connection.waits_turn
+
+
+def test_a_turn_ends_for_who_has_had_its_share() -> None:
+    harness = BrokerHarness()
+    greedy, modest = harness.client("greedy"), harness.client("modest")
+    hand_over(harness, greedy, SUBSCRIBES)
+    assert waits(greedy)
+    assert turns.SHARE <= harness.broker.node.turns.work < turns.SHARE + turns.FILTER * 100
+    hand_over(harness, modest, b"\xc0\x00")
+    assert not waits(modest)
+    assert modest.connection.out == [b"\xd0\x00"]
+    harness.flush()
+    assert not waits(greedy)
+    assert [packet.packet_id for packet in greedy.received() if isinstance(packet, Suback)] == list(range(1, 101))
+
+
+def test_more_bytes_do_not_jump_the_queue() -> None:
+    harness = BrokerHarness()
+    greedy = harness.client("greedy")
+    greedy.subscribe(b"t")
+    hand_over(harness, greedy, SUBSCRIBES)
+    hand_over(harness, greedy, encode_packet(Publish(b"t", b"last"), 5))
+    harness.flush()
+    assert isinstance(greedy.received()[-1], Publish)
+
+
+def test_when_the_turn_is_over_everybody_waits_and_the_modest_go_first() -> None:
+    harness = BrokerHarness()
+    crowd = [harness.client(f"greedy{number}") for number in range(10)]
+    modest = harness.client("modest")
+    for client in crowd:
+        hand_over(harness, client, SUBSCRIBES)
+    node = harness.broker.node
+    assert node.turns.is_over()
+    assert node.turns.work < turns.TURN + 2 * turns.SHARE
+    hand_over(harness, modest, b"\xc0\x00")
+    assert waits(modest)
+    harness.broker.begin_turn()
+    assert not waits(modest)
+    assert node.turns.work < turns.WAITING + 2 * turns.SHARE
+    harness.flush()
+    for client in crowd:
+        assert len(client.received()) == 100
+
+
+def test_heavy_ones_take_turns() -> None:
+    harness = BrokerHarness()
+    crowd = [harness.client(f"greedy{number}") for number in range(10)]
+    for client in crowd:
+        hand_over(harness, client, SUBSCRIBES)
+    served: set[int] = set()
+    for _ in range(10):
+        before = [len(client.connection.rest) for client in crowd]
+        harness.broker.begin_turn()
+        served |= {n for n, client in enumerate(crowd) if len(client.connection.rest) < before[n]}
+    assert served == set(range(10))
+
+
+def test_who_is_lost_is_heard_to_the_end() -> None:
+    """A DISCONNECT stands behind much work: the will is void all the same."""
+    harness = BrokerHarness()
+    watcher = harness.client("watcher")
+    watcher.subscribe(b"will")
+    greedy = harness.client("greedy", will=Will(b"will", b"gone", 0, False))
+    hand_over(harness, greedy, SUBSCRIBES + encode_packet(Disconnect(), 5))
+    harness.broker.closed(greedy.connection, harness.now)
+    assert harness.broker.sessions["greedy"].connection is greedy.connection
+    harness.flush()
+    assert "greedy" not in harness.broker.sessions
+    assert harness.broker.subscriptions.count == 1
+    assert watcher.received() == []
+
+
+def test_many_that_are_lost_at_once_take_turns() -> None:
+    harness = BrokerHarness()
+    crowd = [harness.client(f"c{number}") for number in range(20)]
+    for number, client in enumerate(crowd):
+        client.send(Subscribe(1, [SubscribeEntry(b"%d/%d" % (number, one), 0) for one in range(2_000)]))
+    harness.broker.begin_turn()
+    for client in crowd:
+        harness.broker.closed(client.connection, harness.now)
+    assert 0 < len(harness.broker.sessions) < 20
+    harness.flush()
+    assert len(harness.broker.sessions) == 0
+    assert harness.broker.subscriptions.count == 0
+
+
+def test_slower_code_does_less_in_a_turn() -> None:
+    harness = BrokerHarness()
+    harness.broker.node.turns.set_speed(10)
+    greedy = harness.client("greedy")
+    hand_over(harness, greedy, SUBSCRIBES)
+    assert harness.broker.node.turns.work < turns.SHARE // 5
