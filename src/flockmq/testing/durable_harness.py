@@ -248,6 +248,8 @@ class DurableHarness:
                 process.worker.slow_us = int(words[1]) * 1_000
         elif fault.kind == "delay":
             self.network.delay_us = int(words[0]) * 1_000
+        elif fault.kind in ("make", "grow") and self.stores.unhealed():
+            self.count("partitions not made")  # a founder whose store is lost could not begin them
         elif fault.kind == "make":
             self._submit(self._named(words[0]), CreateTopic(words[1], shards=2))
         elif fault.kind == "drop":
