@@ -146,14 +146,15 @@ class FileDisk:
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name."""
+        (self.root / old).replace(self.root / new)
+        # Only now: until then a reader in another thread may open what has these names.
         self._forget(old)
         self._forget(new)
-        (self.root / old).replace(self.root / new)
 
     def remove(self, path: str) -> None:
         """Remove a file if there is one."""
-        self._forget(path)
         (self.root / path).unlink(missing_ok=True)
+        self._forget(path)
 
     def close(self) -> None:
         """Close all files; only when no other thread uses this disk any more."""

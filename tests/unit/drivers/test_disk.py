@@ -154,3 +154,31 @@ def test_a_store_on_real_files(disk: FileDisk) -> None:
     assert everything(found.groups[1]) == stored
     assert found.notes == []
     again.close()
+
+
+def test_a_rename_or_removal_leaves_no_open_file_behind_that_a_reader_used_meanwhile(
+    disk: FileDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write into the old file would be lost: it has no name any more."""
+    replace, unlink = Path.replace, Path.unlink
+
+    def replace_while_read(old: Path, new: Path) -> Path:
+        assert (disk.read("a/x", 0, 3), disk.read("a/x.new", 0, 3)) == (b"old", b"new")
+        return replace(old, new)
+
+    def unlink_while_read(path: Path, missing_ok: bool = False) -> None:
+        assert disk.read("a/x", 0, 3) == b"new"
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "replace", replace_while_read)
+    monkeypatch.setattr(Path, "unlink", unlink_while_read)
+    disk.write("a/x", 0, b"old")
+    disk.write("a/x.new", 0, b"new")
+    disk.rename("a/x.new", "a/x")
+    disk.write("a/x.new", 0, b"else")
+    disk.write("a/x", 3, b" and more")
+    assert (disk.root / "a/x").read_bytes() == b"new and more"
+    disk.remove("a/x")
+    disk.write("a/x", 0, b"again")
+    assert (disk.root / "a/x").read_bytes() == b"again"
+    disk.close()
