@@ -16,9 +16,12 @@ with its witness.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from flockmq.log.checksum import open_text, seal_text
+
+if TYPE_CHECKING:
+    from flockmq.log.store import Store
 
 SLOT_BYTES: Final = 512
 """A sector: a write that is torn leaves the other slot as it was."""
@@ -64,9 +67,16 @@ def _sequence(witness: Witness) -> int:
     return witness.sequence
 
 
+def is_marked(store: Store) -> bool:
+    """Whether a store that was just opened knows that it lost the end of its journal: then each of its logs is marked,
+    and none of them votes (``recovery.py``). Damage of a file alone, such as one of two manifests, says nothing of its
+    age."""
+    return bool(store.notes) and all(log.damage is not None and log.damage.everything for log in store.groups.values())
+
+
 def judge(witness: Witness | None, store: int, last_sequence: int, *, is_new: bool, is_damaged: bool) -> int:
-    """Whether a store is the one that the witness knows. One that knows itself to be damaged is not judged by its age:
-    what it lost is marked, and refilled (``recovery.py``)."""
+    """Whether a store is the one that the witness knows. One whose logs are all marked (``is_marked``) is not judged by
+    its age: what it lost is refilled."""
     if witness is None:
         return SAME
     if witness.store != store:

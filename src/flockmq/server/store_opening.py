@@ -20,7 +20,7 @@ from flockmq.cluster.model import CORE
 from flockmq.cluster.state import ClusterState
 from flockmq.drivers.journal import open_disk
 from flockmq.errors import FlockError
-from flockmq.log.witness import GONE, OTHER, SAME, Witnessing, judge, read_witness, whole_file
+from flockmq.log.witness import GONE, OTHER, SAME, Witnessing, is_marked, judge, read_witness, whole_file
 from flockmq.security.files import replace_file
 from flockmq.server.cluster_id import load_cluster_id
 from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER
@@ -110,10 +110,10 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
         state = peek_state(folder)
         if state is None:
             state = ClusterState()  # it will come from the others, if there are any
-        verdict = judge(witness, store.identity, store.sequence - 1, is_new=store.is_new, is_damaged=bool(store.notes))
+        verdict = judge(witness, store.identity, store.sequence - 1, is_new=store.is_new, is_damaged=is_marked(store))
         if verdict == SAME and store.is_new and state.index:
             verdict = GONE  # a node that knows the cluster state had a store
-        if verdict == SAME or not load_cluster_id(folder):
+        if verdict == SAME or not (store.groups or load_cluster_id(folder)):
             return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted=False)
         why = WHY.get(verdict, WHY_OLDER).format(store=root)
         if _is_alone(folder, state, node_id):

@@ -17,7 +17,7 @@ from flockmq.durable.node import DurableNode
 from flockmq.gossip.member import ALIVE, Member
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
-from flockmq.log.witness import OLDER, OTHER, Witnessing, judge, read_witness, whole_file
+from flockmq.log.witness import OLDER, OTHER, Witnessing, is_marked, judge, read_witness, whole_file
 from flockmq.mqtt.packets import Connect
 from flockmq.peering.formation import Ballot, Rules
 from flockmq.peering.node import ClusterNode
@@ -151,7 +151,7 @@ def _open_checked(machine: Machine, rng: random.Random) -> Store:
         store.identity,
         store.sequence - 1,
         is_new=store.is_new,
-        is_damaged=bool(store.notes),
+        is_damaged=is_marked(store),
     )
     if verdict not in (OTHER, OLDER):
         return store

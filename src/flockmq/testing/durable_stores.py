@@ -7,9 +7,11 @@ A fault that would go further is left out, and counted.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.state import ClusterState
+from flockmq.log.work import MANIFESTS
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.state import SOUND
 
@@ -68,7 +70,7 @@ class StoreFaults:
         has_witness = now - max(at, machine.resumed_at) >= COPY_AGE_MS_MIN and not machine.paused
         if files and has_witness and self._may_lose(machine):
             self._lose(machine)
-            machine.disk.put_back(files)
+            machine.disk.put_back(_with_damage(files, random.Random(f"{machine.number} {now}")))  # noqa: S311
 
     def admit_copies(self, copies: int) -> bool:
         """Whether the topic may be asked to have so many replicas now: one of two can't decide alone. If it may, no
@@ -121,6 +123,14 @@ class StoreFaults:
             elif node.state.health != SOUND or not _is_voter(node.state.configuration, machine.number):
                 return False
         return True
+
+
+def _with_damage(files: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
+    """The copy, at times with one manifest spoiled: a store that is damaged may be an older one all the same."""
+    one, other = MANIFESTS
+    if files.get(one) != files.get(other) or rng.random() < 0.7:
+        return files
+    return {**files, one: bytes(len(files[one]))}
 
 
 def _is_voter(configuration: Configuration, node: int) -> bool:

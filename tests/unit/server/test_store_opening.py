@@ -11,7 +11,7 @@ from flockmq.cluster.commands import Command, CreateTopic, NodeSeen, encode_enve
 from flockmq.cluster.state import ClusterState
 from flockmq.errors import FlockError
 from flockmq.log.settings import StoreSettings
-from flockmq.server.cluster_id import save_cluster_id
+from flockmq.server.cluster_id import FILE, save_cluster_id
 from flockmq.server.state_copy import STATE_FILE
 from flockmq.server.store_opening import LostStoreError, OpenedStore, accept_loss, open_checked, used_acceptance
 
@@ -86,6 +86,29 @@ def test_an_older_copy_is_set_aside(folder: Path) -> None:
     [aside] = folder.glob("store-aside-*")
     assert str(aside) in again.lost
     assert (aside / "manifest-a").exists()
+
+
+def roll_back(folder: Path) -> None:
+    """Use a store, then put an older copy of it in its place."""
+    used(folder, 3)
+    shutil.copytree(folder / "store", folder / "backup")
+    used(folder, 3)
+    shutil.rmtree(folder / "store")
+    (folder / "backup").rename(folder / "store")
+
+
+def test_an_older_copy_with_a_damaged_manifest_is_an_older_copy(folder: Path) -> None:
+    keep_state(folder, ME, OTHER)
+    roll_back(folder)
+    (folder / "store" / "manifest-a").write_bytes(b"garbage")
+    assert "older copy" in used(folder).lost
+
+
+def test_an_older_copy_is_set_aside_though_the_cluster_id_is_gone(folder: Path) -> None:
+    keep_state(folder, ME, OTHER)
+    roll_back(folder)
+    (folder / FILE).unlink()
+    assert "older copy" in used(folder).lost
 
 
 def test_the_store_of_another_life_is_set_aside(folder: Path) -> None:
