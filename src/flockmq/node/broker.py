@@ -625,7 +625,9 @@ class Broker:
         self.retained.wall_offset_ms = wall_ms - now
 
     def fire(self, timer: Timer, now: int) -> None:
-        """One deadline has come."""
+        """One deadline has come, unless it was taken back while it waited for this tick."""
+        if timer.is_off:
+            return
         node = self.node
         kind = timer.kind
         subject = timer.subject

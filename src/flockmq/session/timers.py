@@ -19,6 +19,8 @@ class Timer:
         self.subject = subject
         self.slot = slot
         self.key = key
+        self.is_off = False
+        """It was taken back: it must not be acted on, also when ``due`` had handed it out before that."""
 
 
 class TimerWheel:
@@ -48,6 +50,7 @@ class TimerWheel:
         """Take a timer back; fine if it is None or has fired."""
         if timer is None:
             return
+        timer.is_off = True
         timers = self.slots.get(timer.slot)
         if timers is None or timers.pop(timer.key, None) is None:
             return

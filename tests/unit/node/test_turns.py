@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Disconnect, Publish, Suback, Subscribe, SubscribeEntry, Will
+from flockmq.mqtt.properties import Properties
 from flockmq.node import turns
 from flockmq.testing.harness import BrokerHarness, HarnessClient
 
@@ -112,3 +113,26 @@ def test_slower_code_does_less_in_a_turn() -> None:
     greedy = harness.client("greedy")
     hand_over(harness, greedy, SUBSCRIBES)
     assert harness.broker.node.turns.work < turns.SHARE // 5
+
+
+def test_a_deadline_that_waits_for_the_next_tick_can_be_taken_back() -> None:
+    """A client comes back while the timers of its old connection wait: the old will is void, its session stays."""
+    harness = BrokerHarness()
+    watcher = harness.client("watcher")
+    watcher.subscribe(b"will")
+    delay = Properties()
+    delay.will_delay_s = 15
+    will = Will(b"will", b"gone", 0, False, delay)
+    for number in range(2 * turns.TURN // turns.LEAVE):  # silent: the end of each is work, all are due at once
+        harness.client(f"silent{number}", keep_alive_s=10)
+    victim = harness.client("victim", will=will, session_expiry_s=15)
+    victim.drop()
+    harness.advance(15_000)
+    session = harness.broker.sessions["victim"]
+    assert harness.broker.overdue
+    harness.client("victim", clean_start=False, will=will, session_expiry_s=15)
+    harness.advance(1_000)
+    assert not harness.broker.overdue
+    assert watcher.received() == []
+    assert harness.broker.sessions["victim"] is session
+    assert session.will is not None

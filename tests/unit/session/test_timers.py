@@ -33,6 +33,15 @@ def test_cancelled_timers_leave_nothing_behind() -> None:
     assert wheel.slots == {}
 
 
+def test_a_timer_can_be_taken_back_after_it_was_handed_out() -> None:
+    wheel = TimerWheel(0)
+    early, late = wheel.add(100, 1, "early"), wheel.add(100, 1, "late")
+    assert wheel.due(200) == [early, late]
+    wheel.cancel(late)
+    assert [timer.is_off for timer in (early, late)] == [False, True]
+    assert wheel.count == 0
+
+
 @given(
     deadlines=st.lists(st.integers(0, 100_000), max_size=50),
     steps=st.lists(st.integers(1, 30_000), min_size=1, max_size=20),
