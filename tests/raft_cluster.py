@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable
 
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
+from flockmq.log.errors import SpoiledError
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry, entry_of
@@ -37,6 +38,12 @@ class MemoryLog:
         self.base_term = base_term
         self.base_offset = base_offset
         self.items: list[bytes] = []
+        self.spoiled: set[int] = set()
+        """Entries that can't be read."""
+
+    @property
+    def first_offset(self) -> int:
+        return self.base_offset
 
     def first_index(self) -> int:
         return self.base + 1
@@ -57,6 +64,10 @@ class MemoryLog:
         size = 0
         for position, item in enumerate(found):
             size += len(item)
+            if low + position in self.spoiled:
+                if position:
+                    return found[:position]
+                raise SpoiledError("damaged", low)
             if position and size > bytes_max:
                 return found[:position]
         return found

@@ -100,8 +100,8 @@ class RaftLog:
         try:
             return self.read(index, index + 1, 1)[0].base_offset
         except SpoiledError:
-            if index <= self.first_index():
-                raise
+            if index == self.stable.first_index():
+                return self.stable.first_offset
             return self.read(index - 1, index, 1)[0].next_offset
 
     def read(self, low: int, high: int, bytes_max: int) -> list[Entry]:

@@ -18,6 +18,11 @@ BROKEN: Final = -1
 class LogReader(Protocol):
     """Durable entries of one group. ``flockmq.log.group.GroupLog`` is one."""
 
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record at or behind the oldest entry."""
+        ...
+
     def first_index(self) -> int:
         """Index of the oldest entry that is still there; one behind the last when there is none."""
         ...

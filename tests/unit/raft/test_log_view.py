@@ -31,6 +31,15 @@ def test_disk_and_memory_are_one_log() -> None:
     assert [log.offset_at(index) for index in range(1, 6)] == [0, 1, 2, 3, 4]
 
 
+def test_offsets_are_known_where_one_entry_is_damaged() -> None:
+    disk = stable(1, 1, 1, 1)
+    disk.compact(1)
+    log = RaftLog(disk, 1 << 20)
+    for index in (2, 3, 4):
+        disk.spoiled = {index}
+        assert [log.offset_at(one) for one in (2, 3, 4, 5)] == [1, 2, 3, 4]
+
+
 def test_entries_follow_on_each_other() -> None:
     with pytest.raises(AssertionError, match="one behind the other"):
         tailed().append(entry(5, 1))

@@ -61,6 +61,19 @@ def test_7_retained_entries_follow_as_they_are_and_are_not_applied_again() -> No
     assert cluster[3].payloads == []
 
 
+def test_7_a_leader_whose_oldest_entry_is_damaged_sends_a_snapshot_and_goes_on_when_it_is_back() -> None:
+    cluster, leader = behind(keep=4)
+    leader.log.spoiled = {leader.log.base + 1}
+    cluster[3].start()
+    cluster.run(500)
+    assert cluster[3].log.base == leader.log.base
+    assert cluster[3].log.items == []
+    leader.log.spoiled.clear()
+    cluster.run(500)
+    assert cluster[3].log.items == leader.log.items
+    assert content(cluster, 3) == b"".join(leader.payloads)
+
+
 def test_7_a_restart_in_the_middle_of_the_refill_goes_on() -> None:
     cluster, leader = behind(keep=6)
     cluster[3].start()
