@@ -34,8 +34,8 @@ def on_packet_timer(node: NodeState, connection: Connection, now: int) -> None:
     connection.packet_timer = None
     if connection.phase != CONNECTED or not connection.half_since:
         return
-    if connection.reading_paused or connection.held_back:
-        connection.half_since = now  # it is not listened to
+    if connection.reading_paused or connection.held_back or connection.waits_turn:
+        connection.half_since = now  # it is not listened to, or what it said waits for its turn
     chunks = connection.chunks
     size = len(chunks) + connection.missing if chunks is not None else len(connection.rest)
     allowed_ms = GRACE_MS + size * 1000 // connection.limits.packet_bytes_per_s_min

@@ -6,6 +6,8 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Disconnect, Publish, Suback, Subscribe, SubscribeEntry, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.node import turns
+from flockmq.node.half_packets import GRACE_MS
+from flockmq.session.connection import CONNECTED
 from flockmq.testing.harness import BrokerHarness, HarnessClient
 
 FILTERS = [SubscribeEntry(b"a/%d" % number, 0) for number in range(64)]
@@ -136,3 +138,22 @@ def test_a_deadline_that_waits_for_the_next_tick_can_be_taken_back() -> None:
     assert watcher.received() == []
     assert harness.broker.sessions["victim"] is session
     assert session.will is not None
+
+
+def test_who_waits_for_its_turn_is_not_slow() -> None:
+    """Its packets are there: no timer for half ones ends it. That bytes wait does not prove that it lives."""
+    harness = BrokerHarness()
+    patient = harness.client("patient")
+    heard_at = patient.connection.last_read_at
+    hand_over(harness, patient, b"\xc0")
+    harness.broker.node.turns.work = turns.TURN
+    later = harness.now + GRACE_MS + 1_000
+    harness.broker.receive(patient.connection, b"\x00", later - 1)
+    assert waits(patient)
+    assert patient.connection.last_read_at == heard_at
+    harness.broker.tick(later)
+    assert patient.connection.phase == CONNECTED
+    assert harness.broker.stats.packet_timeouts == 0
+    harness.flush()
+    assert patient.connection.phase == CONNECTED
+    assert patient.connection.last_read_at == later
