@@ -33,11 +33,11 @@ async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> mo
     topic = port.state().topic_of_group(group)
     if topic is None:
         raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
+    partition = port.state().partition(group)
     try:
         told = (await port.replicas([group])).get(group, [])
     except FlockError as error:
         raise said_no(error) from None
-    partition = port.state().partition(group)
     nodes = port.state().nodes
     if leader_among(told) or not is_lost(partition, told):
         raise ApiError(REFUSED, "Nothing is lost for good: most of its replicas have what they had, or may have it.")
@@ -47,10 +47,11 @@ async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> mo
         raise ApiError(REFUSED, f"{names} may have what is missing: start it first, or say that it is gone for good.")
     if not told:
         raise ApiError(REFUSED, "No node with a replica of this partition answers; start one.")
-    await change(desk, AcceptLoss(group, heir(told)))
+    await change(desk, AcceptLoss(group, heir(told), partition.as_of))
     return partition_view(topic, port.state().partition(group), told, nodes)
 
 
 def heir(told: Sequence[ReplicaStatus]) -> int:
-    """The node that has most of a partition: one that did not lose its store, then the longest log."""
-    return max(told, key=lambda one: (not one.is_lost, one.end, -one.node)).node
+    """The node that has most of a partition: one that did not lose its store, then the latest log in Raft's order. What
+    a replica has applied says less: it may not have heard that its last entries are acknowledged."""
+    return max(told, key=lambda one: (not one.is_lost, one.last_term, one.last, -one.node)).node

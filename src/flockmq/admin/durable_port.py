@@ -113,6 +113,9 @@ class ReplicaStatus:
     """Whether that was asked for and is not finished."""
     is_lost: bool = False
     """It lost what it had, and can't vote until a leader has refilled it."""
+    last_term: int = 0
+    last: int = 0
+    """Its last entry, committed or not, and the term of that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,8 @@ def accept_loss(tables: Tables, command: AcceptLoss) -> PartitionRecord:
     known = tables.partition(command.group)
     if command.heir not in known.replicas:
         raise RefusedError(INVALID, f"Only a node with a replica of group {command.group} can go on with it.")
+    if command.as_of != known.as_of:
+        raise RefusedError(CONFLICT, f"The voters of group {command.group} have changed since; look at it again.")
     return _keep_partition(tables, known, replace(known, heir=command.heir))
 
 

@@ -242,6 +242,8 @@ class AcceptLoss(Struct, frozen=True, array_like=True, tag=23):
 
     group: int
     heir: int
+    as_of: int = 0
+    """The partition's ``as_of`` when its replicas were asked: later ones may have more."""
 
 
 class Rebalance(Struct, frozen=True, array_like=True, tag=22):

@@ -56,7 +56,7 @@ _ASK: Final = struct.Struct("<QQQII")
 _PIECE: Final = struct.Struct("<QQQI")
 _LARGE: Final = struct.Struct("<QQQ")
 """First and end offset of the log, size of the batch."""
-_STATUS: Final = struct.Struct("<BBQQQQQQQQIIQQIQQBB")
+_STATUS: Final = struct.Struct("<BBQQQQQQQQIIQQIQQBBQ")
 
 
 class TooLarge(FlockError):  # noqa: N818
@@ -89,6 +89,8 @@ class ReplicaStatus:
         self.commit = 0
         self.applied = 0
         self.last = 0
+        self.last_term = 0
+        """Its last entry, applied or not, and the term of that."""
         self.bytes = 0
         self.segments = 0
         self.damaged = 0
@@ -354,6 +356,7 @@ class Fetching:
         status.commit = state.commit
         status.applied = state.applied
         status.last = state.log.last_index
+        status.last_term = state.log.last_term
         status.bytes = replica.log.size()
         status.segments = len(replica.log.segments)
         scrubbing = self._scrubbing
@@ -386,6 +389,7 @@ def _encode_status(status: ReplicaStatus) -> bytes:
         status.scrubbed_ms,
         status.is_scrubbing,
         status.is_refilled,
+        status.last_term,
     )
 
 
@@ -406,6 +410,7 @@ def _read_statuses(reply: Callable[[list[ReplicaStatus] | None], None], code: in
         status.differs, status.differs_at, status.scrubbed_ms = fields[14:17]
         status.is_scrubbing = bool(fields[17])
         status.is_refilled = bool(fields[18])
+        status.last_term = fields[19]
         found.append(status)
     reply(found)
 

@@ -288,6 +288,8 @@ def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaS
         told.scrubbed_ms,
         told.is_scrubbing,
         told.is_lost,
+        told.last_term,
+        told.last,
     )
 
 

@@ -8,6 +8,7 @@ from flockmq.cluster.commands import (
     INVALID,
     LIMIT,
     NOT_FOUND,
+    AcceptLoss,
     AlterTopic,
     CreateCursor,
     CreateNamespace,
@@ -204,6 +205,16 @@ def test_a_move_from_wish_to_fact() -> None:
     back = machine.done(ReplicasAre(partition.group, (1, 2, 3), 18))
     assert isinstance(back, PartitionRecord)
     assert back.founders == (2, 3), "who left once can not found any more"
+
+
+def test_a_loss_is_accepted_only_as_it_was_seen() -> None:
+    machine = Machine(4)
+    group = machine.topic("t").partitions[0].group
+    machine.done(ReplicasAre(group, (2, 3, 4), 17))
+    machine.refused(AcceptLoss(group, 2, 16), CONFLICT)
+    accepted = machine.done(AcceptLoss(group, 2, 17))
+    assert isinstance(accepted, PartitionRecord)
+    assert accepted.heir == 2
 
 
 def test_targets_that_can_not_be() -> None:

@@ -104,6 +104,8 @@ def test_heads_times_and_statuses() -> None:
     assert [(status.group, status.role_name, status.end, status.leader) for status in found] == [
         (1, "leader", 5, leader)
     ]
+    log = cluster.leader(1).engine.host.groups[1].state.log
+    assert (found[0].last_term, found[0].last) == (log.last_term, log.last_index)
 
 
 def ask_heads(cluster: PartitionCluster, number: int, group: int = 1) -> list[dict[int, tuple[int, int]]]:
