@@ -9,9 +9,8 @@ What it once acknowledged is missing all the same, and so are its votes. A node 
 a leader that lacks acknowledged records. Hence the node compares, and takes a store that is not the one it had for
 lost.
 
-The witness is written at most once in ``GAP_MS``, before the first commit in that time is acknowledged. So an older
-copy goes unnoticed only if it was taken within that time before the node ended; so does one that was put back together
-with its witness.
+The witness is written at most once in ``GAP_MS``, and no commit waits for it. So an older copy goes unnoticed only if
+it was taken within about that time before the node ended; so does one that was put back together with its witness.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def judge(witness: Witness | None, store: int, last_sequence: int, *, is_new: bo
 
 
 class Witnessing:
-    """When to write the witness: at most once in a while, and before what it says is acknowledged."""
+    """When to write the witness: at most once in a while, and at once after a while without commits."""
 
     def __init__(self, store: int, sequence: int) -> None:
         self._store = store

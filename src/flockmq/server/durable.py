@@ -101,7 +101,7 @@ class DurableService:
         self.node.engine.stop(WHY_STOPPED)
         await self.scrub.close()
         await self.journal.close()
-        self._witness.close(now_ms())
+        await asyncio.to_thread(self._witness.close, now_ms())
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
