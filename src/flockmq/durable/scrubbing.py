@@ -258,7 +258,7 @@ class Scrubbing:
         if begun is not None:
             self._begun = None
             log = self._log_of(begun.group)
-            if log is not None and any(segment.number == begun.number for segment in log.segments):
+            if log is not None and begun.is_of(log):
                 begun.again()
                 return begun
         found = self._next_segment(wall_ms)
@@ -307,7 +307,11 @@ class Scrubbing:
         self._running = None
         self.bytes += work.bytes
         log = self._log_of(work.group)
-        if log is None or all(segment.number != work.number for segment in log.segments):
+        if log is None:
+            return
+        if not work.is_of(log):  # it may be cut: what is in its file now is read from the beginning
+            if work.is_urgent:
+                self._look_again(work.group, work.number)
             return
         for gap in work.gaps:
             if gap.next - 1 > log.settled:
@@ -358,6 +362,7 @@ class Scrubbing:
 
     def _digest(self, work: Inspection, known: Scrubbed, log: GroupLog) -> None:
         for run in work.marks:
+            del run.data[MARK_BYTES * max(log.settled + 1 - run.first, 0) :]  # others may take the place of the rest
             if not known.marks or run.first != known.marks_first + len(known.marks) // MARK_BYTES:
                 known.marks = bytearray()
                 known.marks_first = run.first
@@ -369,7 +374,7 @@ class Scrubbing:
                 known.marks_first += ahead
                 if known.marks_first % BLOCK:
                     continue
-            while len(known.marks) >= MARK_BYTES * BLOCK and known.marks_first + BLOCK - 1 <= log.settled:
+            while len(known.marks) >= MARK_BYTES * BLOCK:
                 block = known.marks_first // BLOCK
                 known.digests.set(block, crc32c(bytes(known.marks[: MARK_BYTES * BLOCK])))
                 known.fresh.append(block)

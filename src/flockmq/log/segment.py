@@ -48,6 +48,8 @@ class Segment:
         """and the next index it had then."""
         self.was_cut = False
         """Its files may be longer than it is."""
+        self.cuts = 0
+        """How often it was cut: what was read of its file before may be something else now."""
         self.rows: bytearray | None = bytearray()
         """The sparse index; None while it is not in memory."""
         self.rows_flushed = 0
@@ -79,6 +81,7 @@ class Segment:
         self.length = length
         self.next_index = next_index
         self.was_cut = True
+        self.cuts += 1
         self.rows_flushed = 0
         if length < self.low:
             self.low = length

@@ -181,6 +181,7 @@ class LogState:
             garbage += self.files_of(self.segments.pop())
         if self.segments:
             self.segments[-1].cut(length, last + 1)
+        self.gaps = [gap for gap in self.gaps if gap.next <= last + 1]
         for index in range(last + 1, self.last + 1):
             self.recent.pop(index, None)
         while self.term_starts and self.term_starts[-1] > last:

@@ -184,7 +184,7 @@ class Store:
             repair = repairs.pop(0)
             if repair.is_wanted():
                 return repair
-            repair.error = "its segment is gone"
+            repair.error = "its segment is gone or was cut"
             repair.is_over = True
         return None
 

@@ -35,6 +35,7 @@ class Inspection:
     def __init__(self, log: LogState, segment: Segment, bytes_max: int) -> None:
         self.group = log.group
         self.number = segment.number
+        self.cuts = segment.cuts
         self.file = segment.file_name()
         self.position = 0
         self.index = segment.first_index
@@ -55,6 +56,13 @@ class Inspection:
         self._index_path = log.path(segment.index_name())
         self._rows = None if segment.rows is None else bytearray(segment.rows)
         self._bytes_max = bytes_max
+
+    def is_of(self, log: LogState) -> bool:
+        """Whether the segment is still part of its log, and was not cut since this was made."""
+        for segment in log.segments:
+            if segment.number == self.number:
+                return segment.cuts == self.cuts
+        return False
 
     def is_over(self) -> bool:
         """Whether all of the segment was looked at."""

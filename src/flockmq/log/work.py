@@ -81,6 +81,7 @@ class Repair(Chore):
     def __init__(self, log: LogState, segment: Segment, position: int, data: bytes) -> None:
         self._log = log
         self._segment = segment
+        self._cuts = segment.cuts
         self._path = log.path(segment.file_name())
         self._length = segment.flushed
         self._position = position
@@ -92,8 +93,8 @@ class Repair(Chore):
         """Why it could not be done; the file is as it was."""
 
     def is_wanted(self) -> bool:
-        """Whether the segment is still part of its log."""
-        return self._segment in self._log.segments
+        """Whether the segment is still part of its log, and was not cut."""
+        return self._segment in self._log.segments and self._segment.cuts == self._cuts
 
     def perform(self, disk: Disk) -> None:
         """Write the copy and let it take the place. A disk without room is no reason to stop everything else."""

@@ -10,8 +10,11 @@ from flockmq.durable.partition_calls import ENTRIES_CALL, OK, Replied
 from flockmq.durable.reading import Damaged
 from flockmq.durable.scrubbing import BLOCK
 from flockmq.log.batch import BatchView
+from flockmq.log.checksum import crc32c
 from flockmq.log.segment import Segment
-from partition_cluster import Node, PartitionCluster
+from flockmq.log.survey import Inspection
+from log_cases import append, batch_of
+from partition_cluster import WALL_MS, Node, PartitionCluster
 
 EVERYTHING = 1 << 20
 
@@ -182,6 +185,61 @@ def test_replicas_that_differ_are_told_and_left_alone() -> None:
     [told] = events(other, "log_differs")
     assert (told["partition"], told["first_entry"]) == (1, BLOCK)
     assert other.fetching.status(1).differs == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("is_urgent", [True, False])
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_segment_that_is_cut_while_it_is_read_is_read_anew(is_urgent: bool, is_begun: bool) -> None:
+    """What was read of it may be old, new or between; none of that is damage, or differs."""
+    cluster = cluster_of(100, (1,))
+    node = cluster.nodes[1]
+    log = node.store.groups[1]
+    segment = log.segments[-1]
+    log.settle(segment.first_index)
+    if is_urgent:
+        node.scrubbing.suspect(1, segment.first_index)
+    else:
+        node.scrubbing.scrub_now([1])
+    work = next_of(node, segment)
+    if is_begun:
+        work.stop_index -= 1  # as with a piece that ends before the segment does
+        work.perform(node.disk)
+        work.stop_index += 1
+        node.scrubbing.done(work, cluster.now, WALL_MS)
+    log.truncate_from(segment.first_index + 1)
+    while log.last < 130:
+        append(log, batch_of(b"of another leader" * 50), term=9)
+    node.store.request_checkpoint()
+    node.write()
+    log.recent.clear()
+    log.settle(log.last)
+    if not is_begun:
+        work.perform(node.disk)
+        node.scrubbing.done(work, cluster.now, WALL_MS)
+    for _ in range(1_000):
+        if (again := node.scrubbing.take(cluster.now, WALL_MS)) is not None:
+            again.perform(node.disk)
+            node.scrubbing.done(again, cluster.now, WALL_MS)
+        cluster.now += 50
+    assert (log.gaps, events(node, "log_damaged")) == ([], [])
+    assert not node.scrubbing.is_looking_at(1)
+    assert not node.scrubbing.is_due(1)
+    marks = b"".join([batch[4:8] for batch in log.entries(log.first, log.last + 1, EVERYTHING)])
+    for block in range(1, (log.last + 1) // BLOCK):
+        at = 4 * (block * BLOCK - log.first)
+        assert node.scrubbing.of(1).digests.get(block) in (0, crc32c(marks[at : at + 4 * BLOCK]))
+
+
+def next_of(node: Node, segment: Segment) -> Inspection:
+    """The work that reads a segment, when everything before it has been read."""
+    while True:
+        work = node.scrubbing.take(node.cluster.now, WALL_MS)
+        if work is not None:
+            if work.number == segment.number:
+                return work
+            work.perform(node.disk)
+            node.scrubbing.done(work, node.cluster.now, WALL_MS)
+        node.cluster.now += 50
 
 
 def lie(node: Node, body: bytes, answer: Replied) -> None:

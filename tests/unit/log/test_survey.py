@@ -217,3 +217,21 @@ def test_a_disk_without_room_stops_nothing_but_the_repair() -> None:
     assert chore.is_over
     assert chore.error
     assert not store.down
+
+
+def test_a_cut_takes_gaps_and_their_repairs_with_it() -> None:
+    """What is written there afterwards is something else."""
+    disk, store, log, batches = filled()
+    segment = log.segments[-1]
+    path = log.path(segment.file_name())
+    damage(disk, path, 150)
+    [gap] = inspect(disk, log, segment)
+    log.add_gap(gap)
+    chore = repair(store, log, gap, batches)
+    log.truncate_from(gap.first)
+    assert log.gaps == []
+    fresh = append(log, *[batch_of(b"else" * 30) for _ in range(gap.first, 41)], term=2)
+    settle(store, disk, checkpoint=True)
+    assert (chore.is_over, chore.error) == (True, "its segment is gone or was cut")
+    log.recent.clear()
+    assert log.entries(gap.first, log.last + 1, PIECE) == fresh
