@@ -122,16 +122,20 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
         verdict = judge(witness, store.identity, store.sequence - 1, is_new=store.is_new, is_damaged=is_marked(store))
         if verdict == SAME and store.is_new and state.index:
             verdict = GONE  # a node that knows the cluster state had a store
+        is_alone = _is_alone(folder, state, node_id)
+        is_accepted = is_alone and not store.groups and (folder / ACCEPT_FILE).exists()
         if verdict == SAME or not (store.groups or load_cluster_id(folder)):
-            return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted=False)
+            # The start that used the acceptance may have ended before it was through: it is used again.
+            is_accepted = is_accepted and bool(load_cluster_id(folder))
+            return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted)
         why = WHY.get(verdict, WHY_OLDER).format(store=root)
-        if _is_alone(folder, state, node_id):
+        if is_alone:
             if not (folder / ACCEPT_FILE).exists():
                 if store.is_new:
                     _remove_empty(root, disk)
                 raise LostStoreError(WHAT_ALONE.format(why=why, folder=folder))
             lost = f"{why}. The operator of this node, which is alone, has accepted that."
-            return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted=verdict == GONE)
+            return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted)
     except BaseException:
         disk.close()
         raise

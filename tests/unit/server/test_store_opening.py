@@ -138,6 +138,21 @@ def test_a_node_alone_stays_down_until_its_operator_accepts_the_loss(folder: Pat
     assert not used(folder).lost
 
 
+@pytest.mark.parametrize("has_witness", [False, True])
+def test_an_acceptance_counts_until_a_start_is_through(folder: Path, has_witness: bool) -> None:
+    used(folder)
+    keep_state(folder, ME)
+    shutil.rmtree(folder / "store")
+    accept_loss(folder)
+    before = (folder / "store.witness").read_bytes()
+    assert closed(open_checked(folder, ME, SMALL)).is_accepted
+    if not has_witness:
+        (folder / "store.witness").write_bytes(before)  # it ended before it had written that
+    assert closed(open_checked(folder, ME, SMALL)).is_accepted
+    used_acceptance(folder)
+    assert not closed(open_checked(folder, ME, SMALL)).is_accepted
+
+
 def test_a_node_alone_finds_the_store_that_was_put_back(folder: Path) -> None:
     first = used(folder)
     keep_state(folder, ME)
