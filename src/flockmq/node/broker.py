@@ -100,6 +100,8 @@ LEVEL_BYTES = 9
 TOO_MANY_STRANGERS = "Too many connections wait to be let in; try again in a moment"
 SHORT_BYTES = 128
 """Nothing is gained by letting so little wait for more."""
+ALL_WORK = 1 << 60
+"""The share of a connection whose last words are worked on."""
 
 
 class Broker:
@@ -108,7 +110,7 @@ class Broker:
     def __init__(
         self, settings: BrokerSettings, gate: Gate, rng: random.Random, now: int, wall_ms: int = 0, version: str = ""
     ) -> None:
-        node = NodeState(settings, gate, rng, now, wall_ms)
+        node = NodeState(settings, gate, rng, now, wall_ms, self.finish)
         node.gate_is_open = type(gate) is OpenGate  # a subclass may well say no
         self.node = node
         self.version = version
@@ -215,6 +217,17 @@ class Broker:
         except RemoteProtocolError as error:
             self.protocol_error(connection, error, now)
         connection.turn_work += turns.work - before
+
+    def finish(self, connection: Connection, now: int) -> None:
+        """Work on all that a connection has said, about one read at most, before another one takes its place."""
+        if connection.phase != CONNECTED or not (connection.waits_turn or connection.held_back):
+            return
+        data = connection.rest
+        connection.rest = b""
+        try:
+            self.process(connection, data, now, ALL_WORK, True)
+        except RemoteProtocolError as error:
+            self.protocol_error(connection, error, now)
 
     def begin_turn(self) -> None:
         """A loop turn begins: go on with those who wait, light ones first, at least one of the heavy ones."""

@@ -284,6 +284,9 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     identity = accept.identity
     connection.admitted_as = identity.username
     client_id = inside_client_id(identity.namespace, admission.request.client_id)
+    old = node.sessions.get(client_id)
+    if old is not None and old.connection is not None:
+        node.finish(old.connection, now)  # what it said before counts, a DISCONNECT too
     problem = objection(node, connection, connect, identity, client_id, now)
     if problem is not None:
         refuse(node, connection, client_id, problem.reason_code, problem.text, now)

@@ -25,6 +25,7 @@ from flockmq.session.timers import TimerWheel
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from flockmq.node.delaying import Delayed
     from flockmq.node.ports import DurablePort, Gate, Identify, LogPort, OwnerPort, SubscribePort
@@ -61,8 +62,18 @@ class Reviews:
 class NodeState:
     """The node's memory; see the module."""
 
-    def __init__(self, settings: BrokerSettings, gate: Gate, rng: random.Random, now: int, wall_ms: int) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        gate: Gate,
+        rng: random.Random,
+        now: int,
+        wall_ms: int,
+        finish: Callable[[Connection, int], None],
+    ) -> None:
+        """``finish`` works on what a connection has said and waits for a turn."""
         self.settings = settings
+        self.finish = finish
         self.gate = gate
         self.gate_is_open = False
         self.rng = rng

@@ -79,6 +79,8 @@ class Giver:
             return
         other_user = message.flags & CHECKS_USER and user_key(session.username) != message.user
         if session.connection is not None:
+            self.scene.node.finish(session.connection, now)  # what it said before counts, a DISCONNECT too
+        if session.connection is not None:
             self.scene.node.stats.takeovers += 1
             text = "Another connection uses this client id"
             disconnect(self.scene.node, session.connection, reasons.SESSION_TAKEN_OVER, text, now)

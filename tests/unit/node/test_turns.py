@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flockmq.mqtt.encode import encode_packet
-from flockmq.mqtt.packets import Disconnect, Publish, Suback, Subscribe, SubscribeEntry, Will
+from flockmq.mqtt.packets import Connack, Connect, Disconnect, Publish, Suback, Subscribe, SubscribeEntry, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.node import turns
 from flockmq.node.half_packets import GRACE_MS
@@ -157,3 +157,21 @@ def test_who_waits_for_its_turn_is_not_slow() -> None:
     harness.flush()
     assert patient.connection.phase == CONNECTED
     assert patient.connection.last_read_at == later
+
+
+def test_who_is_taken_over_is_heard_to_the_end() -> None:
+    """The client leaves and comes back at once, while much that it said before waits for a turn."""
+    harness = BrokerHarness()
+    watcher = harness.client("watcher")
+    watcher.subscribe(b"t")
+    watcher.subscribe(b"will")
+    new = harness.raw()
+    old = harness.client("again", will=Will(b"will", b"gone", 0, False))
+    hand_over(harness, old, SUBSCRIBES + encode_packet(Publish(b"t", b"last"), 5) + encode_packet(Disconnect(), 5))
+    assert waits(old)
+    hand_over(harness, new, encode_packet(Connect(5, "again", True, 0), 5))
+    harness.flush()
+    assert [message.payload for message in watcher.messages()] == [b"last"]
+    assert isinstance(new.received()[0], Connack)
+    assert harness.broker.sessions["again"].connection is new.connection
+    assert harness.broker.subscriptions.count == 2

@@ -7,15 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.errors import FlockError
-from flockmq.mqtt.encode import encode_ack
-from flockmq.mqtt.packets import PUBREC, PUBREL, Ack, Connack, Connect, Disconnect, Packet, Publish, Will
+from flockmq.mqtt.encode import encode_ack, encode_packet
+from flockmq.mqtt.packets import (
+    PUBREC,
+    PUBREL,
+    Ack,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Publish,
+    Subscribe,
+    SubscribeEntry,
+    Will,
+)
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.run import make_run
 from flockmq.node.ports import Accept, AuthRequest, Identity, Refuse, Verdict
 from flockmq.node.publishing import publish_message
 from flockmq.peering.channels import SESSIONS
 from flockmq.peering.claiming import CLAIMS_MAX, Claim
-from flockmq.peering.session_messages import CHUNK_BYTES_MAX, CLAIM, MOVE, Message
+from flockmq.peering.session_messages import CHUNK_BYTES_MAX, CLAIM, MOVE, REVOKE, Message
 from flockmq.testing.harness_client import HarnessClient
 from session_cluster import SessionCluster, SimNode
 
@@ -108,6 +120,23 @@ def test_sessions_of_a_lone_node_are_registered_when_another_comes() -> None:
 
 
 # --- moving ---
+
+
+def test_who_is_taken_over_from_another_node_is_heard_to_the_end() -> None:
+    """Much that the client said waits for a turn, and its DISCONNECT, when another node asks for the session."""
+    cluster, (one, two, _three) = cluster_of(3)
+    watcher = connected(cluster, one, "watcher")
+    watcher.subscribe(b"#")
+    client = connected(cluster, one, "x", will=Will(b"will", b"gone", 0, False))
+    filters = [SubscribeEntry(b"a/%d" % number, 0) for number in range(2_000)]
+    said: list[Packet] = [Subscribe(1, filters), Publish(b"t", b"last"), Disconnect()]
+    one.harness.broker.receive(client.connection, b"".join(encode_packet(packet, 5) for packet in said), cluster.now)
+    assert client.connection.waits_turn
+    epoch = one.sessions["x"].epoch + 1
+    one.ownership.giver.on_revoke(Message(REVOKE, "x", nonce=7, epoch=epoch, node=two.node_id), cluster.now)
+    assert "x" not in one.sessions
+    one.harness.flush()
+    assert [message.payload for message in watcher.messages()] == [b"last"]
 
 
 def test_what_waits_comes_along() -> None:
