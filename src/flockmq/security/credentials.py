@@ -95,8 +95,8 @@ def kept(server_url: str, environment: Mapping[str, str] = os.environ) -> list[K
 
 
 def choose(found: Sequence[Kept], cluster: str) -> str | None:
-    """The token of a cluster; else the newest whose cluster is not known; else the newest."""
-    for suits in (lambda one: cluster and one.cluster == cluster, lambda one: not one.cluster, lambda _one: True):
+    """The token of a cluster; else the newest whose cluster is not known. The newest of all if ``cluster`` is empty."""
+    for suits in (lambda one: cluster and one.cluster == cluster, lambda one: not one.cluster, lambda _: not cluster):
         for one in reversed(found):
             if suits(one):
                 return one.token

@@ -91,6 +91,13 @@ def test_clusters_at_one_address_have_a_token_each(environment: dict[str, str]) 
     assert len(kept(URL, environment)) == 3
 
 
+def test_no_token_goes_to_a_server_of_another_cluster(environment: dict[str, str]) -> None:
+    save(URL, "of a", environment, cluster="a" * 16)
+    save(URL, "of b", environment, cluster="b" * 16)
+    assert load(URL, environment, cluster="c" * 16) is None
+    assert load(URL, environment) == "of b", "a server that does not say which cluster it is of gets the newest"
+
+
 def test_a_broker_finds_its_token_and_says_for_which_cluster(environment: dict[str, str]) -> None:
     save(URL, "own", environment)
     save(URL, "other", environment, cluster="b" * 16)
