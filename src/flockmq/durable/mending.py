@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.partition_calls import ANSWER_BYTES_MAX, ENTRIES_CALL, OK, REFUSED
@@ -37,7 +38,7 @@ AGAIN_MS: Final = 60_000
 REPAIR_BYTES_MAX: Final = 8 * 1_048_576
 """Fetched before it is written; a longer gap is filled in several steps."""
 MENDS_MAX: Final = 16
-"""Gaps that are filled at once; the others wait."""
+"""Gaps that are filled at once; the others wait. One that no replica could fill makes room for them."""
 _ASK: Final = struct.Struct("<QQQI")
 """Group, first entry, the one behind the last, bytes of the first entry that the asking node has."""
 
@@ -59,7 +60,6 @@ class _Mend:
         self.offset = offset
         self.asked = 0
         self.is_out = False
-        self.retry_at = 0
         self.repair: Repair | None = None
 
 
@@ -101,9 +101,7 @@ class Mending:
             return
         self._groups.add(group)
         if (group, gap.number) in self._repaired_at:  # a disk that does not keep it: not again and again
-            mend = _Mend(group, gap, gap.first_offset)
-            mend.retry_at = now + AGAIN_MS
-            self._mends[group, gap.first] = mend
+            gap.retry_at = now + AGAIN_MS
         segment = _segment_of(log, gap)
         self.found += gap.next - gap.first
         others = self._others(group)
@@ -128,14 +126,23 @@ class Mending:
                 log.drop_stale_gaps()
             if log is None or not log.gaps:
                 self._groups.discard(group)
-                continue
-            for gap in log.gaps:
-                if (group, gap.first) not in self._mends and len(self._mends) < MENDS_MAX:
-                    self._mends[group, gap.first] = _Mend(group, gap, gap.first_offset)
+        if len(self._mends) < MENDS_MAX:
+            self._begin(now)
         for mend in list(self._mends.values()):
             self._look_at(mend, now)
         for key in [key for key, at in self._repaired_at.items() if at + AGAIN_MS <= now]:
             del self._repaired_at[key]
+
+    def _begin(self, now: int) -> None:
+        """Fill the gaps next that have waited for longest."""
+        due = []
+        for group in self._groups:
+            log = self._log_of(group)
+            if log is not None and self._others(group):
+                waiting = [gap for gap in log.gaps if gap.retry_at <= now and (group, gap.first) not in self._mends]
+                due += [(gap.retry_at, group, gap.first, gap) for gap in waiting]
+        for _, group, first, gap in nsmallest(MENDS_MAX - len(self._mends), due):
+            self._mends[group, first] = _Mend(group, gap, gap.first_offset)
 
     def _look_at(self, mend: _Mend, now: int) -> None:
         log = self._log_of(mend.group)
@@ -144,7 +151,7 @@ class Mending:
         elif mend.repair is not None:
             if mend.repair.is_over:
                 self._written(mend, log, now)
-        elif not mend.is_out and now >= mend.retry_at:
+        elif not mend.is_out:
             self._ask(mend, now)
 
     # The replica that lacks something.
@@ -152,7 +159,7 @@ class Mending:
     def _ask(self, mend: _Mend, now: int) -> None:
         others = self._others(mend.group)
         if not others:
-            mend.retry_at = now + RETRY_MS
+            self._forget(mend)
             return
         node = others[mend.asked % len(others)]
         question = _ASK.pack(mend.group, mend.index, mend.gap.next, len(mend.rest))
@@ -213,7 +220,12 @@ class Mending:
         mend.rest = bytearray()
         mend.index = mend.gap.first
         mend.offset = mend.gap.first_offset
-        mend.retry_at = now if mend.asked % max(len(self._others(mend.group)), 1) else now + RETRY_MS
+        if mend.asked >= len(self._others(mend.group)):
+            self._put_off(mend, now)
+
+    def _put_off(self, mend: _Mend, now: int) -> None:
+        mend.gap.retry_at = now + RETRY_MS
+        self._forget(mend)
 
     def _written(self, mend: _Mend, log: GroupLog, now: int) -> None:
         assert mend.repair is not None
@@ -221,8 +233,7 @@ class Mending:
         mend.repair = None
         if error:
             self._event("log_not_repaired", mend.group, mend.gap, message=f"The segment can't be written: {error}.")
-            mend.retry_at = now + RETRY_MS
-            self._try_another(mend, now)
+            self._put_off(mend, now)
             return
         count = mend.index - mend.gap.first
         self.repaired += count

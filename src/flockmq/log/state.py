@@ -42,6 +42,8 @@ class Gap:
         self.end_offset = first_offset
         """Offsets of their records."""
         self.reason = reason
+        self.retry_at = 0
+        """Other replicas are not asked before."""
 
 
 class Snapshot:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from flockmq.durable.mending import MENDS_MAX
 from flockmq.durable.partition_calls import ENTRIES_CALL, OK, Replied
 from flockmq.durable.reading import Damaged
 from flockmq.durable.scrubbing import BLOCK
@@ -152,6 +153,30 @@ def test_a_replica_that_has_the_same_damage_does_not_give_it_away() -> None:
     for number in (1, 2):
         node = cluster.nodes[number]
         assert file_of(node, node.store.groups[1].segments[1]) == wholes[number]
+
+
+def test_gaps_that_no_replica_can_fill_do_not_keep_others_waiting() -> None:
+    cluster = cluster_of(100)
+    node = cluster.nodes[2]
+    log = node.store.groups[1]
+    lost = [index for segment in log.segments[1:5] for index in range(segment.first_index, segment.next_index, 2)]
+    assert len(lost) > MENDS_MAX
+    for one in cluster.nodes.values():
+        for index in lost:
+            damage_entry(one, index)
+    last = log.segments[6]
+    whole = damage_entry(node, last.first_index + 1)
+    node.scrubbing.scrub_now([1])
+    cluster.run(10_000)
+    assert [gap.first for gap in log.gaps] == lost
+    assert file_of(node, last) == whole
+
+
+def damage_entry(node: Node, index: int) -> bytes:
+    """The body of its batch; all batches of a segment are of the same length here. The file as it was."""
+    segment = node.store.groups[1].segment_of(index)
+    size = segment.length // (segment.next_index - segment.first_index)
+    return damage(node, segment, (index - segment.first_index) * size + 150)
 
 
 def test_a_restart_that_can_not_apply_waits_for_the_entry_and_goes_on() -> None:
