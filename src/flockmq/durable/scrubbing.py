@@ -43,6 +43,8 @@ DIGESTS_MAX: Final = 4_096
 """Asked for at once."""
 RATE_MS: Final = 60_000
 """How often the rate is counted again."""
+LOOKS_MAX: Final = 64
+"""Logs that are looked at in one turn of the event loop, until one has something to be read."""
 
 
 class Digests:
@@ -115,6 +117,8 @@ class Scrubbing:
         self._next = 0
         self._until = 0
         """The group that is being read, its next entry, and the first one that is for the next round."""
+        self._round: list[int] = []
+        """Groups to be read, the next one last."""
         self._running: Inspection | None = None
         self._begun: Inspection | None = None
         """A segment of which not all was read,"""
@@ -261,22 +265,20 @@ class Scrubbing:
             if log is not None and begun.is_of(log):
                 begun.again()
                 return begun
-        found = self._next_segment(wall_ms)
-        if found is None:
-            self._idle_until = now + RATE_MS  # nothing is due: there may be thousands of logs to look at
-        return found
+        return self._next_segment(now, wall_ms)
 
     def _count_rate(self, now: int) -> None:
         """Everything in its time, however much it is."""
         if now < self._rate_at:
             return
         self._rate_at = now + RATE_MS
+        self._round = []  # there may be new ones
         total = sum([replica.log.size() for replica in self._engine.replicas.values()])
         wanted = max(total * 1_000 // (self._days * DAY_MS), BYTES_PER_SECOND_MIN) if self._days else 0
         self._rate = min(wanted, self._rate_max)
 
-    def _next_segment(self, wall_ms: int) -> Inspection | None:
-        for _ in range(len(self._engine.replicas) + 2):
+    def _next_segment(self, now: int, wall_ms: int) -> Inspection | None:
+        for _ in range(LOOKS_MAX):
             log = self._log_of(self._group)
             segment = _segment_from(log, self._next) if log is not None and self._next < self._until else None
             if log is not None and segment is not None:
@@ -284,6 +286,7 @@ class Scrubbing:
             if log is not None:
                 self._finish(self._group, self.of(self._group), log, wall_ms)  # nothing of it is in files
             if not self._next_group(wall_ms):
+                self._idle_until = now + RATE_MS  # nothing is due: there may be thousands of logs to look at
                 return None
         return None
 
@@ -291,16 +294,25 @@ class Scrubbing:
         """Whatever an operator waits for, else the log that was not read for longest, if it is time."""
         if self._now_groups:
             self._group = next(iter(self._now_groups))
-        elif self._days and self._engine.replicas:
-            self._group = min(self._engine.replicas, key=self.finished_ms)
-            if self.finished_ms(self._group) + self._days * DAY_MS > wall_ms:
-                self._group = -1
+        elif self._days:
+            self._group = self._next_old(wall_ms - self._days * DAY_MS)
         log = self._log_of(self._group)
         if log is None:
             return False
         self._next = log.first
         self._until = max([segment.flushed_index for segment in log.segments], default=0)
         return True
+
+    def _next_old(self, since_ms: int) -> int:
+        """The next group that was not read since a time; -1 when there is none."""
+        if not self._round:
+            old = [group for group in self._engine.replicas if self.finished_ms(group) <= since_ms]
+            self._round = sorted(old, key=self.finished_ms, reverse=True)
+        while self._round:
+            group = self._round.pop()
+            if group in self._engine.replicas and self.finished_ms(group) <= since_ms:  # still
+                return group
+        return -1
 
     def done(self, work: Inspection, now: int, wall_ms: int) -> None:
         """A piece was read."""

@@ -9,7 +9,7 @@ import pytest
 from flockmq.durable.mending import MENDS_MAX
 from flockmq.durable.partition_calls import ENTRIES_CALL, OK, Replied
 from flockmq.durable.reading import Damaged
-from flockmq.durable.scrubbing import BLOCK
+from flockmq.durable.scrubbing import BLOCK, DAY_MS, LOOKS_MAX, RATE_MS
 from flockmq.log.batch import BatchView
 from flockmq.log.checksum import crc32c
 from flockmq.log.segment import Segment
@@ -86,6 +86,33 @@ def test_the_scrub_finds_what_no_reader_meets() -> None:
     cluster.run(65_000)
     assert file_of(node, segment) == whole
     assert node.scrubbing.finished_ms(1) > 1
+
+
+def test_thousands_of_logs_without_files_are_not_all_looked_at_in_one_turn() -> None:
+    cluster = PartitionCluster(nodes=1, groups=2 * LOOKS_MAX + 2, voters=(1,))
+    scrubbing = cluster.nodes[1].scrubbing
+    now, wall_ms = cluster.now + RATE_MS, WALL_MS + 30 * DAY_MS
+    for looked_at in (LOOKS_MAX - 1, 2 * LOOKS_MAX - 1, 2 * LOOKS_MAX + 2):
+        assert scrubbing.take(now, wall_ms) is None
+        assert [scrubbing.finished_ms(group) for group in cluster.groups].count(wall_ms) == looked_at
+
+
+def test_the_log_that_was_not_read_for_longest_is_read_next() -> None:
+    cluster = PartitionCluster(nodes=1, groups=4, voters=(1,))
+    node = cluster.nodes[1]
+    for group in cluster.groups:
+        cluster.fill(group, 20)
+    node.store.request_checkpoint()
+    node.write()
+    now, wall_ms = cluster.now + RATE_MS, WALL_MS + 30 * DAY_MS
+    node.scrubbing.recall({"finished": [[1, 30], [2, 10], [3, wall_ms], [4, 20]], "damaged": []})
+    order: list[int] = []
+    for later in range(0, 2 * RATE_MS, 50):
+        if (work := node.scrubbing.take(now + later, wall_ms)) is not None:
+            order += [work.group] if work.group not in order else []
+            work.perform(node.disk)
+            node.scrubbing.done(work, now + later, wall_ms)
+    assert order == [2, 4, 1]
 
 
 def test_what_was_damaged_before_a_restart_is_looked_at_at_once() -> None:
