@@ -3,6 +3,7 @@
 ```
  replicas tell: lost their store (empty, no vote) | have what they had | say nothing
  fewer than a majority can still have what they had --> no leader, ever --> acceptLoss: one of them goes on alone
+ that one does not answer, and others have elected a leader after all   --> acceptLoss: it is not the heir any more
 ```
 """
 
@@ -39,6 +40,9 @@ async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> mo
     except FlockError as error:
         raise said_no(error) from None
     nodes = port.state().nodes
+    if leader_among(told) and partition.heir in silent_replicas(partition, told):
+        await change(desk, AcceptLoss(group, 0, partition.as_of))  # its leader would wait for that node for ever
+        return partition_view(topic, port.state().partition(group), told, nodes)
     if leader_among(told) or not is_lost(partition, told):
         raise ApiError(REFUSED, "Nothing is lost for good: most of its replicas have what they had, or may have it.")
     silent = silent_replicas(partition, told)

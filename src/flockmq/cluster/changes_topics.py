@@ -212,9 +212,9 @@ def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
 
 
 def accept_loss(tables: Tables, command: AcceptLoss) -> PartitionRecord:
-    """Let one node go on alone with what it has of a partition."""
+    """Let one node go on alone with what it has of a partition, or none after all."""
     known = tables.partition(command.group)
-    if command.heir not in known.replicas:
+    if command.heir and command.heir not in known.replicas:
         raise RefusedError(INVALID, f"Only a node with a replica of group {command.group} can go on with it.")
     if command.as_of != known.as_of:
         raise RefusedError(CONFLICT, f"The voters of group {command.group} have changed since; look at it again.")

@@ -242,6 +242,7 @@ class AcceptLoss(Struct, frozen=True, array_like=True, tag=23):
 
     group: int
     heir: int
+    """0: none, for a leader was elected after all."""
     as_of: int = 0
     """The partition's ``as_of`` when its replicas were asked: later ones may have more."""
 

@@ -111,6 +111,8 @@ class Partitions:
         """Replicas of groups that a command made which is yet to come here, maybe with the one that deletes them."""
         self._parting: dict[int, None] = {}
         """Replicas that state does not name, but knows too little of."""
+        self._heirs: dict[int, None] = {}
+        """Replicas that are to go on alone and can't yet."""
         self._parting_at = 0
         meta.watch(self.follow)
         meta.parting.closed.append(self._was_closed)
@@ -180,9 +182,11 @@ class Partitions:
         for group in stirred:
             self.mover.consider(group, now)
         self.mover.tick(now)
-        if self._parting and now >= self._parting_at:
+        if (self._parting or self._heirs) and now >= self._parting_at:
             self._parting_at = now + PARTING_LOOK_MS
             self._ask_to_part(now)
+            self._dirty.update(self._heirs)
+            self._heirs = {}
 
     def _look_at_dirty(self, now: int) -> None:
         looks = 0
@@ -277,8 +281,10 @@ class Partitions:
         """Go on alone, once: the members that this replica has then say that it was done. Under a leader that there is
         after all the members change in good order (``moving.py``)."""
         state = self._engine.host.groups[group].state
-        is_done = state.configuration == Configuration((self._node,)) and state.health == SOUND
-        if not is_done and not state.leader and self._meta.is_current:
+        if state.configuration == Configuration((self._node,)) and state.health == SOUND:
+            return
+        self._heirs[group] = None  # the leader it knows may be gone, or leave it halfway
+        if not state.leader and self._meta.is_current:
             # Later than any term that other nodes may know a leader of, for the log that knew those terms may be gone.
             self._engine.host.go_alone(group, self._meta.state.index << TERM_BITS)
             self._engine.wake()
@@ -292,6 +298,7 @@ class Partitions:
         if not group:
             return
         self._parting.pop(group, None)
+        self._heirs.pop(group, None)
         self.mover.forget(group)
         for closed in self.closed:
             closed(group)

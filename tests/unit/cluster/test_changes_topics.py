@@ -215,6 +215,10 @@ def test_a_loss_is_accepted_only_as_it_was_seen() -> None:
     accepted = machine.done(AcceptLoss(group, 2, 17))
     assert isinstance(accepted, PartitionRecord)
     assert accepted.heir == 2
+    machine.refused(AcceptLoss(group, 1, 17), INVALID)
+    withdrawn = machine.done(AcceptLoss(group, 0, 17))
+    assert isinstance(withdrawn, PartitionRecord)
+    assert withdrawn.heir == 0
 
 
 def test_targets_that_can_not_be() -> None:

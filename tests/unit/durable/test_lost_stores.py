@@ -150,3 +150,21 @@ def test_of_three_replicas_with_two_lost_stores_the_third_goes_on_with_all_it_ha
     cluster.until(lambda: set(cluster.voters(1)) == {heir, *wiped})
     assert cluster.append(wiped[0], 1, b"more") == LAST
     assert cluster[heir].meta.state.partition(1).heir == 0
+
+
+def test_an_heir_that_still_knows_a_leader_goes_on_when_that_is_gone() -> None:
+    cluster = grown(3)
+    assert cluster.submit(1, CreateTopic("t", replication_factor=1)).ok
+    cluster.until(lambda: cluster.leader(1) is not None)
+    heir = cluster.leader(1)
+    assert heir is not None
+    wipe(cluster, heir.number)
+    heir.start()
+    cluster.until(lambda: 1 in heir.engine.replicas)
+    other = 1 + heir.number % 3
+    heir.engine.host.groups[1].state.leader = other  # that told it so, and is gone before it made it a voter
+    assert cluster.submit(other, AcceptLoss(1, heir.number)).ok
+    cluster.until(lambda: heir.meta.state.partition(1).heir == heir.number and not heir.partitions.pending)
+    assert heir.engine.host.groups[1].state.leader == other
+    heir.engine.host.groups[1].state.leader = 0
+    cluster.until(lambda: cluster.leader(1) is heir)
