@@ -59,12 +59,26 @@ class SlowTurn(NamedTuple):
 class Flusher:
     """Walks the broker's dirty connections."""
 
-    __slots__ = ("_broker", "_loop", "_on_slow", "_read_bytes", "_scheduled", "_unit_us", "between", "slow_turns")
+    __slots__ = (
+        "_broker",
+        "_loop",
+        "_on_fault",
+        "_on_slow",
+        "_read_bytes",
+        "_scheduled",
+        "_unit_us",
+        "between",
+        "slow_turns",
+    )
 
     def __init__(
-        self, broker: Broker, loop: asyncio.AbstractEventLoop, on_slow: Callable[[SlowTurn], None] | None = None
+        self,
+        broker: Broker,
+        loop: asyncio.AbstractEventLoop,
+        on_fault: Callable[[str, Exception], None],
+        on_slow: Callable[[SlowTurn], None] | None = None,
     ) -> None:
-        """``on_slow``: told of every turn that took long."""
+        """``on_fault``: told of a bug, and what was being done; ``on_slow``: told of every turn that took long."""
         self.between: Callable[[], bool] | None = None
         """Called in every run before anything is written: other nodes have a message before its PUBACK is out.
 
@@ -75,6 +89,7 @@ class Flusher:
         self._scheduled = False
         self._read_bytes = 0
         self._unit_us = 1.0
+        self._on_fault = on_fault
         self._on_slow = on_slow
         self.slow_turns = 0
 
@@ -99,7 +114,10 @@ class Flusher:
         turns = self._broker.node.turns
         waited = turns.waiting()
         began = time.perf_counter()
-        self._broker.begin_turn()
+        try:
+            self._broker.begin_turn()
+        except Exception as error:  # the connection that met the bug is closed; the others are written to
+            self._on_fault("turn", error)
         if waited:
             self._measure((time.perf_counter() - began) * 1_000_000, turns.work)
         self._write_all(began, waited)

@@ -47,7 +47,7 @@ class Runner:
         self.listeners: list[Listener] = []
         self.events = EventList()
         """What the drivers have to say themselves."""
-        self._flusher = Flusher(broker, self.loop, self._slow_turn)
+        self._flusher = Flusher(broker, self.loop, self.fault, self._slow_turn)
         self._slow_at = 0
         self.flush_soon = self._flusher.schedule
         self.note_read = self._flusher.note_read

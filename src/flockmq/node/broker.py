@@ -251,7 +251,11 @@ class Broker:
             return
         now = self.node.now
         connection.mark()  # it is read again when nothing waits any more
-        self.take_turn(connection, b"", now)
+        try:
+            self.take_turn(connection, b"", now)
+        except Exception:  # a bug: no driver can tell whose words these were
+            hang_up(self.node, connection, reasons.UNSPECIFIED_ERROR, "", now, True)
+            raise
         if connection.is_lost:
             self.end_lost(connection, now)
         elif connection.phase < CONNECTED:

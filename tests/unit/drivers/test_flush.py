@@ -9,10 +9,20 @@ from collections.abc import Iterator
 import pytest
 
 from flockmq.drivers.flush import Flusher
+from flockmq.mqtt.encode import encode_packet
+from flockmq.mqtt.packets import Connect, Publish
 from flockmq.node.broker import Broker
-from flockmq.node.ports import OpenGate
+from flockmq.node.ports import Identity, OpenGate
 from flockmq.node.settings import BrokerSettings, Limits
-from flockmq.session.connection import Connection
+from flockmq.node.turns import TURN
+from flockmq.session.connection import CLOSED, Connection
+
+
+class FailingGate(OpenGate):
+    """Has a bug."""
+
+    def may_publish(self, identity: Identity, topic: bytes) -> bool:
+        raise ZeroDivisionError
 
 
 class Written:
@@ -29,10 +39,11 @@ class Desk:
     """A broker with connections, and a flusher."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.broker = Broker(BrokerSettings(), OpenGate(), random.Random(1), 0)
+        self.broker = Broker(BrokerSettings(), FailingGate(), random.Random(1), 0)
         self.said: list[bytes] = []
+        self.faults: list[tuple[str, Exception]] = []
         self.loop = loop
-        self.flusher = Flusher(self.broker, loop)
+        self.flusher = Flusher(self.broker, loop, lambda doing, error: self.faults.append((doing, error)))
 
     def connection(self) -> Connection:
         connection = self.broker.open("tcp", Limits(), "192.0.2.1", 0)
@@ -116,3 +127,22 @@ def test_what_is_long_leaves_with_the_next_run(on: Desk) -> None:
     on.flusher.between = None
     on.next_turn()
     assert on.said == [acks[:4], acks]
+
+
+def test_a_bug_in_work_that_waited_ends_that_connection_and_no_other(on: Desk) -> None:
+    unlucky, plain, late = on.connection(), on.connection(), on.connection()
+    for number, connection in enumerate((unlucky, late)):
+        on.broker.receive(connection, encode_packet(Connect(4, f"c{number}", True, 0), 4), 0)
+    on.flusher.run()
+    on.said.clear()
+    on.broker.node.turns.work = TURN
+    on.broker.receive(unlucky, encode_packet(Publish(b"t", b""), 4), 0)
+    on.broker.receive(late, b"\xc0\x00", 0)
+    plain.reply(b"answer")
+    on.flusher.run()
+    assert on.said == [b"answer"]
+    assert unlucky.phase == CLOSED
+    assert [(doing, type(error)) for doing, error in on.faults] == [("turn", ZeroDivisionError)]
+    on.next_turn()
+    assert on.said == [b"answer", b"\xd0\x00"]
+    assert [*on.broker.sessions] == ["c1"]
