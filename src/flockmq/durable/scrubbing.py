@@ -373,6 +373,7 @@ class Scrubbing:
     # Digests.
 
     def _digest(self, work: Inspection, known: Scrubbed, log: GroupLog) -> None:
+        known.digests.forget_before(log.first // BLOCK)  # a snapshot may have taken the log far ahead
         for run in work.marks:
             del run.data[MARK_BYTES * max(log.settled + 1 - run.first, 0) :]  # others may take the place of the rest
             if not known.marks or run.first != known.marks_first + len(known.marks) // MARK_BYTES:
@@ -420,19 +421,23 @@ class Scrubbing:
         known = self.by_group.get(group)
         if code != OK or known is None:
             return
+        fresh: list[int] = []
         for number in range(len(body) // MARK_BYTES):
             block = first + number
             theirs = int.from_bytes(body[MARK_BYTES * number : MARK_BYTES * (number + 1)], "little")
             ours = known.digests.get(block)
             if theirs and ours and theirs != ours and block not in known.differs:
                 known.differs[block] = member
-                self._tell_difference(group, block, member)
+                fresh.append(block)
+        if fresh:
+            self._tell_difference(group, fresh, member)
 
-    def _tell_difference(self, group: int, block: int, member: int) -> None:
+    def _tell_difference(self, group: int, blocks: list[int], member: int) -> None:
         fields: dict[str, object] = {
             "partition": group,
-            "first_entry": block * BLOCK,
-            "last_entry": block * BLOCK + BLOCK - 1,
+            "first_entry": blocks[0] * BLOCK,
+            "last_entry": blocks[-1] * BLOCK + BLOCK - 1,
+            "blocks": len(blocks),
             "node": f"{member:016x}",
             "message": "Two replicas have different entries, and checksums fit on both: a promise of consensus or of a "
             "disk is broken. Nothing is changed. Keep both stores, and report this with the logs of both nodes.",

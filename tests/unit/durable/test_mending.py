@@ -30,15 +30,19 @@ def cluster_of(records: int, voters: tuple[int, ...] = (1, 2, 3)) -> PartitionCl
 
 def forget_memory(node: Node) -> None:
     """Only files are left, for readers and for consensus."""
-    node.store.request_checkpoint()
-    node.write()
-    log = node.store.groups[1]
-    log.recent.clear()
+    forget_recent(node)
     raft = node.engine.replicas[1].node.state.log
     raft.tail_first += len(raft.tail)
     raft.term_before = raft.last_term
     raft.tail.clear()
     raft.tail_bytes = 0
+
+
+def forget_recent(node: Node) -> None:
+    """Only files are left, for readers."""
+    node.store.request_checkpoint()
+    node.write()
+    node.store.groups[1].recent.clear()
 
 
 def damage(node: Node, segment: Segment, position: int) -> bytes:
@@ -261,9 +265,7 @@ def test_a_segment_that_is_cut_while_it_is_read_is_read_anew(is_urgent: bool, is
     log.truncate_from(segment.first_index + 1)
     while log.last < 130:
         append(log, batch_of(b"of another leader" * 50), term=9)
-    node.store.request_checkpoint()
-    node.write()
-    log.recent.clear()
+    forget_recent(node)
     log.settle(log.last)
     if not is_begun:
         work.perform(node.disk)
@@ -292,6 +294,48 @@ def next_of(node: Node, segment: Segment) -> Inspection:
             work.perform(node.disk)
             node.scrubbing.done(work, node.cluster.now, WALL_MS)
         node.cluster.now += 50
+
+
+def test_many_blocks_that_differ_are_told_in_one_event() -> None:
+    cluster = cluster_of(200)
+    node = cluster.nodes[2]
+    other = cluster.nodes[1]
+    for one in (node, other):
+        one.scrubbing.scrub_now([1])
+    cluster.run(1_000)
+    known = node.scrubbing.of(1).digests
+    for block in (1, 2, 4):
+        known.set(block, known.get(block) ^ 1)
+    other.scrubbing.scrub_now([1])
+    cluster.run(1_000)
+    assert other.scrubbing.differing(1) == (3, BLOCK)
+    [told] = events(other, "log_differs")
+    assert (told["blocks"], told["first_entry"], told["last_entry"]) == (3, BLOCK, 5 * BLOCK - 1)
+
+
+def test_a_log_that_goes_on_far_behind_costs_no_memory_for_what_it_skipped() -> None:
+    cluster = cluster_of(100, (1,))
+    node = cluster.nodes[1]
+    scrub_all(node)
+    log = node.store.groups[1]
+    far = 10**15
+    log.reset(far - 1, 1, far)
+    append(log, *[batch_of(b"%d" % number) for number in range(BLOCK)])
+    forget_recent(node)
+    log.settle(log.last)
+    scrub_all(node)
+    assert node.scrubbing.of(1).digests.get(far // BLOCK)
+    assert not node.scrubbing.of(1).digests.get(1)
+
+
+def scrub_all(node: Node) -> None:
+    """Read all files of the group, without anything else that the node does."""
+    node.scrubbing.scrub_now([1])
+    while node.scrubbing.is_due(1):
+        node.cluster.now += 50
+        if (work := node.scrubbing.take(node.cluster.now, WALL_MS)) is not None:
+            work.perform(node.disk)
+            node.scrubbing.done(work, node.cluster.now, WALL_MS)
 
 
 def lie(node: Node, body: bytes, answer: Replied) -> None:
