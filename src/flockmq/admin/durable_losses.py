@@ -1,7 +1,7 @@
 """Partitions that lost most of their replicas: what people are told, and how one goes on when they accept the loss.
 
 ```
- replicas tell: lost their store (empty, no vote) | have what they had | say nothing
+ replicas tell: lost their store, or a part of their log (no vote) | have what they had | say nothing
  fewer than a majority can still have what they had --> no leader, ever --> acceptLoss: one of them goes on alone
  that one does not answer, and others have elected a leader after all   --> acceptLoss: it is not the heir any more
 ```
@@ -56,6 +56,7 @@ async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> mo
 
 
 def heir(told: Sequence[ReplicaStatus]) -> int:
-    """The node that has most of a partition: one that did not lose its store, then the latest log in Raft's order. What
-    a replica has applied says less: it may not have heard that its last entries are acknowledged."""
-    return max(told, key=lambda one: (not one.is_lost, one.last_term, one.last, -one.node)).node
+    """The node that has most of a partition: one that lost nothing, then one that has its store and lost a part of its
+    log; of those the latest log in Raft's order. What a replica has applied says less: it may not have heard that its
+    last entries are acknowledged."""
+    return max(told, key=lambda one: (one.may_vote, not one.is_lost, one.last_term, one.last, -one.node)).node

@@ -112,10 +112,17 @@ class ReplicaStatus:
     is_scrubbing: bool = False
     """Whether that was asked for and is not finished."""
     is_lost: bool = False
-    """It lost what it had, and can't vote until a leader has refilled it."""
+    """It lost what it had, its vote as well, and can't vote until a leader has refilled it."""
     last_term: int = 0
     last: int = 0
     """Its last entry, committed or not, and the term of that."""
+    is_refilled: bool = False
+    """Its log was cut at damage: it can't vote either until a leader has sent the rest again."""
+
+    @property
+    def may_vote(self) -> bool:
+        """Whether it has all that it ever acknowledged."""
+        return not self.is_lost and not self.is_refilled
 
 
 @dataclass(frozen=True, slots=True)

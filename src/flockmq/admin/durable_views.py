@@ -94,8 +94,9 @@ def silent_replicas(partition: PartitionRecord, told: Iterable[ReplicaStatus]) -
 
 
 def is_lost(partition: PartitionRecord, told: Iterable[ReplicaStatus]) -> bool:
-    """Whether so many replicas lost their stores that the others can't elect a leader, even if all of them answered."""
-    lost = {one.node for one in told if one.is_lost}
+    """Whether so many replicas lost their stores, or parts of their logs, that the others can't elect a leader, even
+    if all of them answered."""
+    lost = {one.node for one in told if not one.may_vote}
     whole = [node for node in partition.replicas if node not in lost]
     return 2 * len(whole) <= len(partition.replicas)
 
@@ -123,7 +124,7 @@ def _problem(
     nodes: Mapping[int, NodeRecord],
 ) -> str:
     if not leader and is_lost(partition, told.values()):
-        lost = ", ".join(node_name(nodes, one.node) for one in told.values() if one.is_lost)
+        lost = ", ".join(node_name(nodes, one.node) for one in told.values() if not one.may_vote)
         return (
             f"Data is gone: {lost} lost what it stored of this partition, and too few others have it to elect a leader."
             f" Put the store back, or give up what is missing with `flockmq partition accept-loss {partition.group}`."

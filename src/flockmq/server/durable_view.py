@@ -290,6 +290,7 @@ def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaS
         told.is_lost,
         told.last_term,
         told.last,
+        told.is_refilled,
     )
 
 

@@ -7,15 +7,21 @@ import pytest
 from flockmq.admin import durable_model as model
 from flockmq.admin.durable_losses import accept_loss, heir
 from flockmq.admin.durable_port import FOLLOWING, ReplicaStatus
+from flockmq.admin.durable_views import is_lost
 from flockmq.admin.errors import ApiError
 from flockmq.cluster.commands import AcceptLoss, CreateTopic
+from flockmq.cluster.model import PartitionRecord
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import MemoryDurable
 
 
-def told(node: int, end: int = 0, *, is_lost: bool = False, last_term: int = 1, last: int = 0) -> ReplicaStatus:
-    return ReplicaStatus(node, FOLLOWING, 0, 7, 0, end, 0, is_lost=is_lost, last_term=last_term, last=last)
+def told(
+    node: int, end: int = 0, *, is_lost: bool = False, is_refilled: bool = False, last_term: int = 1, last: int = 0
+) -> ReplicaStatus:
+    return ReplicaStatus(
+        node, FOLLOWING, 0, 7, 0, end, 0, is_lost=is_lost, last_term=last_term, last=last, is_refilled=is_refilled
+    )
 
 
 def test_the_heir_has_the_latest_log_whatever_it_has_applied() -> None:
@@ -44,3 +50,16 @@ async def test_an_heir_that_is_gone_is_withdrawn_when_others_have_a_leader() -> 
     port.silent.add(gone)
     await accept_loss(desk, asked)
     assert port.state().partition(partition.group).heir == 0
+
+
+def test_a_replica_with_a_part_of_its_log_comes_before_an_empty_one_and_after_a_whole_one() -> None:
+    cut = told(1, last=9, is_refilled=True)
+    assert heir([cut, told(2, last=8)]) == 2
+    assert heir([cut, told(2, last=10, is_lost=True)]) == 1
+
+
+def test_replicas_that_lost_a_part_of_their_logs_can_not_elect_a_leader() -> None:
+    partition = PartitionRecord(1, 0, (1, 2, 3), (1, 2, 3), (1, 2, 3), 1, (1, 2, 3))
+    assert not is_lost(partition, [told(1, is_refilled=True), told(2), told(3)])
+    assert is_lost(partition, [told(1, is_refilled=True), told(2), told(3, is_lost=True)])
+    assert is_lost(PartitionRecord(1, 0, (1,), (1,), (1,), 1, (1,)), [told(1, is_refilled=True)])
