@@ -578,8 +578,8 @@ class Broker:
         node = self.node
         if len(hungry) > 1:
             hungry.sort(key=fed_at)
-        for connection in hungry:
-            if node.turns.is_over():
+        for index, connection in enumerate(hungry):
+            if index and node.turns.is_over():  # one in any case: else turns that are always over would starve all
                 connection.hungry = True
                 continue
             connection.fed_at = node.turns.number

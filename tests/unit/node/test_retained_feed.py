@@ -6,6 +6,7 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Publish, Subscribe, SubscribeEntry
 from flockmq.node.retained_feed import FEED_BYTES, RetainedFeed
 from flockmq.node.settings import BrokerSettings, Limits
+from flockmq.node.turns import TURN
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
 SIZE = 2_000
@@ -48,6 +49,21 @@ def test_more_than_a_queue_holds_arrives_completely() -> None:
         got += [message.topic for message in client.consume()]
     assert sorted(got) == [b"kept/%05d" % number for number in range(2_500)]
     assert harness.broker.stats.dropped_queue == 0
+
+
+def test_turns_that_are_always_over_starve_none() -> None:
+    harness = filled(5, 0)
+    clients = [harness.client(f"subscriber{number}") for number in range(3)]
+    for client in clients:
+        harness.broker.receive(
+            client.connection, encode_packet(Subscribe(1, [SubscribeEntry(b"kept/#")]), 5), harness.now
+        )
+    for left in (2, 1, 0):
+        harness.broker.begin_turn()
+        harness.broker.node.turns.work = TURN
+        for connection in harness.broker.take_dirty(True):
+            connection.take()
+        assert sum(client.connection.backlog is not None for client in clients) == left
 
 
 def test_a_client_that_does_not_read_holds_a_bounded_amount() -> None:
