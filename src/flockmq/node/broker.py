@@ -510,19 +510,20 @@ class Broker:
     def closed(self, connection: Connection, now: int) -> None:
         """The transport is gone. Fine to call after the broker closed it."""
         connection.is_lost = True
-        if connection.waits_turn or connection.phase == CLOSED:
-            return  # what it sent comes first, or nothing is left to do
+        if connection.phase == CLOSED:
+            return
         if self.node.turns.is_over() and connection.phase == CONNECTED:
             self.node.turns.wait(connection, False)
-            return
-        if connection.held_back:
+        if connection.held_back and not connection.waits_turn:
             # Nothing more will come: look at what was held back, a DISCONNECT may be in it.
             self.take_turn(connection, b"", now)
         self.end_lost(connection, now)
 
     def end_lost(self, connection: Connection, now: int) -> None:
         """End a connection whose transport is gone, unless what it sent still waits for a turn."""
-        if connection.phase == CLOSED or connection.waits_turn:
+        if connection.phase == CLOSED:
+            return
+        if connection.waits_turn and (connection.phase < CONNECTED or self.node.turns.keep_lost(connection)):
             return
         was_connected = connection.phase == CONNECTED
         forget_connection(self.node, connection)

@@ -78,6 +78,7 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
     node.turns.work += LEAVE
     connection.phase = CLOSED
     node.strangers.leave(connection)
+    node.turns.forget_lost(connection)
     if node.connections.pop(connection.number, None) is not None:
         node.stats.connections_closed += 1
         if connection.space is not None:

@@ -30,6 +30,8 @@ WAITING: Final = 12_500
 """Of that for those who waited; the rest is for what is read in this turn."""
 LIGHT_BYTES: Final = 1_024
 """Who has sent no more than that before its turn came asks for little."""
+LOST_BYTES_MAX: Final = 16_777_216
+"""Bytes that wait for connections whose transport is gone: no limit of a listener counts those any more."""
 
 # What things cost.
 PACKET: Final = 4
@@ -56,6 +58,8 @@ class Turns:
         self.share = SHARE
         self.turn = TURN
         self.for_waiting = WAITING
+        self.lost_bytes = 0
+        """Held for connections whose transport is gone."""
         self._light: deque[Connection] = deque()
         self._heavy: deque[Connection] = deque()
 
@@ -91,6 +95,27 @@ class Turns:
             self._heavy.append(connection)
         else:
             self._light.append(connection)
+
+    def keep_lost(self, connection: Connection) -> bool:
+        """Whether what a connection said waits on though its transport is gone; else it waits no longer."""
+        size = len(connection.rest)
+        held = self.lost_bytes + size - connection.lost_bytes
+        if held <= LOST_BYTES_MAX:
+            self.lost_bytes = held
+            connection.lost_bytes = size
+            return True
+        connection.waits_turn = False
+        connection.rest = b""
+        if connection in self._heavy:
+            self._heavy.remove(connection)
+        else:
+            self._light.remove(connection)
+        return False
+
+    def forget_lost(self, connection: Connection) -> None:
+        """It is over."""
+        self.lost_bytes -= connection.lost_bytes
+        connection.lost_bytes = 0
 
     def waiting(self) -> int:
         """How many wait."""

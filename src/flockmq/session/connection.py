@@ -91,6 +91,8 @@ class Connection:
         """What was done for it in the turn with that number."""
         self.is_lost = False
         """Its transport is gone; what it sent before that still waits for its turn."""
+        self.lost_bytes = 0
+        """Of those so many were counted."""
         self.fed_at = 0
         """The turn in which it last got retained messages."""
         self.held_bytes = 0

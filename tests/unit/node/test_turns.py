@@ -95,6 +95,26 @@ def test_who_is_lost_is_heard_to_the_end() -> None:
     assert watcher.received() == []
 
 
+def test_what_lost_connections_said_is_kept_within_bounds() -> None:
+    """No limit of a listener counts them any more: with too many bytes the latest end at once."""
+    harness = BrokerHarness()
+    said = encode_packet(Publish(b"t", bytes(1_000_000)), 5)
+    kept = turns.LOST_BYTES_MAX // len(said)
+    crowd = [harness.client(f"c{number}") for number in range(kept + 5)]
+    shares = harness.broker.node.turns
+    shares.work = turns.TURN
+    for client in crowd:
+        hand_over(harness, client, said)
+        harness.broker.closed(client.connection, harness.now)
+    assert [*harness.broker.sessions] == [client.client_id for client in crowd[:kept]]
+    assert shares.waiting() == kept
+    assert shares.lost_bytes == kept * len(said)
+    harness.flush()
+    assert len(harness.broker.sessions) == 0
+    assert harness.broker.stats.publishes_in_qos0 == kept
+    assert shares.lost_bytes == 0
+
+
 def test_many_that_are_lost_at_once_take_turns() -> None:
     harness = BrokerHarness()
     crowd = [harness.client(f"c{number}") for number in range(20)]
