@@ -86,7 +86,7 @@ class Flusher:
         """
         self._broker = broker
         self._loop = loop
-        self._scheduled = False
+        self._scheduled: asyncio.Handle | None = None
         self._read_bytes = 0
         self._unit_us = 1.0
         self._on_fault = on_fault
@@ -98,19 +98,19 @@ class Flusher:
         self._read_bytes += size
         if self._read_bytes > READ_BYTES:
             self._write_all(time.perf_counter(), 0)
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.run)
+        if self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self.run)
 
     def schedule(self) -> None:
         """Have ``run`` called once in this turn, however often it is asked for."""
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.run)
+        if self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self.run)
 
     def run(self) -> None:
         """Begin a turn: write for every marked connection; new marks that writing causes come in the next turn."""
-        self._scheduled = False
+        if self._scheduled is not None:
+            self._scheduled.cancel()  # else a run from a timer adds one to every turn of the loop from now on
+            self._scheduled = None
         turns = self._broker.node.turns
         waited = turns.waiting()
         began = time.perf_counter()

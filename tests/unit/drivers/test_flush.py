@@ -146,3 +146,23 @@ def test_a_bug_in_work_that_waited_ends_that_connection_and_no_other(on: Desk) -
     on.next_turn()
     assert on.said == [b"answer", b"\xd0\x00"]
     assert [*on.broker.sessions] == ["c1"]
+
+
+def test_runs_from_timers_add_none_to_the_turns_of_the_loop(on: Desk) -> None:
+    """While there is always more to do, the loop comes to its sockets and timers after every single run."""
+    runs = 0
+
+    def between() -> bool:
+        nonlocal runs
+        runs += 1
+        on.flusher.schedule()  # another turn is needed
+        return True
+
+    on.flusher.between = between
+    on.flusher.schedule()
+    for _ in range(5):
+        on.flusher.run()
+    runs = 0
+    on.next_turn()
+    on.next_turn()
+    assert runs == 2
