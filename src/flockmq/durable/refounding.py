@@ -43,12 +43,16 @@ def refound(store: Store, disk: Disk, node: int, state: ClusterState) -> None:
 
 
 def _own_all(state: ClusterState, node: int, store: int) -> None:
-    """Let this node, with this store, be the founder of all partitions."""
+    """Let this node, with this store, be the founder of all partitions. That is a change like a command: what lies
+    beside the store may stay as it was, and is older then."""
+    state.index += 1
     known = state.nodes.get(node)
     if known is not None:
         state.nodes[node] = replace(known, store=store, retired=(*known.retired, known.store))
     alone = (node,)
     for partition in state.partitions():
         state.keep_partition(
-            replace(partition, replicas=alone, target=alone, founders=alone, preferred=node, first=alone, as_of=0)
+            replace(
+                partition, replicas=alone, target=alone, founders=alone, preferred=node, first=alone, as_of=0, heir=0
+            )
         )
