@@ -77,7 +77,8 @@ class BrokerSettings:
     and the admin API have theirs. A node without free files can neither store nor talk to others."""
     strangers_max: int = 16_384
     """Most connections that are not let in yet, on all listeners together; one more, and the oldest of them is closed.
-    Higher takes larger storms of clients that come back, and costs some kilobytes for each."""
+    Never more than half of `connections_max`, or 16. Higher takes larger storms of clients that come back, and costs
+    some kilobytes for each."""
     strangers_bytes_max: int = 16_777_216
     """Most bytes of half-sent CONNECTs, and of CONNECTs whose sender is being judged, held for all of them together;
     beyond it those who hold bytes for the longest time are closed."""

@@ -87,7 +87,7 @@ class NodeState:
         self.log_connections = True
         self.connections: dict[int, Connection] = {}
         self.turns = Turns()
-        self.strangers = Strangers(settings.strangers_max, settings.strangers_bytes_max)
+        self.strangers = Strangers(settings.strangers_max, settings.strangers_bytes_max, settings.connections_max)
         self.next_connection = 0
         self.dirty: list[Connection] = []
         self.sessions: dict[str, Session] = {}

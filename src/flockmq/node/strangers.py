@@ -12,15 +12,23 @@ makes room for clients, and holds a bounded amount.
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq.session.connection import Connection
+
+COUNT_MIN: Final = 16
+"""So many may be there whatever room there is: clients come together."""
 
 
 class Strangers:
     """See the module. A limit of 0 is none."""
 
-    def __init__(self, count_max: int, bytes_max: int) -> None:
+    def __init__(self, count_max: int, bytes_max: int, connections_max: int) -> None:
+        """``connections_max``: how many there may be with those that are let in, who find half of the room."""
         self.held_bytes = 0
         self._count_max = count_max or 1 << 62
+        if connections_max:
+            self._count_max = min(self._count_max, max(connections_max // 2, COUNT_MIN))
         self._bytes_max = bytes_max or 1 << 62
         self._waiting: dict[int, Connection] = {}
         self._holding: dict[int, Connection] = {}

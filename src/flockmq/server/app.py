@@ -16,6 +16,7 @@ import asyncio
 import os
 import random
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -135,7 +136,8 @@ class Server:
             self.log.event("info", "move_finished", message="This node was stopped on its way to another cluster.")
         gate = self._open_gate()
         rng = random.Random(int.from_bytes(os.urandom(32)))  # noqa: S311  (spreads load; secrets don't come from it)
-        self._broker = Broker(config.broker, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
+        settings = replace(config.broker, connections_max=self.connections_max)
+        self._broker = Broker(settings, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
         await self._open_retained(self._data_dir, self._broker)
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events), self.connections_max)
         self._runner.start()
