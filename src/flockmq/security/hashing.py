@@ -164,7 +164,10 @@ class HashingPool:
             del self._lines[peer]
 
     def _check(self, check: Check) -> None:
-        matches = verify(check.password_hash, check.password)
+        try:
+            matches = verify(check.password_hash, check.password)
+        except Exception:  # a damaged hash, no memory: a no, or the thread would count as busy for ever
+            matches = False
         with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
             self._call_soon(lambda: self._finish(check, matches))
 

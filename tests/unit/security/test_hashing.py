@@ -38,6 +38,16 @@ async def test_a_password_is_compared_elsewhere_and_answered_here() -> None:
     pool.close()
 
 
+async def test_a_hash_that_can_not_be_read_is_a_no_and_costs_no_thread() -> None:
+    pool = pool_of(1)
+    answers: asyncio.Queue[bool | None] = asyncio.Queue()
+    damaged = "$argon2id$v=19$m=8,t=1,p=1$a$a"
+    assert pool.submit(Check("peer", damaged, b"right", answers.put_nowait, lambda: True))
+    assert pool.submit(check("peer", answers.put_nowait))
+    assert [await asyncio.wait_for(answers.get(), 5) for _ in range(2)] == [False, True]
+    pool.close()
+
+
 async def test_the_queue_is_bounded_as_a_whole_and_per_address() -> None:
     pool = pool_of(1, 3, 2)
     answers: asyncio.Queue[bool | None] = asyncio.Queue()
