@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 524_288
 MEASURED_WORK_MIN: Final = 200
 """Less work than that says nothing about how fast this machine is."""
+MEASURED_RISE_MAX: Final = 4
+"""A turn that took more times as long per unit of work was interrupted: code does not become slower like that."""
 SPEED_PERCENT_MIN: Final = 5
 SLOW_S: Final = 0.1
 """A turn that takes longer is worth a line in the log: other nodes wait meanwhile."""
@@ -61,6 +63,7 @@ class Flusher:
 
     __slots__ = (
         "_broker",
+        "_clock",
         "_loop",
         "_on_fault",
         "_on_slow",
@@ -77,6 +80,7 @@ class Flusher:
         loop: asyncio.AbstractEventLoop,
         on_fault: Callable[[str, Exception], None],
         on_slow: Callable[[SlowTurn], None] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``on_fault``: told of a bug, and what was being done; ``on_slow``: told of every turn that took long."""
         self.between: Callable[[], bool] | None = None
@@ -85,6 +89,7 @@ class Flusher:
         False: it has not told them everything, so nothing that came of it may be written yet.
         """
         self._broker = broker
+        self._clock = clock
         self._loop = loop
         self._scheduled: asyncio.Handle | None = None
         self._read_bytes = 0
@@ -97,7 +102,7 @@ class Flusher:
         """Bytes were handed to the broker: flush at the end of the turn, or now if it has been many."""
         self._read_bytes += size
         if self._read_bytes > READ_BYTES:
-            self._write_all(time.perf_counter(), 0)
+            self._write_all(self._clock(), 0)
         if self._scheduled is None:
             self._scheduled = self._loop.call_soon(self.run)
 
@@ -113,37 +118,38 @@ class Flusher:
             self._scheduled = None
         turns = self._broker.node.turns
         waited = turns.waiting()
-        began = time.perf_counter()
+        began = self._clock()
         try:
             self._broker.begin_turn()
         except Exception as error:  # the connection that met the bug is closed; the others are written to
             self._on_fault("turn", error)
         if waited:
-            self._measure((time.perf_counter() - began) * 1_000_000, turns.work)
+            self._measure((self._clock() - began) * 1_000_000, turns.work)
         self._write_all(began, waited)
 
     def _measure(self, took_us: float, work: int) -> None:
         """Learn how long a unit of work takes here; it is meant to be a microsecond."""
         if work < MEASURED_WORK_MIN:
             return
-        self._unit_us += (took_us / work - self._unit_us) / 4
+        unit_us = min(took_us / work, MEASURED_RISE_MAX * max(self._unit_us, 1.0))
+        self._unit_us += (unit_us - self._unit_us) / 4
         percent = int(100 / max(self._unit_us, 1.0))
         self._broker.node.turns.set_speed(max(percent, SPEED_PERCENT_MIN))
 
     def _write_all(self, began: float, waited: int) -> None:
         self._read_bytes = 0
         dirty = self._broker.take_dirty(True)
-        served = time.perf_counter()
+        served = self._clock()
         if self.between is not None and self.between():
             dirty += self._broker.take_answered()
-        told = time.perf_counter()
+        told = self._clock()
         for connection in dirty:
             handle = connection.handle
             if handle is not None:  # else its transport is gone
                 cast("Handle", handle).flush(connection)
         if self._broker.has_more():
             self.schedule()
-        done = time.perf_counter()
+        done = self._clock()
         if done - began > SLOW_S:
             self._note_slow(SlowTurn(served - began, told - served, done - told, waited, len(dirty)))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from flockmq.drivers.flush import Flusher
 from flockmq.mqtt.encode import encode_packet
-from flockmq.mqtt.packets import Connect, Publish
+from flockmq.mqtt.packets import Connect, Publish, Subscribe, SubscribeEntry
 from flockmq.node.broker import Broker
 from flockmq.node.ports import Identity, OpenGate
 from flockmq.node.settings import BrokerSettings, Limits
@@ -18,11 +18,16 @@ from flockmq.node.turns import TURN
 from flockmq.session.connection import CLOSED, Connection
 
 
-class FailingGate(OpenGate):
-    """Has a bug."""
+class HookedGate(OpenGate):
+    """Lets all in; what it does when a client publishes is up to a test."""
+
+    def __init__(self) -> None:
+        self.do: Callable[[], None] | None = None
 
     def may_publish(self, identity: Identity, topic: bytes) -> bool:
-        raise ZeroDivisionError
+        if self.do is not None:
+            self.do()
+        return True
 
 
 class Written:
@@ -39,11 +44,15 @@ class Desk:
     """A broker with connections, and a flusher."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.broker = Broker(BrokerSettings(), FailingGate(), random.Random(1), 0)
+        self.gate = HookedGate()
+        self.broker = Broker(BrokerSettings(), self.gate, random.Random(1), 0)
         self.said: list[bytes] = []
         self.faults: list[tuple[str, Exception]] = []
         self.loop = loop
-        self.flusher = Flusher(self.broker, loop, lambda doing, error: self.faults.append((doing, error)))
+        self.seconds = 0.0
+        self.flusher = Flusher(
+            self.broker, loop, lambda doing, error: self.faults.append((doing, error)), clock=lambda: self.seconds
+        )
 
     def connection(self) -> Connection:
         connection = self.broker.open("tcp", Limits(), "192.0.2.1", 0)
@@ -130,6 +139,10 @@ def test_what_is_long_leaves_with_the_next_run(on: Desk) -> None:
 
 
 def test_a_bug_in_work_that_waited_ends_that_connection_and_no_other(on: Desk) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    on.gate.do = fail
     unlucky, plain, late = on.connection(), on.connection(), on.connection()
     for number, connection in enumerate((unlucky, late)):
         on.broker.receive(connection, encode_packet(Connect(4, f"c{number}", True, 0), 4), 0)
@@ -166,3 +179,24 @@ def test_runs_from_timers_add_none_to_the_turns_of_the_loop(on: Desk) -> None:
     on.next_turn()
     on.next_turn()
     assert runs == 2
+
+
+def test_one_pause_of_the_machine_is_not_taken_for_slow_code(on: Desk) -> None:
+    def pause() -> None:
+        on.seconds += 1
+
+    on.gate.do = pause
+    client = on.connection()
+    on.broker.receive(client, encode_packet(Connect(4, "c", True, 0), 4), 0)
+    on.flusher.run()
+    turns = on.broker.node.turns
+    filters = [SubscribeEntry(b"%d" % number, 0) for number in range(100)]
+    said = encode_packet(Subscribe(1, filters), 4)
+    shares: list[int] = []
+    for number in range(10):
+        turns.work = TURN
+        on.broker.receive(client, said + encode_packet(Publish(b"t/%d" % number, b""), 4), 0)
+        on.flusher.run()
+        shares.append(turns.turn)
+    assert shares[0] > TURN // 2
+    assert shares[-1] < TURN // 10, "what lasts is learned"
