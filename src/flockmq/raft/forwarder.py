@@ -192,7 +192,8 @@ class Forwarder:
                 break
             run.told = True
             self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
-        if self._sent and elapsed >= self._retry_at:
+        has_asked = self._attempt >= self._first_attempt  # maybe for a run that was refused since, with no answer
+        if (self._sent or has_asked) and elapsed >= self._retry_at:
             self._silences = 0 if self._is_heard else self._silences + 1
             self._start_pass()
 

@@ -203,6 +203,8 @@ METHODS = {
     "alterTopic": "alter_topic",
     "deleteTopic": "delete_topic",
     "listTopicPartitions": "topic_partitions",
+    "startScrub": "scrub",
+    "acceptLoss": "accept_loss",
     "readRecords": "records",
     "getHeads": "heads",
     "getOffsets": "offsets_at",

@@ -454,3 +454,18 @@ def test_a_leader_that_never_answers_is_told_from_one_that_is_slow() -> None:
     sending.reply(sending.last[0], TAKEN)
     sending.forwarder.tick(300)
     assert not sending.forwarder.is_unanswered(), "it has it, and its disk is slow"
+
+
+def test_a_question_that_got_no_answer_is_asked_again_for_the_next_run() -> None:
+    """The run that asked who leads was refused meanwhile: without this the next ones waited for ever."""
+    sending = Sending()
+    sending.forwarder.set_leader(3, 0)
+    sending.submit()
+    assert len(sending.sent()) == 1
+    sending.forwarder.tick(1_000)
+    assert [outcome for _, outcome, _ in sending.outcomes()] == [REFUSED]
+    sending.submit()
+    sending.sent()
+    sending.forwarder.tick(1_100)
+    sending.sent()
+    assert sending.last
