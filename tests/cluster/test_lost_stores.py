@@ -12,6 +12,7 @@ import pytest
 from cluster.clients import Clients, command
 from flockmq.client.admin import AdminError
 from flockmq.errors import FlockError
+from flockmq.log.witness import read_witness
 from flockmq.server.state_copy import peek_state
 from flockmq.testing.durable_rest import TopicsApi
 from flockmq.testing.nodes import NodeCluster, NodeProcess
@@ -61,6 +62,13 @@ def keeps_state(node: NodeProcess, topic: str) -> bool:
     return state is not None and any(one.name == topic for one in state.topics.values())
 
 
+def witnessed(node: NodeProcess) -> int:
+    """The last record of the journal that the witness beside the store knows."""
+    found = read_witness((node.folder / "data" / "store.witness").read_bytes())
+    assert found is not None
+    return found.sequence
+
+
 async def test_three_nodes_and_a_store_that_was_moved_away(tmp_path: Path, clients: Clients) -> None:
     """What the message about damaged manifests advises."""
     with NodeCluster(tmp_path, 3) as cluster:
@@ -78,6 +86,7 @@ async def test_three_nodes_and_a_store_that_was_moved_away(tmp_path: Path, clien
         start(one)
         cluster.wait(cluster.sees_all, "all to be back")
         assert end_offset(cluster, three, "safe") == len(PAYLOADS)
+        two.wait_ready()
         await publish(two, clients, "safe/x")
         assert end_offset(cluster, three, "safe") == 2 * len(PAYLOADS)
         cluster.wait_settled()
@@ -154,6 +163,36 @@ async def test_a_node_alone_says_that_its_data_is_gone_and_waits_for_its_operato
         one.stop()
         start(one)
         assert end_offset(cluster, one, "safe") == len(PAYLOADS)
+
+
+async def test_a_node_alone_goes_on_with_an_older_store_and_all_its_topics(tmp_path: Path, clients: Clients) -> None:
+    with NodeCluster(tmp_path, 1) as cluster:
+        (one,) = cluster.nodes
+        data = one.folder / "data"
+        cluster.create_topic("safe")
+        await publish(one, clients, "safe/x")
+        one.stop()
+        shutil.copytree(data / "store", data / "backup")
+        known = witnessed(one)
+        start(one)
+        cluster.create_topic("later")
+        await publish(one, clients, "later/x")
+        cluster.wait(lambda: keeps_state(one, "later"), "the copy of the cluster state")
+        cluster.wait(lambda: witnessed(one) > known + 2, "the witness, which is a second behind")
+        wipe(one)
+        (data / "backup").rename(data / "store")
+        one.start()
+        with pytest.raises(FlockError, match="older copy"):
+            one.wait_ready()
+        one.log_file.unlink()
+        accept_loss(one)
+        start(one)
+        assert end_offset(cluster, one, "safe") == len(PAYLOADS)
+        assert end_offset(cluster, one, "later") == 0
+        cluster.create_topic("new")
+        for topic in ("later", "new"):
+            await publish(one, clients, f"{topic}/x")
+            assert end_offset(cluster, one, topic) == len(PAYLOADS)
 
 
 async def test_the_only_copy_of_a_partition_says_that_it_is_gone_and_waits_for_an_operator(

@@ -107,7 +107,7 @@ def open_replica(host: RaftHost, log: GroupLog, preferred: int = 0, is_new: bool
         )
         checkpoints = Checkpoints(log, data, checkpoint)
     while True:
-        _cut_damage(log)
+        cut_damage(log)
         hard = HardState(log.term, log.vote, _health(log))
         try:
             node = host.add_group(
@@ -128,7 +128,7 @@ def _load(log: GroupLog) -> bytes | None:
         return None
 
 
-def _cut_damage(log: GroupLog) -> None:
+def cut_damage(log: GroupLog) -> None:
     """Let a log end before what can't be read: all from there on has to come from a leader again."""
     damage = log.damage
     if damage is None or damage.first == 0 or damage.first > log.last_index():

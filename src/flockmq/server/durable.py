@@ -15,12 +15,14 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.admin.durable_port import BehindError
+from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver
 from flockmq.durable.node import DurableNode
-from flockmq.durable.refounding import refound
+from flockmq.durable.refounding import GROUP, refound
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
+from flockmq.raft.state import SOUND
 from flockmq.server.cluster_id import forget_founded, note_founded
 from flockmq.server.folder_trouble import why_unwritable
 from flockmq.server.scrub_driver import ScrubDriver
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
 WHY_STOPPED: Final = "This node was stopped, or went to another cluster."
 WHY_NO_ANSWER: Final = (
     "There was no answer before that; ask another one. What was to be changed may have been changed, or not."
+)
+WHY_UNDECIDED: Final = (
+    "The log of the cluster state is damaged, and no other node has it, so nothing can be decided. Put the store back; "
+    "or run `flockmq log accept-loss {folder}` and start again to go on with the copy of the state."
 )
 
 
@@ -87,6 +93,9 @@ class DurableService:
         if trouble:
             log.event("warning", "cluster_state_set_aside", message=trouble)
         self.node.open(copy, now_ms(), is_copy_lost=bool(trouble))
+        decider = host.groups.get(GROUP)
+        if decider is not None and decider.state.health != SOUND and decider.state.configuration.voters == (host.node,):
+            log.event("error", "store_damaged", message=WHY_UNDECIDED.format(folder=folder))
 
     def start(self, set_reading: Callable[[bool], None]) -> None:
         """Begin to take part. ``set_reading``: let other nodes wait, or go on."""
@@ -177,11 +186,11 @@ async def open_durable(
 def _open(node_id: int, folder: Path, settings: StoreSettings) -> OpenedStore:
     opened = open_checked(folder, node_id, settings)
     if opened.is_accepted:
-        state = peek_state(folder)
-        if state is not None and state.index:
-            refound(opened.store, opened.disk, node_id, state)
-            save_state(folder, state.encode())
-        else:
+        state = peek_state(folder) or ClusterState()
+        if state.index or GROUP in opened.store.groups:
+            if refound(opened.store, opened.disk, node_id, state):
+                save_state(folder, state.encode())
+        elif not opened.store.groups:
             note_founded(folder, opened.store.identity)
     used_acceptance(folder)
     return opened

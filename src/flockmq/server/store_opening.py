@@ -67,7 +67,7 @@ class OpenedStore:
         self.lost = lost
         """What happened to the one that was here before, as a sentence; empty for nothing."""
         self.is_accepted = is_accepted
-        """It is empty, and the cluster is to go on with it alone."""
+        """This node is alone, and is to go on with what the store holds, be it nothing."""
 
 
 class WitnessFile:
@@ -123,14 +123,14 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
         if verdict == SAME and store.is_new and state.index:
             verdict = GONE  # a node that knows the cluster state had a store
         is_alone = _is_alone(folder, state, node_id)
-        is_accepted = is_alone and not store.groups and (folder / ACCEPT_FILE).exists()
+        is_accepted = is_alone and (folder / ACCEPT_FILE).exists()
         if verdict == SAME or not (store.groups or load_cluster_id(folder)):
             # The start that used the acceptance may have ended before it was through: it is used again.
             is_accepted = is_accepted and bool(load_cluster_id(folder))
             return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted)
         why = WHY.get(verdict, WHY_OLDER).format(store=root)
         if is_alone:
-            if not (folder / ACCEPT_FILE).exists():
+            if not is_accepted:
                 if store.is_new:
                     _remove_empty(root, disk)
                 raise LostStoreError(WHAT_ALONE.format(why=why, folder=folder))

@@ -138,6 +138,19 @@ def test_a_node_alone_stays_down_until_its_operator_accepts_the_loss(folder: Pat
     assert not used(folder).lost
 
 
+def test_a_node_alone_goes_on_with_an_older_copy_once_that_is_accepted(folder: Path) -> None:
+    keep_state(folder, ME)
+    accept_loss(folder)
+    roll_back(folder)
+    used_acceptance(folder)
+    with pytest.raises(FlockError, match="older copy"):
+        open_checked(folder, ME, SMALL)
+    accept_loss(folder)
+    opened = closed(open_checked(folder, ME, SMALL))
+    assert len(opened.store.groups) == 3
+    assert opened.is_accepted, "its cluster state may be older than the copy of it"
+
+
 @pytest.mark.parametrize("has_witness", [False, True])
 def test_an_acceptance_counts_until_a_start_is_through(folder: Path, has_witness: bool) -> None:
     used(folder)
