@@ -4,7 +4,7 @@
  a caller comes --> its address has too many strangers --> the oldest of them is closed
                 --> the API is full --------------------> the oldest stranger of the address with the most is closed
                                                    `----> there is none: the newcomer is turned away
- a right token ---> no stranger any more: it is closed for nobody else
+ a right token ---> no stranger any more: it gives way to no other caller
 ```
 A stranger is a connection on which no right token has come yet. It costs nothing to be one, so strangers must not be
 able to take all places: the next caller gets one of theirs, and has a moment to send a request.

@@ -135,7 +135,7 @@ def _quorum(cluster: Cluster) -> list[Finding]:
 
 
 def _why_undecided(cluster: Cluster, *, has_cores: bool) -> str:
-    """Why nobody can decide about cluster state, where that is no question of who is alive."""
+    """Why no node can decide about cluster state, for reasons other than nodes that are down."""
     if cluster.state != "formed":
         return ""  # what it waits for is told already
     if not has_cores:

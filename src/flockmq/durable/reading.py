@@ -221,7 +221,7 @@ class Reader:
         except log_errors.DamageError as error:
             gap = log.gap_at(error.index)
             if gap is not None and len(self._layout.replicas_of(group)) == 1:
-                return gap.first_offset  # nobody has it: whoever reads there is told
+                return gap.first_offset  # no replica has it: the reader is told
             raise NotHere(group, self._layout.replicas_of(group)) from None
 
     def extents(self, group: int, offset: int, bytes_max: int, until: int = 0, scan_bytes_max: int = 0) -> Extents:

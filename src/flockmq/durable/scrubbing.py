@@ -112,7 +112,7 @@ class Scrubbing:
         self._urgent: dict[tuple[int, int], None] = {}
         """(group, number of a segment) to be looked at now."""
         self._now_groups: dict[int, None] = {}
-        """Groups that somebody wants to be read now."""
+        """Groups to be read now, on request."""
         self._group = -1
         self._next = 0
         self._until = 0
@@ -135,7 +135,7 @@ class Scrubbing:
     # What others want to know or to have done.
 
     def suspect(self, group: int, index: int) -> None:
-        """Somebody could not read a committed entry."""
+        """A reader met a committed entry that can't be read."""
         replica = self._engine.replicas.get(group)
         if replica is None or not replica.log.segments or not replica.log.first <= index <= replica.log.last:
             return
@@ -171,7 +171,7 @@ class Scrubbing:
         return len(here)
 
     def is_due(self, group: int) -> bool:
-        """Whether somebody wants a group to be read, and that is not finished."""
+        """Whether a requested read of a group is not finished."""
         return group in self._now_groups
 
     def of(self, group: int) -> Scrubbed:

@@ -164,7 +164,7 @@ class Broker:
         return connection
 
     def is_banned(self, peer: str, now: int) -> bool:
-        """Whether nobody from this address may come in: no need to go on with a handshake."""
+        """Whether this address is banned: no need to go on with a handshake."""
         return self.node.bans.current("address", peer, now) is not None
 
     def receive(self, connection: Connection, data: bytes, now: int) -> None:

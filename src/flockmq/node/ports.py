@@ -70,7 +70,7 @@ class AuthRequest:
     peer: str
     """Address of the client, without port; what PROXY protocol said, where a listener trusts it."""
     certificate_name: str | None
-    """Common name of a verified client certificate; empty when it has several, and so names nobody."""
+    """Common name of a verified client certificate; empty when it has several, and so names no user."""
     now_ms: int
     state: object = field(default=None, repr=False)
     namespace: str = DEFAULT_NAMESPACE

@@ -75,7 +75,7 @@ class Turns:
         self.for_waiting = WAITING * percent // 100
 
     def is_over(self) -> bool:
-        """Whether nobody is served any more in this turn."""
+        """Whether the work of this turn is used up."""
         return self.work >= self.turn
 
     def share_of(self, connection: Connection) -> int:

@@ -70,7 +70,7 @@ __all__ = ["BrokerGate", "SecuritySettings"]
 
 _WRONG = "The user name or password is wrong"
 _BUSY = Refuse(SERVER_BUSY, "Too many logins are waiting; try again later")
-_AMBIGUOUS_TEXT = "The client certificate must have one common name that can be printed; this one names nobody"
+_AMBIGUOUS_TEXT = "The client certificate must have one common name that can be printed; this one names no user"
 _NOT_YET = "This node was just started and does not know all clients yet; try again in a moment"
 
 

@@ -79,7 +79,7 @@ class HashingPool:
         self.checked = 0
         """Checks done since the start."""
         self.forgotten = 0
-        """Checks that nobody waited for any more, or that gave way, since the start."""
+        """Checks dropped since the start: their clients were gone, or they gave way."""
 
     @property
     def pending(self) -> int:

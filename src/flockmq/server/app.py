@@ -93,7 +93,7 @@ class Server:
         """The cluster that the user's copy of the token is kept by."""
 
     def fail(self, reason: str) -> None:
-        """This node can't go on: whoever runs it should stop it."""
+        """This node can't go on: its process should end."""
         if not self.failure:
             self.failure = reason
             self.log.event("error", "node_failed", message=reason)

@@ -67,7 +67,7 @@ class Bans:
             self._end_banned([*self._broker.connections])
 
     def _end_banned(self, numbers: list[int], at: int = 0) -> None:
-        """End connections that a ban hits. A ban counts for every CONNECT before this begins: nobody slips in."""
+        """End connections that a ban hits. A ban counts for every CONNECT before this begins: no client slips in."""
         broker, now = self._broker, self._clock()
         for number in numbers[at : at + CLIENTS_PER_SLICE]:
             connection = broker.connections.get(number)

@@ -1,4 +1,4 @@
-"""How this node stands in its cluster, looked at every second for probes: a probe reads what is known and asks nobody.
+"""How this node stands in its cluster, looked at every second for probes: a probe reads what is known and asks no node.
 
 ```
  every second   a node without a replica of group 0 asks those that have one: who leads?

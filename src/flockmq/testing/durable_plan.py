@@ -132,7 +132,7 @@ def draw_plan(seed: int) -> Plan:
 
 
 def _draw_flips(seed: int, plan: Plan, faults: list[Fault]) -> list[Fault]:
-    """One node has a bad disk, where no other copy is lost on purpose: what only it has nobody could bring back."""
+    """One node has a bad disk, where no other copy is lost on purpose: what only it has is gone for good."""
     rng = random.Random(f"{seed} flips")  # noqa: S311
     if any(fault.kind == "copies" for fault in faults):
         return []
