@@ -137,6 +137,8 @@ class ClusterRunner:
                     links.forget_peer(wish.node_id)
         except Exception as error:  # a bug must be seen, and must not stop the loop for all
             self.runner.fault("cluster turn", error)
+        if node.has_more():
+            self.runner.flush_soon()
         if node.broker.node.dirty_peers:
             self.runner.flush_soon()
             return False

@@ -20,12 +20,15 @@ What is decided here and in the modules beside it (``maps_own``, ``maps_copies``
 - *Being wrong about oneself.* A node that hears of a newer life of its own map than it has (its clock was set back
   between two starts) takes a boot above it and says everything again.
 
+- *Slices.* Whoever takes changes may take some, and the rest later: HAVE names what was taken.
+
 Call ``take_changes`` before ``flush`` in every turn; ``peer_up`` before anything the link brings is received.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -152,9 +155,13 @@ class OwnedMaps:
         replica = self._copies.replicas.get(owner)
         return replica is not None and replica.boot != 0 and not replica.is_behind()
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self, most: int = sys.maxsize) -> list[Change]:
         """What others changed since the last call, in order. From now on they may be told that it is known here."""
-        return self._copies.take_changes()
+        return self._copies.take_changes(most)
+
+    def changes_left(self) -> int:
+        """How many changes wait to be taken. Windows bound them: owners wait for HAVE before they send more."""
+        return self._copies.changes_left()
 
     def take_events(self) -> list[MapsEvent]:
         """What a person may want to know, since the last call."""

@@ -12,6 +12,8 @@ some time after the link.
 
 from __future__ import annotations
 
+from collections import deque
+
 from flockmq.gossip.maps_codec import (
     BUCKET_COUNT,
     CLAIMS,
@@ -34,6 +36,16 @@ from flockmq.gossip.maps_report import MapsReport
 from flockmq.gossip.maps_settings import MapsSettings
 
 
+class Mark:
+    """Once so many changes were taken since the start, this version of an owner's map is known here."""
+
+    def __init__(self, end: int, owner: int, boot: int, version: int) -> None:
+        self.end = end
+        self.owner = owner
+        self.boot = boot
+        self.version = version
+
+
 class Copies:
     """All copies, the changes that were not taken yet, and the questions of this turn."""
 
@@ -52,9 +64,11 @@ class Copies:
         self._behind: dict[int, Replica] = {}
         self._questions: dict[int, dict[int, Replica]] = {}
         self._changes: list[Change] = []
-        self._moved_owners: dict[int, bool] = {}
+        self._taken_count = 0
+        """Changes that were taken since the start."""
+        self._marks: deque[Mark] = deque()
         """Owners to be told what we have, once the changes are taken."""
-        self._taken_owners: dict[int, bool] = {}
+        self._taken: dict[int, Mark] = {}
 
     # --- life and links ---
 
@@ -76,8 +90,8 @@ class Copies:
         self._digests.remove(owner)
         self._behind.pop(owner, None)
         self._strangers.pop(owner, None)
-        self._moved_owners.pop(owner, None)
-        self._taken_owners.pop(owner, None)
+        self._marks = deque(mark for mark in self._marks if mark.owner != owner)
+        self._taken.pop(owner, None)
         for owners in self._questions.values():
             owners.pop(owner, None)
         return True
@@ -89,14 +103,14 @@ class Copies:
         replica = self.place(peer)
         replica.asked_until = 0
         self.ask(replica, peer, now)
-        self._moved_owners[peer] = True
+        self._mark(replica)
 
     def follow_again(self, peer: int, now: int) -> None:
         """The peer begins anew with this link, and knows nothing of what we asked before; perhaps we never noticed."""
         replica = self.replicas.get(peer)
         if replica is None:
             return
-        self._moved_owners[peer] = True
+        self._mark(replica)
         settings = self._settings
         if now >= replica.asked_until - settings.pull_timeout_ms + settings.pull_after_ms:
             replica.asked_until = 0  # else this link has just begun for us too, and our question is on its way
@@ -182,7 +196,7 @@ class Copies:
             self._report.stale_ignored += 1
             return
         if head.boot == replica.boot and head.last <= replica.version:
-            self._moved_owners[head.owner] = True  # the owner does not know that we have it: say so again
+            self._mark(replica)  # the owner does not know that we have it: say so again
             return
         follows = head.boot == replica.boot and head.first == replica.version
         begins = head.boot > replica.boot and head.first == 0  # the first changes of a life are the whole map
@@ -214,7 +228,7 @@ class Copies:
         if replica is None or not self._wants(replica, head):
             self._report.stale_ignored += 1
             if replica is not None:
-                self._moved_owners[head.owner] = True
+                self._mark(replica)
             self._answer(peer, head, STOP)
             return
         pairs = decode_entries(body, FULL_BYTES, head.count, settings.key_bytes_max, settings.value_bytes_max)
@@ -238,28 +252,35 @@ class Copies:
 
     # --- what goes out ---
 
-    def take_changes(self) -> list[Change]:
-        """Changes since the last call; whoever takes them is taken to know them."""
+    def take_changes(self, most: int) -> list[Change]:
+        """So many changes since the last call, in order; whoever takes them is taken to know them."""
         changes = self._changes
-        if changes:
+        if len(changes) > most:
+            self._changes = changes[most:]
+            del changes[most:]
+        else:
             self._changes = []
-        if self._moved_owners:
-            self._taken_owners.update(self._moved_owners)
-            self._moved_owners = {}
+        self._taken_count += len(changes)
+        marks = self._marks
+        while marks and marks[0].end <= self._taken_count:
+            mark = marks.popleft()
+            self._taken[mark.owner] = mark
         return changes
+
+    def changes_left(self) -> int:
+        """How many changes were not taken yet."""
+        return len(self._changes)
 
     def take_acknowledgements(self) -> Claims:
         """What is known here of the maps of linked owners, where it moved."""
-        if not self._taken_owners:
+        if not self._taken:
             return []
         found: Claims = []
-        for owner in self._taken_owners:
-            if owner in self._moved_owners or owner not in self._links:
-                continue  # it has moved again, and those changes were not taken yet
+        for owner, mark in self._taken.items():
             replica = self.replicas.get(owner)
-            if replica is not None and replica.boot:
-                found.append((owner, replica.boot, replica.version))
-        self._taken_owners = {}
+            if replica is not None and replica.boot and replica.boot == mark.boot and owner in self._links:
+                found.append((owner, mark.boot, mark.version))  # else it lives anew, and that was not taken yet
+        self._taken = {}
         return found
 
     def ask(self, replica: Replica, peer: int, now: int) -> None:
@@ -352,10 +373,14 @@ class Copies:
         """The copy is at another version now."""
         replica.hear_of(replica.boot, replica.version)
         self._digests.put(replica.owner, replica.boot, replica.version)
-        self._moved_owners[replica.owner] = True
+        self._mark(replica)
         replica.asked_until = 0
         replica.behind_since = -1
         self._watch(replica, now)
+
+    def _mark(self, replica: Replica) -> None:
+        """Tell the owner what is here now, once all changes up to here are taken."""
+        self._marks.append(Mark(self._taken_count + len(self._changes), replica.owner, replica.boot, replica.version))
 
     def _has_room_again(self, replica: Replica) -> bool:
         """Enough of a truncated copy was deleted that it is worth asking for the rest."""

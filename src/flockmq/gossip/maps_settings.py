@@ -20,7 +20,7 @@ class MapsSettings:
         log_bytes_max: int = 16_777_216,
         relay_log_bytes_max: int = 65_536,
         window_chunks: int = 4,
-        window_bytes: int = 4_194_304,
+        window_bytes: int = 1_048_576,
         digest_interval_ms: int = 1_000,
         pull_after_ms: int = 500,
         pull_timeout_ms: int = 2_000,
@@ -44,7 +44,7 @@ class MapsSettings:
         self.window_chunks = window_chunks
         """Chunks of a whole map on their way to a peer before it has to answer."""
         self.window_bytes = window_bytes
-        """Bytes of changes on their way to a peer before it has to answer."""
+        """Bytes of changes on their way to a peer before it has to answer: also what it may have to read at once."""
         self.digest_interval_ms = digest_interval_ms
         """Gap between digests over a link (to one peer at random), and between repairs with the same peer."""
         self.pull_after_ms = pull_after_ms

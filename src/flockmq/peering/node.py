@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.gossip.maps import OwnedMaps
+from flockmq.gossip.maps_codec import Change
 from flockmq.gossip.maps_settings import MapsSettings
 from flockmq.gossip.member import (
     ALIVE_AGAIN,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 CLIENTS: Final = b"f/clients"
 """How many clients a node has, four bytes, little-endian."""
+CHANGES_MAX: Final = 2_000
+"""Changes of other nodes' maps that are applied in one turn. The rest waits, and is not acknowledged before."""
 FACTS_MS: Final = 2_000
 """How often a node looks whether what it tells of itself has changed."""
 
@@ -97,6 +100,8 @@ class ClusterNode:
         self._clusters: dict[int, int] = {}
         """Linked peers, each with the cluster that it says it belongs to."""
         self._up: dict[int, None] = {}
+        self._changes_room = CHANGES_MAX
+        """How many changes may still be applied in this turn."""
         self._facts_at = now
         self._clients_told = -1
         self.swim = Swim(gossip, me, rng, now, self)
@@ -222,7 +227,8 @@ class ClusterNode:
 
     def turn(self, now: int) -> list[tuple[int, list[bytes]]]:
         """End a loop turn: for each peer with news, the pieces of one frame."""
-        self._apply_changes()  # what is acknowledged in this turn must have been applied
+        self._apply_changes()  # what is acknowledged in this turn has been applied
+        self._changes_room = CHANGES_MAX
         self.routes.flush(now)
         for component in self.components.values():
             component.flush(now)
@@ -232,6 +238,10 @@ class ClusterNode:
         frames = list(self._out.items())
         self._out = {}
         return frames
+
+    def has_more(self) -> bool:
+        """Whether another turn is needed, whatever else comes."""
+        return self.maps.changes_left() > 0
 
     def take_wishes(self) -> list[Wish]:
         """Changes to whom this node wants to be linked with."""
@@ -319,6 +329,7 @@ class ClusterNode:
                     self.wills.peer_left(peer, now)
                 for component in self.components.values():
                     component.peer_dead(peer, now)
+                self._apply(self.maps.take_changes())  # what it said before: nothing of it comes after its death
                 self.routes.peer_dead(peer, now)
                 self._wishes.append(Wish(peer, "", 0))
         self._apply_changes()
@@ -329,11 +340,17 @@ class ClusterNode:
         self.wills.set_members(members, now)
 
     def _apply_changes(self) -> None:
-        for change in self.maps.take_changes():
+        """As many as there is room for in this turn."""
+        if self._changes_room > 0:
+            self._changes_room -= self._apply(self.maps.take_changes(self._changes_room))
+
+    def _apply(self, changes: list[Change]) -> int:
+        for change in changes:
             self.routes.apply(change.owner, change.key, change.value)
             told = self.on_told.get(change.key)
             if told is not None:
                 told()
+        return len(changes)
 
     def _tell_facts(self) -> None:
         clients = self.broker.node.online

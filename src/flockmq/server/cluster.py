@@ -329,6 +329,8 @@ class ClusterService:
         others = [one.node_id for one in node.swim.alive() if one.node_id != node.node_id]
         if not self.has_others:
             return True
+        if node.has_more():
+            return False  # routes that are here and not applied yet
         linked = self.links.connected()
         return bool(others) and all(peer in linked and node.maps.is_level(peer) for peer in others)
 

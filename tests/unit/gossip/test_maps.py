@@ -145,6 +145,45 @@ def test_nothing_is_acknowledged_before_the_changes_are_taken() -> None:
     assert (2, encode_pair(HAVE, 9, 1)) in box.said
 
 
+def test_changes_that_are_taken_in_slices_are_acknowledged_up_to_what_was_taken() -> None:
+    maps, box = alone()
+    maps.peer_up(2, 0)
+    maps.peer_up(3, 0)
+    maps.take_changes()
+    maps.flush(0)
+    maps.receive(2, encode_delta(2, 9, 0, 2, {b"a": b"1", b"b": b"1"}), 0)
+    maps.receive(2, encode_delta(2, 9, 2, 4, {b"a": None, b"c": b"1"}), 0)
+    maps.receive(3, encode_delta(3, 9, 0, 1, {b"x": b"1"}), 0)
+    slices = []
+    for _ in range(3):
+        box.said = []
+        taken = maps.take_changes(2)
+        maps.flush(0)
+        slices.append(([(change.owner, change.key) for change in taken], box.said))
+    assert slices == [
+        ([(2, b"a"), (2, b"b")], [(2, encode_pair(HAVE, 9, 2))]),
+        ([(2, b"a"), (2, b"c")], [(2, encode_pair(HAVE, 9, 4))]),
+        ([(3, b"x")], [(3, encode_pair(HAVE, 9, 1))]),
+    ]
+    assert maps.changes_left() == 0
+
+
+def test_nothing_is_acknowledged_that_was_left_over_from_before_a_death() -> None:
+    maps, box = alone()
+    maps.peer_up(2, 0)
+    maps.peer_alive(2, 9, 0)
+    maps.take_changes()
+    maps.receive(2, encode_delta(2, 9, 0, 2, {b"a": b"1", b"b": b"1"}), 0)
+    assert len(maps.take_changes(1)) == 1
+    maps.peer_dead(2, 0)
+    maps.peer_alive(2, 9, 0)
+    box.said = []
+    left = [(change.key, change.value) for change in maps.take_changes()]
+    maps.flush(0)
+    assert left == [(b"b", b"1"), (b"a", None), (b"b", None)]
+    assert HAVE not in box.kinds(2)
+
+
 def test_changes_of_one_turn_are_acknowledged_once() -> None:
     maps, box = alone()
     maps.peer_up(2, 0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+from flockmq.gossip.maps_codec import HAVE, encode_delta, encode_pair
 from flockmq.gossip.member import Member
 from flockmq.gossip.settings import GossipSettings
 from flockmq.node.settings import BrokerSettings
-from flockmq.peering.channels import FEEDS, RAFT, WILLS, split_parts
+from flockmq.peering.channels import FEEDS, MAPS, RAFT, WILLS, part_head, split_parts
 from flockmq.peering.formation import Ballot, Rules
-from flockmq.peering.node import ClusterNode
+from flockmq.peering.node import CHANGES_MAX, ClusterNode
 from flockmq.testing.harness import BrokerHarness
 
 NOW = 1_000
@@ -67,3 +68,23 @@ def test_a_link_may_break_while_something_is_shipped() -> None:
     node.link_up(PEER, CLUSTER_ID, NOW)
     node.send(PEER, FEEDS, b"third")
     assert (FEEDS, b"third") in parts(node.turn(NOW)[0][1])
+
+
+def test_routes_of_others_are_applied_in_slices_and_acknowledged_when_they_are() -> None:
+    node = linked_node()
+    node.swim.peer_up(PEER, NOW)
+    count = 2 * CHANGES_MAX + 10
+    routes: dict[bytes, bytes | None] = {b"r/a/%d" % number: b"" for number in range(count)}
+    body = encode_delta(PEER, 7, 0, count, routes)
+    frame = part_head(MAPS, len(body)) + body
+    table = node.broker.subscriptions
+    known, acknowledged = [], []
+    node.frame(PEER, frame, NOW)
+    while True:
+        said = [part for _, pieces in node.turn(NOW) for part in parts(pieces)]
+        known.append(len(table.filters()))
+        acknowledged.append((MAPS, encode_pair(HAVE, 7, count)) in said)
+        if not node.has_more():
+            break
+    assert known == [CHANGES_MAX, 2 * CHANGES_MAX, count]
+    assert acknowledged == [False, False, True]
