@@ -3,6 +3,7 @@
 ```
  every second   a node without a replica of group 0 asks those that have one: who leads?
                 a node that is alone calls those it knows of: why do they refuse it?
+                was there a leader in the last 3 s? An election is no reason to send clients away
  every 5 s      how much room is on the disk
 ```
 """
@@ -25,6 +26,7 @@ from flockmq.server.durable_reports import DECIDERS, Reports
 from flockmq.wire import hello
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from flockmq.durable.node import DurableNode
@@ -36,9 +38,27 @@ DISK_S: Final = 5.0
 CALL_S: Final = 5.0
 """How often a node that is alone calls others to hear why."""
 CALLS_MAX: Final = 3
+LEADER_GRACE_S: Final = 3.0
+"""An election takes less: a probe that saw each of them would take the node out of service, and back."""
 ROOM_BYTES_MIN: Final = 16 * 1024 * 1024
 """With less room than this on the disk the store may stop at any moment."""
 _NO_REFUSALS: Final = frozenset({hello.UNREACHABLE, hello.DUPLICATE, hello.CLOSING, hello.SELF})
+
+
+class Lately:
+    """Whether something is so, or was so a moment ago."""
+
+    def __init__(self, within_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._within_s = within_s
+        self._clock = clock
+        self._until = clock()
+
+    def was(self, is_so: bool) -> bool:
+        """Tell whether it is so now, and ask whether it was so within that time."""
+        now = self._clock()
+        if is_so:
+            self._until = now + self._within_s
+        return now < self._until
 
 
 class Standing:
@@ -48,6 +68,7 @@ class Standing:
         self._service = service
         self._contacts = contacts
         self._has_leader_elsewhere = False
+        self._leader = Lately(LEADER_GRACE_S)
         self._refusal = ""
         self._room_problem = ""
         self._call_at = 0.0
@@ -89,7 +110,7 @@ class Standing:
     def _has_leader(self) -> bool:
         durable = self._durable()
         status = durable.partitions.status(GROUP) if durable is not None else None
-        return bool(status.leader) if status is not None else self._has_leader_elsewhere
+        return self._leader.was(bool(status.leader) if status is not None else self._has_leader_elsewhere)
 
     def _store_problem(self) -> str:
         durable = self._durable()
@@ -105,6 +126,7 @@ class Standing:
         durable = self._durable()
         if durable is not None and durable.partitions.status(GROUP) is None:
             self._has_leader_elsewhere = await self._ask_for_leader(durable)
+        self._has_leader()  # probes may come seldom
         now = time.monotonic()
         if now >= self._disk_at:
             self._disk_at = now + DISK_S
