@@ -81,7 +81,7 @@ from flockmq.node.state import (
 )
 from flockmq.node.subscribing import on_subscribe, on_unsubscribe
 from flockmq.node.sys_topics import publish_figures
-from flockmq.node.turns import BYTES_SHIFT, LIGHT_BYTES, PACKET, RUN
+from flockmq.node.turns import ACKS_SHIFT, BYTES_SHIFT, LIGHT_BYTES, PACKET, PING, RUN
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 from flockmq.session.timers import Timer
@@ -317,10 +317,12 @@ class Broker:
                 elif 4 <= kind <= 7:
                     after = on_plain_acks(node, connection, data, pos, end, now)
                     if after > pos:
+                        turns.work += (after - pos) >> ACKS_SHIFT
                         pos = after
                         continue
                 elif first == 0xC0 and pos + 1 < end and data[pos + 1] == 0:
                     pos += 2
+                    turns.work += PING
                     connection.reply(PINGRESP)
                     continue
             elif connection.phase == CLOSED:

@@ -36,6 +36,9 @@ LOST_BYTES_MAX: Final = 16_777_216
 # What things cost.
 PACKET: Final = 4
 """Any packet that is not part of a run."""
+PING: Final = 1
+ACKS_SHIFT: Final = 4
+"""A unit for so many bytes of plain acks: 16, which are four of them."""
 CONNECT: Final = 100
 FILTER: Final = 4
 """A filter of a SUBSCRIBE or UNSUBSCRIBE, or of a session that ends: in the table, for other nodes, for logs."""

@@ -95,6 +95,19 @@ def test_who_is_lost_is_heard_to_the_end() -> None:
     assert watcher.received() == []
 
 
+def test_pings_and_acks_are_work() -> None:
+    harness = BrokerHarness()
+    shares = harness.broker.node.turns
+    greedy, other = harness.client("greedy"), harness.client("other")
+    hand_over(harness, greedy, b"\xc0\x00" * (turns.SHARE + 1))
+    assert waits(greedy)
+    before = shares.work
+    hand_over(harness, other, b"\x40\x02\x00\x01" * turns.SHARE)
+    assert shares.work - before >= turns.SHARE // 4
+    harness.flush()
+    assert len(greedy.received_bytes()) == 2 * (turns.SHARE + 1)
+
+
 def test_what_lost_connections_said_is_kept_within_bounds() -> None:
     """No limit of a listener counts them any more: with too many bytes the latest end at once."""
     harness = BrokerHarness()
