@@ -2,7 +2,8 @@
 
 ```
  cluster state changed --follow--> BanList: looked at for every CONNECT
-                                   a new ban --> connections, some in each turn of the loop: those that it hits end
+                                   a new ban --> connections, some in each turn of the loop: those that it hits end;
+                                                 one that comes meanwhile waits for the next walk
 ```
 Cluster state tells the end of a ban by the calendar, the broker counts on a clock of its own: both agree on the time
 that is left.
@@ -45,6 +46,11 @@ class Bans:
         self._seen = (0, 0)
         self._begun: dict[tuple[str, str, int], int] = {}
         """Kind, value and wall time of a ban to when it began on the broker's clock: the same each time it is asked."""
+        self._walk: list[int] = []
+        """Connections that are looked at, from ``_at`` on."""
+        self._at = 0
+        self._goes_again = False
+        """Bans are new since this walk began: another one follows."""
 
     def follow(self, state: Tables) -> None:
         """Take over the bans, if they have changed."""
@@ -63,13 +69,31 @@ class Bans:
             since = begun.get(key, now - (wall - record.since_ms))
             self._begun[key] = since
             found.append(_ban(record, since, now, wall))
-        if self._broker.bans.hold(found):
-            self._end_banned([*self._broker.connections])
+        if not self._broker.bans.hold(found):
+            return
+        if self._walk:
+            self._goes_again = True  # one walk at a time, however many bans there are
+        else:
+            self._begin_walk()
+            self._end_banned()
 
-    def _end_banned(self, numbers: list[int], at: int = 0) -> None:
+    def _begin_walk(self) -> None:
+        self._walk = [*self._broker.connections]
+        self._at = 0
+        self._goes_again = False
+
+    def _end_banned(self) -> None:
         """End connections that a ban hits. A ban counts for every CONNECT before this begins: no client slips in."""
+        numbers = self._walk[self._at : self._at + CLIENTS_PER_SLICE]
+        self._at += CLIENTS_PER_SLICE
+        if self._at >= len(self._walk):
+            self._walk = []
+            if self._goes_again:
+                self._begin_walk()
+        if self._walk:
+            asyncio.get_running_loop().call_soon(self._end_banned)
         broker, now = self._broker, self._clock()
-        for number in numbers[at : at + CLIENTS_PER_SLICE]:
+        for number in numbers:
             connection = broker.connections.get(number)
             if connection is None or connection.phase != CONNECTED or connection.session is None:
                 continue
@@ -78,9 +102,6 @@ class Bans:
             if ban is not None and broker.kick(session.client_id, now):
                 ban.kicked += 1
         self._flush()
-        at += CLIENTS_PER_SLICE
-        if at < len(numbers):
-            asyncio.get_running_loop().call_soon(self._end_banned, numbers, at)
 
 
 def _ban(record: BanRecord, since: int, now: int, wall: int) -> Ban:

@@ -80,6 +80,27 @@ async def test_many_connections_are_looked_at_in_slices(monkeypatch: pytest.Monk
     assert scene.harness.broker.bans.bans["username", "ada"].kicked == 5
 
 
+async def test_many_bans_are_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bans that come during a walk share the next one: a hundred of them are not a hundred walks."""
+    monkeypatch.setattr(module, "CLIENTS_PER_SLICE", 1)
+    flushes = 0
+
+    def flush() -> None:
+        nonlocal flushes
+        flushes += 1
+        scene.harness.flush()
+
+    scene = Scene()
+    scene.bans = Bans(scene.harness.broker, flush, lambda: scene.harness.now, lambda: scene.machine.wall_ms)
+    clients = [scene.harness.client(f"c{number}") for number in range(6)]
+    for number in (4, 0, 5, 2):
+        scene.ban("client", f"c{number}")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [client.closed for client in clients] == [True, False, True, False, True, True]
+    assert flushes <= 2 * 6
+
+
 async def test_what_else_changes_disturbs_nobody() -> None:
     scene = Scene()
     scene.ban("client", "c")
