@@ -81,7 +81,7 @@ from flockmq.node.state import (
 )
 from flockmq.node.subscribing import on_subscribe, on_unsubscribe
 from flockmq.node.sys_topics import publish_figures
-from flockmq.node.turns import ACKS_SHIFT, BYTES_SHIFT, LIGHT_BYTES, PACKET, PING, RUN
+from flockmq.node.turns import ACKS_SHIFT, BYTES_SHIFT, LIGHT_BYTES, LIGHT_FILTERS, PACKET, PING, RUN
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 from flockmq.session.timers import Timer
@@ -515,7 +515,9 @@ class Broker:
         if connection.phase == CLOSED:
             return
         if self.node.turns.is_over() and connection.phase == CONNECTED:
-            self.node.turns.wait(connection, False)
+            session = connection.session
+            is_heavy = session is not None and len(session.subscriptions) > LIGHT_FILTERS
+            self.node.turns.wait(connection, is_heavy)
         if connection.held_back and not connection.waits_turn:
             # Nothing more will come: look at what was held back, a DISCONNECT may be in it.
             self.take_turn(connection, b"", now)

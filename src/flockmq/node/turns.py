@@ -30,6 +30,8 @@ WAITING: Final = 12_500
 """Of that for those who waited; the rest is for what is read in this turn."""
 LIGHT_BYTES: Final = 1_024
 """Who has sent no more than that before its turn came asks for little."""
+LIGHT_FILTERS: Final = 64
+"""Who is lost and had no more subscriptions than that leaves little to do."""
 LOST_BYTES_MAX: Final = 16_777_216
 """Bytes that wait for connections whose transport is gone: no limit of a listener counts those any more."""
 

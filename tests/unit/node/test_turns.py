@@ -208,3 +208,22 @@ def test_who_is_taken_over_is_heard_to_the_end() -> None:
     assert isinstance(new.received()[0], Connack)
     assert harness.broker.sessions["again"].connection is new.connection
     assert harness.broker.subscriptions.count == 2
+
+
+def test_who_asks_for_little_does_not_wait_for_the_ends_of_large_sessions() -> None:
+    harness = BrokerHarness()
+    crowd = [harness.client(f"c{number}") for number in range(20)]
+    modest = harness.client("modest")
+    for number, client in enumerate(crowd):
+        client.send(Subscribe(1, [SubscribeEntry(b"%d/%d" % (number, one), 0) for one in range(4_000)]))
+    harness.broker.begin_turn()
+    for client in crowd:
+        harness.broker.closed(client.connection, harness.now)
+    assert harness.broker.node.turns.is_over()
+    hand_over(harness, modest, b"\xc0\x00")
+    assert waits(modest)
+    harness.broker.begin_turn()
+    assert not waits(modest)
+    assert len(harness.broker.sessions) > 10
+    harness.flush()
+    assert list(harness.broker.sessions) == ["modest"]
