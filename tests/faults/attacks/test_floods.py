@@ -24,6 +24,8 @@ from flockmq.testing.nodes import NodeCluster
 STRANGERS = 80
 SUBSCRIBES_BYTES = 3_000_000
 """Enough for ten seconds without turns, and for few with them."""
+LEAVING = 20
+LEAVING_FILTERS = 4_000
 USER_PROPERTY = b"\x26\x00\x00\x00\x00"
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("faults")]  # a cluster at a time
@@ -122,3 +124,26 @@ def _read_all(readers: list[Raw], wanted: int) -> None:
         while wanted > 0:
             for key, _ in selector.select():
                 wanted -= len(key.data.socket.recv(1 << 16))
+
+
+@pytest.mark.parametrize("pattern", ["flood/%d/%d", "+/%d/%d/#"], ids=["exact", "wild"])
+def test_many_users_that_leave_at_once(cluster: NodeCluster, pattern: str) -> None:
+    """Each has thousands of subscriptions: neither their node nor the others stop while 80,000 routes go."""
+    packets = [subscribes(pattern, number) for number in range(LEAVING)]
+    all_there = threading.Barrier(LEAVING)
+
+    def say(number: int, raw: Raw) -> None:
+        assert raw.connect(f"leaving{number}")[3] == 0
+        for one in packets[number]:
+            raw.say(one)
+            assert raw.hear()[0] == 0x90
+        all_there.wait()
+
+    with attacked(cluster) as attack:
+        flood(attack.port, LEAVING, say)
+
+
+def subscribes(pattern: str, number: int) -> list[bytes]:
+    """All subscriptions of one user, 64 in a packet."""
+    filters = [(pattern % (number, one)).encode() for one in range(LEAVING_FILTERS)]
+    return [subscribe_packet(1, filters[low : low + 64]) for low in range(0, LEAVING_FILTERS, 64)]
