@@ -124,7 +124,7 @@ class MqttClient:
                 await client._handshake()
         except BaseException as error:
             if writer is not None:
-                writer.close()
+                writer.transport.abort()  # a goodbye of TLS would outlive the caller's event loop
             raise _connect_error(options, error) from None
         client._tasks = [asyncio.create_task(client._read()), asyncio.create_task(client._keep_alive())]
         return client
