@@ -130,7 +130,7 @@ def ban(
     *,
     kind: Kind = "client",
     duration: Annotated[str, typer.Option("--for", help="How long, like 30s, 10m or 7d; without it, for good.")] = "",
-    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever lists the bans.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown in the list of bans.")] = "",
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ What is decided here and in the modules beside it (``maps_own``, ``maps_copies``
 - *Being wrong about oneself.* A node that hears of a newer life of its own map than it has (its clock was set back
   between two starts) takes a boot above it and says everything again.
 
-- *Slices.* Whoever takes changes may take some, and the rest later: HAVE names what was taken.
+- *Slices.* The node may take some changes now and the rest later: HAVE names what was taken.
 
 Call ``take_changes`` before ``flush`` in every turn; ``peer_up`` before anything the link brings is received.
 """

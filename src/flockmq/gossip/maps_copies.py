@@ -253,7 +253,7 @@ class Copies:
     # --- what goes out ---
 
     def take_changes(self, most: int) -> list[Change]:
-        """So many changes since the last call, in order; whoever takes them is taken to know them."""
+        """So many changes since the last call, in order; they count as known to the caller from then on."""
         changes = self._changes
         if len(changes) > most:
             self._changes = changes[most:]
