@@ -27,9 +27,9 @@ from setuptools.command.build_ext import build_ext
 HOT_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
 HOT_MODULES = (
     *("peering/channels.py", "peering/forwarding.py", "peering/stream.py"),  # every message between nodes
-    *("durable/appending.py", "durable/answers.py", "durable/entering.py", "durable/lanes.py", "durable/pausing.py"),
-    *("durable/unsettled.py", "durable/decoding.py", "durable/delivery.py", "durable/catchup.py", "durable/pacing.py"),
-    *("durable/machine.py", "durable/machines.py", "durable/consensus.py"),  # every durable message
+    *(f"durable/publish/{name}.py" for name in ("appending", "answers", "entering", "lanes", "pausing", "unsettled")),
+    *(f"durable/deliver/{name}.py" for name in ("decoding", "delivery", "catchup", "pacing")),
+    *("durable/machine/machine.py", "durable/machine/machines.py", "durable/consensus.py"),  # every durable message
     *("peering/node.py", "durable/node.py"),  # every turn
 )
 INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from flockmq.durable.delivery import Delivery
-from flockmq.durable.partition_log import NOT_HERE, Unreadable
+from flockmq.durable.deliver.delivery import Delivery
+from flockmq.durable.logs.partition_log import NOT_HERE, Unreadable
 from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
 from flockmq.log.errors import Gone
 from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 
-from flockmq.durable.appending import Appending
+from flockmq.durable.publish.appending import Appending
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from flockmq.cluster.commands import Command, Result
 from flockmq.cluster.policy import PolicySettings, SeenMember
-from flockmq.durable.facts import Head
-from flockmq.durable.members import Members, seen_member
-from flockmq.durable.meta import Meta
-from flockmq.durable.partitions import Partitions
+from flockmq.durable.replicas.partitions import Partitions
+from flockmq.durable.state.facts import Head
+from flockmq.durable.state.members import Members, seen_member
+from flockmq.durable.state.meta import Meta
 from flockmq.gossip.member import ALIVE, DEAD, Member
 from flockmq.log.batch import BatchView
 from flockmq.log.recovery import open_store

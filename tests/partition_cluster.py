@@ -17,20 +17,20 @@ from msgspec.structs import replace as change
 
 from flockmq.cluster.model import CursorRecord, PartitionRecord, TopicRecord
 from flockmq.cluster.state import ClusterState
-from flockmq.durable.collecting import Collecting
-from flockmq.durable.control import Control
-from flockmq.durable.cursors import Cursors
-from flockmq.durable.ends import Ends
-from flockmq.durable.fences import Fences
-from flockmq.durable.fetching import Fetching
-from flockmq.durable.layout import Layout
-from flockmq.durable.machines import Machines
-from flockmq.durable.partition_calls import PartitionCalls
-from flockmq.durable.reading import Reader
-from flockmq.durable.releases import Releases
-from flockmq.durable.retention import Keeper
-from flockmq.durable.scrubbing import Scrubbing
-from flockmq.durable.sinks import Sinks
+from flockmq.durable.calls import PartitionCalls
+from flockmq.durable.cursors.cursors import Cursors
+from flockmq.durable.logs.ends import Ends
+from flockmq.durable.logs.fetching import Fetching
+from flockmq.durable.logs.reading import Reader
+from flockmq.durable.machine.control import Control
+from flockmq.durable.machine.fences import Fences
+from flockmq.durable.machine.machines import Machines
+from flockmq.durable.qos2.collecting import Collecting
+from flockmq.durable.qos2.releases import Releases
+from flockmq.durable.replicas.retention import Keeper
+from flockmq.durable.replicas.scrubbing import Scrubbing
+from flockmq.durable.sinks.sinks import Sinks
+from flockmq.durable.state.layout import Layout
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.node.events import EventList

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from flockmq.client.log_batches import Batches
 from flockmq.drivers.disk import FileDisk
-from flockmq.durable.reading import Extents, FilePart
-from flockmq.durable.scanning import scan_extents
-from flockmq.durable.wanted import WantedNames
+from flockmq.durable.logs.reading import Extents, FilePart
+from flockmq.durable.logs.scanning import scan_extents
+from flockmq.durable.logs.wanted import WantedNames
 from flockmq.log.batch import BatchBuilder, stamp
 from flockmq.log.settings import StoreSettings
 from flockmq.log.staging import Staging

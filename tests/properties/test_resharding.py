@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from flockmq.durable.appending import Appending
+from flockmq.durable.publish.appending import Appending
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings

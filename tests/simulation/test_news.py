@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.cluster.commands import SetSetting
-from flockmq.durable.meta import GROUP
-from flockmq.durable.pulling import LOOK_MS
+from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.pulling import LOOK_MS
 from flockmq.testing.durable_harness import FORM_MS_MAX, DurableHarness
 from flockmq.testing.durable_plan import Plan
 
@@ -27,7 +27,7 @@ def until_all_know(harness: DurableHarness, machine: Machine, value: int) -> int
 
     def decided(result: Result) -> None:
         assert result.ok
-        durable.everybody.wait(durable.meta.state.index, known, harness.now_ms())
+        durable.barrier.wait(durable.meta.state.index, known, harness.now_ms())
 
     machine.do(machine.life, durable.meta.submit, SetSetting("value", value), decided, began)
     harness.until("word of all", lambda: "" if told else "nothing yet", FORM_MS_MAX)

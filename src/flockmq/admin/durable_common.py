@@ -29,8 +29,8 @@ from flockmq.admin.errors import (
 )
 from flockmq.cluster import commands
 from flockmq.cluster.commands import RefusedError
-from flockmq.durable.meta_waiting import UNKNOWN
-from flockmq.durable.starts import parse_time
+from flockmq.durable.logs.starts import parse_time
+from flockmq.durable.state.waiting import UNKNOWN
 from flockmq.errors import FlockError
 from flockmq.wording import counted
 

@@ -24,8 +24,8 @@ from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.errors import INVALID_BODY, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
-from flockmq.durable.positions import FROM_TIME
-from flockmq.durable.starts import parse_start
+from flockmq.durable.logs.positions import FROM_TIME
+from flockmq.durable.logs.starts import parse_start
 from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.model import CursorRecord
-    from flockmq.durable.starts import Start
+    from flockmq.durable.logs.starts import Start
 
 
 async def list_cursors(desk: Desk, call: Call[model.NamespacedPage, None]) -> Page[model.ReadCursor]:

@@ -33,7 +33,7 @@ from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, UNAVA
 from flockmq.admin.operations import Raw
 from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
 from flockmq.cluster.filters import namespace_prefix
-from flockmq.durable.wanted import WantedNames
+from flockmq.durable.logs.wanted import WantedNames
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name
 

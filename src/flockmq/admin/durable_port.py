@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
-    from flockmq.durable.wanted import WantedNames
+    from flockmq.durable.logs.wanted import WantedNames
     from flockmq.mqtt.properties import Properties
 
 FETCH_BYTES_MAX: Final = 512 * 1024

@@ -18,8 +18,8 @@ from flockmq.admin.durable_common import durable, find_topic, group_of, owner_of
 from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
 from flockmq.admin.errors import CONFLICT, INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.cluster.filters import namespace_prefix
-from flockmq.durable.sinks_bodies import QUERY_BYTES_MAX
-from flockmq.durable.sinks_checking import ChunkRules, check_chunk, names_in
+from flockmq.durable.machine.sink_bodies import QUERY_BYTES_MAX
+from flockmq.durable.sinks.checking import ChunkRules, check_chunk, names_in
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchError
 

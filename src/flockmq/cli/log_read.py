@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flockmq.admin.durable_model import Head, LogRecord
     from flockmq.client.log_batches import Batches
     from flockmq.client.log_client import LogClient
-    from flockmq.durable.starts import Start
+    from flockmq.durable.logs.starts import Start
 
 WAIT_MS: Final = 10_000
 READ_BYTES: Final = 1 << 20
@@ -73,7 +73,7 @@ def read(
 
 def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int | None) -> dict[int, int | None]:
     """Where to begin in each shard; None is the oldest that is there."""
-    from flockmq.durable.positions import FROM_FIRST, FROM_TIME
+    from flockmq.durable.logs.positions import FROM_FIRST, FROM_TIME
 
     if shard is not None and shard >= shards:
         raise FlockError(f"{no_shard(topic, shards, shard)}.")
@@ -92,7 +92,7 @@ def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int 
 
 
 def _offset(start: Start, head: Head) -> int:
-    from flockmq.durable.positions import FROM_OFFSET
+    from flockmq.durable.logs.positions import FROM_OFFSET
 
     what, value = start.of_shard(head.shard)
     if what == FROM_OFFSET and value > head.end_offset:

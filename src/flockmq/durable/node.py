@@ -17,33 +17,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.state import ClusterState
-from flockmq.durable.appending import Appending
-from flockmq.durable.collecting import Collecting
+from flockmq.durable.calls import PartitionCalls
 from flockmq.durable.consensus import Consensus
-from flockmq.durable.control import Control
-from flockmq.durable.cursors import Cursors
-from flockmq.durable.delivery import Delivery
-from flockmq.durable.ends import Ends
-from flockmq.durable.everybody import Everybody
-from flockmq.durable.facts import INDEX, MapFacts
-from flockmq.durable.fences import Fences
-from flockmq.durable.fetching import Fetching
-from flockmq.durable.layout import Layout
-from flockmq.durable.machines import Machines
-from flockmq.durable.members import Members, seen_member
-from flockmq.durable.meta import GROUP, Meta
-from flockmq.durable.partition_calls import PartitionCalls
-from flockmq.durable.partition_log import EngineLogs
-from flockmq.durable.partitions import Partitions
-from flockmq.durable.reading import Reader
-from flockmq.durable.releases import Releases
-from flockmq.durable.retention import Keeper
-from flockmq.durable.scrubbing import Scrubbing
-from flockmq.durable.sinks import Sinks
-from flockmq.durable.stored import StoredBytes
-from flockmq.durable.tidying import Tidying
-from flockmq.durable.topics import Topics
-from flockmq.durable.usage import NamespaceUsage
+from flockmq.durable.cursors.cursors import Cursors
+from flockmq.durable.cursors.sweeping import Tidying
+from flockmq.durable.deliver.delivery import Delivery
+from flockmq.durable.logs.ends import Ends
+from flockmq.durable.logs.fetching import Fetching
+from flockmq.durable.logs.partition_log import EngineLogs
+from flockmq.durable.logs.reading import Reader
+from flockmq.durable.machine.control import Control
+from flockmq.durable.machine.fences import Fences
+from flockmq.durable.machine.machines import Machines
+from flockmq.durable.publish.appending import Appending
+from flockmq.durable.publish.topics import Topics
+from flockmq.durable.qos2.collecting import Collecting
+from flockmq.durable.qos2.releases import Releases
+from flockmq.durable.replicas.partitions import Partitions
+from flockmq.durable.replicas.retention import Keeper
+from flockmq.durable.replicas.scrubbing import Scrubbing
+from flockmq.durable.replicas.stored import StoredBytes
+from flockmq.durable.replicas.usage import NamespaceUsage
+from flockmq.durable.sinks.sinks import Sinks
+from flockmq.durable.state.barrier import AppliedBarrier
+from flockmq.durable.state.facts import INDEX, MapFacts
+from flockmq.durable.state.layout import Layout
+from flockmq.durable.state.members import Members, seen_member
+from flockmq.durable.state.meta import GROUP, Meta
 from flockmq.peering.channels import FEEDS, RAFT
 from flockmq.raft.engine import RaftEngine
 
@@ -95,7 +95,7 @@ class DurableNode:
         self.engine = RaftEngine(host, store, self._applied, self._state_of, on_stopped)
         facts = MapFacts(cluster.maps, cluster.node_id)
         self.meta = Meta(self.engine, cluster.calls, facts, host.rng, self._wall_ms, keep)
-        self.everybody = Everybody(facts, self._alive)
+        self.barrier = AppliedBarrier(facts, self._alive)
         self.members = Members(self.meta, self.engine, self._seen, policy)
         self.partitions = Partitions(self.meta, self.engine)
         self.layout = Layout(lambda: self.meta.state, store.held_bytes)
@@ -164,7 +164,7 @@ class DurableNode:
         self.meta.begin(cluster_id)
 
     def tick(self, now: int, wall_ms: int) -> bool:
-        """Time passes. True: everybody had a look at it, so a turn is due; consensus asks for one itself if need be."""
+        """Time passes. True: the slow tick ran, so a turn is due; consensus asks for its own turns."""
         self._now = now
         self._wall_offset_ms = wall_ms - now
         self.control.wall_offset_ms = wall_ms - now
@@ -174,7 +174,7 @@ class DurableNode:
             return False
         self._slow_at = now + SLOW_TICK_MS
         self.meta.tick(now)
-        self.everybody.flush(now)
+        self.barrier.flush(now)
         self.members.tick(now)
         self.partitions.tick(now)
         self.calls.tick(now)
@@ -278,7 +278,7 @@ class DurableNode:
 
     def _after_turn(self, now: int) -> None:
         self.meta.flush(now)
-        self.everybody.flush(now)
+        self.barrier.flush(now)
 
     def _alive(self) -> list[int]:
         return [member.node_id for member in self.cluster.swim.alive()]

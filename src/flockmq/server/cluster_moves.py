@@ -20,7 +20,7 @@ from flockmq.cluster.model import ALIVE, LEFT
 from flockmq.discovery.manual import ManualDiscovery
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.links import HelloError
-from flockmq.durable.meta import GROUP
+from flockmq.durable.state.meta import GROUP
 from flockmq.errors import FlockError
 from flockmq.gossip.member import EDGE
 from flockmq.peering.contact import parse_contact

@@ -19,7 +19,7 @@ from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver
 from flockmq.durable.node import DurableNode
-from flockmq.durable.refounding import GROUP, refound
+from flockmq.durable.state.refounding import GROUP, refound
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import SOUND

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, BeyondEndError, Chunk, DamagedError, GoneError
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.reading import Again, Behind, Damaged, Gone, NotHere
-from flockmq.durable.scanning import filter_batches, scan_extents
+from flockmq.durable.logs.reading import Again, Behind, Damaged, Gone, NotHere
+from flockmq.durable.logs.scanning import filter_batches, scan_extents
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchError
 from flockmq.server.durable_asking import Asking, unless_done
 
 if TYPE_CHECKING:
-    from flockmq.durable.fetching import Fetched
+    from flockmq.durable.logs.fetching import Fetched
+    from flockmq.durable.logs.reading import Extents
+    from flockmq.durable.logs.wanted import WantedNames
     from flockmq.durable.node import DurableNode
-    from flockmq.durable.reading import Extents
-    from flockmq.durable.wanted import WantedNames
     from flockmq.log.staging import Staging
     from flockmq.server.cluster import ClusterService
 

@@ -8,7 +8,7 @@ from typing import Final
 from flockmq.admin.durable_port import BehindError, FullError
 from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.sinks import Committed, SinkStatus, Staged
+from flockmq.durable.sinks.sinks import Committed, SinkStatus, Staged
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.server.durable_asking import Asking
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin.durable_port import BehindError, FullError, Message, MetaStatus, ReplicaStatus, UnknownOutcomeError
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.cursors import DONE, NAMES_MAX, OFFSET, Moved, Position
-from flockmq.durable.meta import GROUP
+from flockmq.durable.cursors.cursors import DONE, NAMES_MAX, OFFSET, Moved, Position
+from flockmq.durable.state.meta import GROUP
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.server.durable_log_view import LogView
 from flockmq.server.durable_reports import DECIDERS, SEGMENTS, Deciders, Reports, role_of
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
-    from flockmq.durable.answers import Place
-    from flockmq.durable.fetching import ReplicaStatus as Told
+    from flockmq.durable.logs.fetching import ReplicaStatus as Told
     from flockmq.durable.node import DurableNode
+    from flockmq.durable.publish.answers import Place
     from flockmq.server.cluster import ClusterService
 
 GROUPS_PER_QUESTION: Final = 1_024
@@ -132,7 +132,7 @@ class DurableView(LogView, SinkView):
         node.meta.submit(command, done, now_ms())
 
     def _tell_all(self, node: DurableNode, done: Callable[[bool], None]) -> None:
-        node.everybody.wait(node.meta.state.index, done, now_ms())
+        node.barrier.wait(node.meta.state.index, done, now_ms())
 
     async def meta(self) -> MetaStatus:
         """See ``DurablePort``."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin.readiness import ClusterFacts
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.links import HelloError
-from flockmq.durable.meta import GROUP
+from flockmq.durable.state.meta import GROUP
 from flockmq.errors import FlockError
 from flockmq.gossip.member import CORE, DEAD
 from flockmq.server.durable_asking import unless_done

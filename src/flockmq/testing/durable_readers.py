@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.cluster.commands import CreateCursor
 from flockmq.cluster.model import DEFAULT_NAMESPACE
 from flockmq.cluster.tables import key_of
-from flockmq.durable.cursors import DONE
+from flockmq.durable.cursors.cursors import DONE
 from flockmq.testing.durable_clients import TOPIC
 from flockmq.testing.simulation.history import Violation
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.cluster.commands import Result
-    from flockmq.durable.cursors import Moved, Position
+    from flockmq.durable.cursors.cursors import Moved, Position
     from flockmq.testing.durable_harness import DurableHarness
     from flockmq.testing.durable_machine import Machine
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.durable.replay import CLEAN_WAIT_MS
+from flockmq.durable.deliver.replay import CLEAN_WAIT_MS
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.columns import RETAIN
 from flockmq.routing.durable import shard_of

@@ -22,8 +22,8 @@ from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
-from flockmq.durable.scanning import filter_batches
-from flockmq.durable.wanted import WantedNames
+from flockmq.durable.logs.scanning import filter_batches
+from flockmq.durable.logs.wanted import WantedNames
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
 from flockmq.routing.durable import shard_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.cluster.commands import AcceptLoss, CreateTopic
 from meta_cluster import Cluster
-from unit.durable.test_partitions import grown
+from unit.durable.replicas.test_partitions import grown
 
 LAST = 60
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.durable.appending import Appending
+from flockmq.durable.publish.appending import Appending
 from flockmq.mqtt.packets import PUBREC, PUBREL, Ack, Publish
 from flockmq.peering.moves import Departure, put_back
 from flockmq.raft.senders import TAKEN
@@ -12,7 +12,7 @@ from flockmq.routing.durable import DurableTopic
 from flockmq.session.session import Session
 from flockmq.testing.harness import BrokerHarness, HarnessClient
 from partition_cluster import PartitionCluster
-from unit.durable.test_releases import Publisher, payloads
+from unit.durable.qos2.test_releases import Publisher, payloads
 
 HERE = 4
 ELSEWHERE = 5

@@ -1,0 +1,244 @@
+"""Sessions that read from logs because they are slow or want history: a chunk of each partition a turn, paced.
+
+```
+ Catchup: position --> batches: replica here, or fetched --> runs for the subscriptions that begin before it --> paced
+                 ^------------------------------------------------------------------------ how far it came ---'
+ position = what is delivered live --> done: from here on live
+```
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
+from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
+from flockmq.durable.deliver.pacing import give, has_room
+from flockmq.durable.logs.partition_log import GoneBefore, PartitionLogs, Unreadable
+from flockmq.log.batch import BatchView
+from flockmq.log.errors import Gone
+from flockmq.session.session import Session
+
+if TYPE_CHECKING:
+    from flockmq.durable.deliver.streams import Stream
+    from flockmq.durable.logs.feeds import Feeds
+    from flockmq.node.state import NodeState
+    from flockmq.routing.plan import Target
+
+CHUNK_BYTES: Final = 256 * 1024
+"""What is read of a partition in one turn, unless a batch alone is larger."""
+STEP_RECORDS: Final = 2_048
+"""Records that are made into runs at once."""
+
+
+class LogReaders:
+    """All sessions that read; see the module."""
+
+    def __init__(self, node: NodeState, logs: PartitionLogs, feeds: Feeds) -> None:
+        self.node = node
+        self.logs = logs
+        self.feeds = feeds
+        self.streams: dict[int, Stream] = {}
+        """Set by whoever has them."""
+        self.catching: dict[Session, Catchup] = {}
+        self.lags = 0
+        """How often a session fell behind and went on from the log."""
+        self.gone = 0
+        """Records that somebody was to get and that were gone from all logs by then."""
+
+    def of(self, session: Session) -> Catchup:
+        """Where a session stands; it begins to read."""
+        catchup = self.catching.get(session)
+        if catchup is None:
+            catchup = Catchup(session)
+            self.catching[session] = catchup
+        return catchup
+
+    def lag(self, session: Session, group: int, offset: int) -> None:
+        """A session has no room for what comes from this offset on."""
+        self.lags += 1
+        self.of(session).lag(group, offset)
+
+    def leave(self, session: Session, groups: list[int]) -> None:
+        """A session goes to another node: it gets no more here, and its places go with it."""
+        catchup = self.of(session)
+        for group in groups:
+            stream = self.streams.get(group)
+            if group not in catchup.positions and stream is not None and stream.next != UNKNOWN:
+                catchup.positions[group] = stream.next
+        catchup.is_leaving = True
+        session.places = catchup.places()
+
+    def stay(self, session: Session) -> None:
+        """It stays after all."""
+        session.places = None
+        catchup = self.catching.get(session)
+        if catchup is not None:
+            catchup.is_leaving = False
+
+    def arrive(self, session: Session) -> None:
+        """A session came from another node."""
+        if session.places:
+            self.of(session).take_places(session.places)
+        session.places = None
+
+    def stream_known(self, group: int, offset: int) -> None:
+        """It is known from where on a partition is live."""
+        for catchup in self.catching.values():
+            catchup.stream_known(group, offset)
+
+    def stream_ended(self, groups: list[int]) -> None:
+        """Nobody here wants these any more."""
+        for catchup in list(self.catching.values()):
+            for group in groups:
+                if group in catchup.positions:
+                    self._drop(catchup, group)
+
+    def note_gone(self, group: int, offset: int, first: int, client_id: str) -> None:
+        """Records are gone that were to be delivered."""
+        self.gone += first - max(offset, 0)
+        self.node.events.note(
+            "durable_gap",
+            {
+                "partition": group,
+                "from_offset": offset,
+                "to_offset": first,
+                "client_id": client_id,
+                "message": "Records were deleted, or damaged on the only replica, before they could be delivered; let "
+                "the topic keep them for longer, or on more nodes.",
+            },
+        )
+
+    def note_fault(self, group: int, error: Exception) -> None:
+        """Something that was committed can't be delivered."""
+        trace = "".join(traceback.format_exception(error)[-8:])
+        fields: dict[str, object] = {"doing": f"delivery of partition {group}", "error": repr(error)}
+        self.node.events.note("internal_error", {**fields, "traceback": trace})
+
+    def flush(self, now: int) -> bool:
+        """Let all read on; True when somebody could go on at once."""
+        more = False
+        for catchup in list(self.catching.values()):
+            more = self._pump(catchup, now) or more
+        return more
+
+    def _drop(self, catchup: Catchup, group: int) -> None:
+        """A session is level with a partition, or done with it."""
+        catchup.drop(group)
+        if not catchup.positions:
+            self.catching.pop(catchup.session, None)
+
+    def _pump(self, catchup: Catchup, now: int) -> bool:
+        session = catchup.session
+        connection = session.connection
+        is_gone = not session.subscriptions if catchup.is_leaving else not self._is_here(session)
+        if is_gone:
+            del self.catching[session]
+        if is_gone or catchup.is_leaving:
+            return False
+        if connection is None:
+            return False  # it reads on when its client is back
+        has_read = False
+        for group in list(catchup.positions):
+            if not has_room(session, connection):
+                if not connection.blocked and connection.out_bytes:
+                    connection.hungry = True  # what is in its buffer is written in this turn
+                    connection.mark()
+                return False
+            if group in catchup.held and session.outbound is not None and session.outbound.queued:
+                continue
+            catchup.held.discard(group)
+            has_read = self._read_some(catchup, group, now) or has_read
+        return has_read and len(catchup.positions) > 0
+
+    def _is_here(self, session: Session) -> bool:
+        return self.node.sessions.get(session.client_id) is session
+
+    def _read_some(self, catchup: Catchup, group: int, now: int) -> bool:
+        """One chunk of one partition; False when nothing came of it: there is no more, or the client has to wait."""
+        stream = self.streams.get(group)
+        position = begin = catchup.positions[group]
+        if stream is None:
+            self._drop(catchup, group)
+            return False
+        if UNKNOWN in (position, stream.next):
+            return False
+        if position < stream.next:
+            try:
+                batches = self.read(group, position, now)
+            except GoneBefore as error:
+                self.note_gone(group, position, error.first, catchup.session.client_id)
+                catchup.positions[group] = min(error.first, stream.next)
+                return True
+            if not batches:
+                return False
+            position = self._give_batches(catchup, stream, batches, position, now)
+        # A session from another node may be ahead of this one's stream: then the stream has to come that far first.
+        if position == stream.next and not catchup.is_waiting(group):
+            self._drop(catchup, group)
+        return position > begin
+
+    def read(self, group: int, offset: int, now: int) -> list[bytes] | None:
+        """Batches from an offset on, from the replica here or another; None: they are on their way."""
+        logs = self.logs
+        if logs.is_here(group) and logs.first(group) <= offset < logs.end(group):
+            try:
+                return logs.read(group, offset, CHUNK_BYTES)
+            except (Gone, Unreadable):
+                end = logs.lost_until(group, offset)
+                if end:
+                    raise GoneBefore(group, offset, end) from None  # damaged, and there is no other replica
+        return self.feeds.fetch(group, offset, now)
+
+    def _give_batches(self, catchup: Catchup, stream: Stream, batches: list[bytes], position: int, now: int) -> int:
+        group = stream.group
+        for batch in batches:
+            end = min(BatchView(batch).next_offset, stream.next)
+            if end <= position:
+                continue  # a piece that was fetched may begin earlier
+            try:
+                position = self._give_some(catchup, group, BatchDecoder(batch), position, end, now)
+            except Exception as error:  # a bug; who reads on must get what is behind it
+                self.note_fault(group, error)
+                position = end
+            catchup.positions[group] = position
+            if position < end or end == stream.next:
+                break
+        return position
+
+    def _give_some(self, catchup: Catchup, group: int, decoder: BatchDecoder, low: int, end: int, now: int) -> int:
+        """As much of a batch as the client takes; the offset of what comes next."""
+        session = catchup.session
+        connection = session.connection
+        if connection is None:
+            return low
+        stats = self.node.stats
+        while low < end:
+            high = catchup.cut(group, low, min(end, low + STEP_RECORDS))
+            targets = [catchup.target(self.node.table, group, topic, low) for topic in decoder.topics]
+            versions = [NOBODY if target is None else session.version for target in targets]
+            by_client = has_no_local([target for target in targets if target is not None])
+            for piece in decoder.pieces(low, high, versions, self.node.wall_offset_ms, now, by_client):
+                target = targets[piece.topic_index]
+                if target is not None and target.has_no_local and is_from(session, piece):
+                    target = target.own
+                if target is None:
+                    continue
+                given = give(session, connection, target, piece, stats, now)
+                if given < piece.run.count:
+                    if has_room(session, connection):
+                        catchup.held.add(group)  # there is room: it would overtake
+                    return piece.offset + given
+            low = high
+        return end
+
+
+def has_no_local(targets: list[Target]) -> bool:
+    """Whether it matters to any of them who published a message."""
+    return any(target.has_no_local for target in targets)
+
+
+def is_from(session: Session, piece: Piece) -> bool:
+    """Whether a session's own client published it."""
+    return session.client_id == piece.client.decode("utf-8", "replace")

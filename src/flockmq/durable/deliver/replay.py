@@ -1,0 +1,299 @@
+"""History through MQTT: where a subscription wants to begin, and its SUBACK once that is known.
+
+```
+ flockmq-from: earliest | latest | offset:N | offset:SHARD=N,... | time:2026-01-31T12:00:00Z
+ $replay/<the same>/FILTER
+
+ SUBSCRIBE --> refusal: is there such a log? --> entered: a Wish per partition --> the log here or its leader tells
+                 SUBACK <--- all is known, or it took too long <--- hold           |  the offset --> Catchup.start
+```
+What can be written there is in ``starts.py``. An offset behind the end is the end. What is gone begins at the oldest
+record that is left, and the SUBACK says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with
+history gets no retained messages.
+
+To ask again for the same filter begins anew. A position lives with its session, and moves with it to another node; with
+a clean start it has to be asked for again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.deliver.catchup import UNKNOWN
+from flockmq.durable.logs.positions import FROM_END, FROM_OFFSET, Told
+from flockmq.durable.logs.starts import Start, parse_start
+from flockmq.mqtt.properties import Properties
+from flockmq.node.subscribing import answer
+
+if TYPE_CHECKING:
+    from flockmq.durable.deliver.log_readers import LogReaders
+    from flockmq.durable.deliver.streams import Streams
+    from flockmq.mqtt.packets import Suback
+    from flockmq.node.state import NodeState
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
+
+CLEAN_WAIT_MS: Final = 1_000
+"""Longest wait for the SUBACK of a session that ends with its connection."""
+WAIT_MS: Final = 30_000
+PENDING_MAX: Final = 65_536
+RETRY_MS: Final = 200
+OLDEST: Final = "flockmq-oldest"
+
+
+class Wish:
+    """A subscription wants the history of one partition."""
+
+    def __init__(self, subscription: Subscription, group: int, shard: int, what: int, value: int) -> None:
+        self.subscription = subscription
+        self.group = group
+        self.shard = shard
+        self.what = what
+        self.value = value
+        self.is_done = False
+        self.is_asked = False
+        self.retry_at = 0
+        self.oldest = UNKNOWN
+        """Where it begins instead, when what it wanted is gone."""
+
+
+class Pending:
+    """A SUBACK that waits."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        wishes: list[Wish],
+        groups: list[int],
+        deadline: int,
+    ) -> None:
+        self.connection = connection
+        self.session = session
+        self.suback = suback
+        self.entered = entered
+        self.fresh = fresh
+        self.wishes = wishes
+        self.groups = groups
+        self.deadline = deadline
+
+
+class Replay:
+    """The broker's ``node.logs``; see the module."""
+
+    def __init__(self, node: NodeState, streams: Streams, readers: LogReaders) -> None:
+        self.node = node
+        self.streams = streams
+        self.readers = readers
+        self._wishes: list[Wish] = []
+        """Those whose start is not known yet."""
+        self._made: list[Wish] = []
+        """Those of the SUBSCRIBE that is being looked at."""
+        self._pending: list[Pending] = []
+
+    # --- SUBSCRIBE ---
+
+    def refusal(self, topic_filter: bytes, start: bytes) -> str:
+        """Why this can't be replayed; empty: it can."""
+        try:
+            wanted = parse_start(start.decode("utf-8", "replace"))
+        except ValueError as error:
+            return str(error)
+        topics = self.streams.interest.overlapping(topic_filter)
+        if wanted.what == FROM_END:
+            return ""
+        if not topics:
+            return "No durable topic holds what this filter matches, so that there is no history"
+        if wanted.what == FROM_OFFSET:
+            if len(topics) > 1:
+                return "This filter matches names of several durable topics; an offset means something in one only"
+            return wanted.refusal(len(topics[0].groups))
+        return ""
+
+    def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:
+        """A subscription stands in the table."""
+        interest = self.streams.interest
+        steps = interest.steps
+        topics = self.streams.notice(subscription.topic_filter, now)
+        self.node.turns.work += interest.steps - steps + len(topics)
+        wanted = parse_start(start.decode("utf-8", "replace")) if start else Start(FROM_END)
+        if wanted.what == FROM_END and old is not None:
+            self._replace(old, subscription)
+            return
+        if old is not None:
+            self.left(old)
+        for topic in topics:
+            for shard in range(len(topic.groups)):
+                group = topic.groups[shard]
+                what, value = wanted.of_shard(shard)
+                if what == FROM_END:
+                    self._join(subscription, group)
+                    continue
+                self.readers.of(subscription.session).pause(subscription, group, self.streams.by_group[group].next)
+                wish = Wish(subscription, group, shard, what, value)
+                self._made.append(wish)
+                if not self._resolve(wish, now):
+                    self._wishes.append(wish)
+
+    def _join(self, subscription: Subscription, group: int) -> None:
+        catchup = self.readers.catching.get(subscription.session)
+        if catchup is not None and group in catchup.positions:
+            catchup.join(subscription, group, self.streams.by_group[group].next)
+
+    def _replace(self, old: Subscription, subscription: Subscription) -> None:
+        catchup = self.readers.catching.get(subscription.session)
+        if catchup is not None:
+            catchup.replace(old, subscription)
+            for wish in self._wishes:
+                if wish.subscription is old:
+                    wish.subscription = subscription
+
+    def left(self, subscription: Subscription) -> None:
+        """A subscription is no more; its session may go on without waiting for its start."""
+        catchup = self.readers.catching.get(subscription.session)
+        if catchup is None:
+            return
+        catchup.forget(subscription)
+        left = [wish for wish in self._wishes if wish.subscription is subscription]
+        if left:
+            self._wishes = [wish for wish in self._wishes if wish.subscription is not subscription]
+            for wish in left:
+                wish.is_done = True
+                if not catchup.is_waiting(wish.group):
+                    catchup.unpause(wish.group)
+
+    # --- sessions that move ---
+
+    def leaving(self, session: Session) -> None:
+        """A session goes to another node."""
+        groups: dict[int, None] = {}
+        for subscription in session.subscriptions.values():
+            if not subscription.group:
+                for topic in self.streams.interest.overlapping(subscription.topic_filter):
+                    groups.update(dict.fromkeys(topic.groups))
+        if groups:
+            self.readers.leave(session, list(groups))
+
+    def stayed(self, session: Session) -> None:
+        """It stays after all."""
+        self.readers.stay(session)
+
+    def arrived(self, session: Session, now: int) -> None:
+        """A session came from another node: before anything is delivered to it, it has to know where it stands."""
+        for subscription in session.subscriptions.values():
+            if not subscription.group:
+                self.streams.notice(subscription.topic_filter, now)
+        self.readers.arrive(session)
+
+    # --- where it begins ---
+
+    def _resolve(self, wish: Wish, now: int) -> bool:
+        """Find out where a wish begins; False when that takes a while."""
+        stream = self.streams.by_group.get(wish.group)
+        if stream is None or wish.is_done:
+            wish.is_done = True
+            return True
+        if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at:
+            return False
+        told = self._locate(wish)
+        if told is not None:
+            self._begin(wish, told)
+            return True
+        wish.is_asked = True
+        self.streams.feeds.positions.ask(wish.group, wish.what, wish.value, lambda told: self._told(wish, told), now)
+        return wish.is_done
+
+    def _locate(self, wish: Wish) -> Told | None:
+        """The answer of the replica here, if it is good: another one may have an older beginning."""
+        told = self.streams.feeds.positions.locate(wish.group, wish.what, wish.value)
+        return told if told is not None and told.offset > told.first else None
+
+    def _told(self, wish: Wish, told: Told | None) -> None:
+        wish.is_asked = False
+        wish.retry_at = self.node.now + RETRY_MS
+        if told is not None and not wish.is_done:
+            self._begin(wish, told)
+
+    def _begin(self, wish: Wish, told: Told) -> None:
+        wish.is_done = True
+        stream = self.streams.by_group.get(wish.group)
+        catchup = self.readers.catching.get(wish.subscription.session)
+        if stream is None or catchup is None or stream.next == UNKNOWN:
+            return
+        offset = told.offset
+        if offset < told.first:
+            offset = told.first
+            wish.oldest = told.first
+        catchup.start(wish.subscription, wish.group, min(offset, stream.next))
+        self.streams.feeds.wake()
+
+    # --- SUBACK ---
+
+    def hold(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        now: int,
+    ) -> bool:
+        """Keep a SUBACK until all streams and starts are known; False when they are."""
+        wishes = self._made
+        self._made = []
+        groups: list[int] = []
+        for subscription in entered:
+            if not subscription.group:
+                for topic in self.streams.interest.overlapping(subscription.topic_filter):
+                    groups.extend(topic.groups)
+        deadline = now + (WAIT_MS if session.expiry_s else CLEAN_WAIT_MS)
+        pending = Pending(connection, session, suback, entered, fresh, wishes, groups, deadline)
+        if self._is_known(pending) or len(self._pending) >= PENDING_MAX:
+            note_oldest(connection, suback, wishes)
+            return False
+        self._pending.append(pending)
+        return True
+
+    def waiting(self) -> int:
+        """How many SUBACKs wait."""
+        return len(self._pending)
+
+    def _is_known(self, pending: Pending) -> bool:
+        for wish in pending.wishes:
+            if not wish.is_done:
+                return False
+        streams = self.streams.by_group
+        for group in pending.groups:
+            stream = streams.get(group)
+            if stream is not None and stream.next == UNKNOWN:
+                return False
+        return True
+
+    def look(self, now: int) -> None:
+        """Something may be known now, or somebody has waited for long enough."""
+        if self._wishes:
+            self._wishes = [wish for wish in self._wishes if not self._resolve(wish, now)]
+        if not self._pending:
+            return
+        waiting: list[Pending] = []
+        for pending in self._pending:
+            is_gone = pending.session.connection is not pending.connection
+            if is_gone or pending.deadline <= now or self._is_known(pending):
+                note_oldest(pending.connection, pending.suback, pending.wishes)
+                answer(self.node, pending.connection, pending.session, pending.suback, pending.entered, pending.fresh)
+            else:
+                waiting.append(pending)
+        self._pending = waiting
+
+
+def note_oldest(connection: Connection, suback: Suback, wishes: list[Wish]) -> None:
+    """Say in a SUBACK where history begins that was asked for from before its beginning."""
+    late = [f"{wish.shard}={wish.oldest}" for wish in wishes if wish.oldest != UNKNOWN]
+    if late and connection.version == 5 and connection.wants_problem_information:
+        if suback.properties is None:
+            suback.properties = Properties()
+        suback.properties.user.append((OLDEST, ",".join(late)))

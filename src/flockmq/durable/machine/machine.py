@@ -1,0 +1,367 @@
+"""The state behind a partition: where its cursors stand, which QoS 2 packet ids wait for their PUBREL, what sinks do.
+
+```
+ DATA with packet ids --> client -> epoch, ids          CURSOR --> name -> offset
+ MARKER: RELEASE ids, ADOPT by another owner, FORGET    SINK, DATA that is part of a batch --> ``sinks_state.py``
+                                  |
+          encode() --> tagged sections, part of the replica's checkpoint --> decode()
+```
+Made of committed entries alone: the same on every replica, byte for byte. Time is that of the log: the newest that any
+entry said. What clients can grow is bounded; beyond it the client that was heard of least recently goes first.
+
+An id belongs to a session *epoch*. Statements and records of an older epoch than a client's present one change nothing:
+they were said by an owner that has been replaced.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.machine.control_bodies import (
+    ADOPT,
+    COMMIT,
+    DELETE,
+    FORGET,
+    RELEASE,
+    RESET,
+    Statement,
+    read_cursor_body,
+    read_marker_body,
+)
+from flockmq.durable.machine.sink_bodies import read_part, read_sink_entry
+from flockmq.durable.machine.sink_table import SinkTable, decode_sinks
+from flockmq.log.batch import CURSOR, DATA, MARKER, SINK, BatchView
+from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
+from flockmq.log.header import FLAGS_AT, PART
+from flockmq.peering.fields import U32, U64, Reader, sized
+
+if TYPE_CHECKING:
+    from flockmq.raft.entry import Entry
+
+MAGIC: Final = b"FLKP"
+FORMAT: Final = 1
+POSITION: Final = 1
+CURSORS: Final = 2
+CLIENTS: Final = 3
+FENCES: Final = 4
+SINKS: Final = 5
+"""Tags of sections. Those that this version does not know are kept as they are."""
+
+CURSORS_MAX: Final = 65_536
+CLIENTS_MAX: Final = 65_536
+IDS_TOTAL_MAX: Final = 1_048_576
+EXPIRY_MS: Final = 24 * 3_600_000
+"""How long ids are kept whose session's own expiry is not known."""
+EXPIRY_MS_MAX: Final = 30 * 24 * 3_600_000
+FENCE_MS: Final = 600_000
+"""How long the epoch of a client without ids is kept."""
+SWEEP: Final = 4
+"""Clients looked at for each entry that names any."""
+
+_HEAD: Final = struct.Struct("<qII")
+"""Latest timestamp, count and columns in the header of a batch,"""
+_HEAD_AT: Final = 64
+"""and where they are."""
+_CLIENT: Final = struct.Struct("<QqIH")
+_SECTION: Final = struct.Struct("<HI")
+
+
+class ClientIds:
+    """Packet ids of one client that were stored and not released."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.until_ms = 0
+        """Log time at which it may be forgotten."""
+        self.keep_ms = EXPIRY_MS
+        self.ids: set[int] = set()
+
+
+class PartitionMachine:
+    """See the module. ``index``: client -> groups that know ids of it, shared by all machines of a node."""
+
+    def __init__(self, group: int, index: dict[bytes, set[int]] | None = None) -> None:
+        self.group = group
+        self.applied = 0
+        self.end_offset = 0
+        """Offset behind the last record that was applied."""
+        self.clock_ms = 0
+        self.cursors: dict[bytes, int] = {}
+        self.clients: dict[bytes, ClientIds] = {}
+        """With ids. Least recently heard of first."""
+        self.fences: dict[bytes, ClientIds] = {}
+        """Without: only their epochs count, for a while. In the same order."""
+        self.sinks = SinkTable()
+        self.clients_max = CLIENTS_MAX
+        self.ids_total_max = IDS_TOTAL_MAX
+        """The same on all replicas, or their states would differ."""
+        self.ids_total = 0
+        self.evicted = 0
+        """Clients that had to go although their time was not over; not replicated."""
+        self.unreadable = 0
+        """Control batches that this version can't read; not replicated."""
+        self.sections: dict[int, bytes] = {}
+        """Sections of a checkpoint that this version does not know."""
+        self.index: dict[bytes, set[int]] = {} if index is None else index
+
+    def apply(self, entry: Entry) -> None:
+        """An entry is committed; they come one after the other."""
+        if entry.index <= self.applied:
+            return
+        self.applied = entry.index
+        self.end_offset = entry.next_offset
+        kind = entry.kind
+        if kind == DATA:
+            latest, _, mask = _HEAD.unpack_from(entry.data, _HEAD_AT)
+            self.clock_ms = max(self.clock_ms, latest)
+            if mask & PACKET_ID and mask & SESSION_EPOCH:
+                self._note_records(BatchView(entry.data))
+            if entry.data[FLAGS_AT] & PART:
+                self._note_part(entry)
+        elif kind == CURSOR:
+            self._move_cursors(BatchView(entry.data).body())
+        elif kind == MARKER:
+            self._mark(BatchView(entry.data).body())
+        elif kind == SINK:
+            self._sink(entry)
+
+    # Sinks.
+
+    def _sink(self, entry: Entry) -> None:
+        body = read_sink_entry(entry.data)
+        if body is None:
+            self.unreadable += 1
+            return
+        self.clock_ms = max(self.clock_ms, body.wall_ms)
+        self.sinks.apply(body, entry.index, len(entry.data), self.end_offset, self.clock_ms)
+
+    def _note_part(self, entry: Entry) -> None:
+        name = read_part(entry.data)
+        if name is None:
+            self.unreadable += 1
+        else:
+            self.sinks.part(name, entry.base_offset, entry.next_offset)
+
+    # Cursors.
+
+    def _move_cursors(self, body: bytes) -> None:
+        found = read_cursor_body(body)
+        if found is None:
+            self.unreadable += 1
+            return
+        self.clock_ms = max(self.clock_ms, found.wall_ms)
+        cursors = self.cursors
+        for command in found.commands:
+            name = command.name
+            if command.what == DELETE:
+                cursors.pop(name, None)
+            elif name not in cursors and len(cursors) >= CURSORS_MAX:
+                continue
+            elif command.what == RESET or (command.what == COMMIT and command.offset > cursors.get(name, -1)):
+                cursors[name] = command.offset
+
+    # QoS 2 packet ids.
+
+    def _note_records(self, view: BatchView) -> None:
+        columns = view.columns()
+        count = view.count
+        data = columns.data
+        spans = columns.spans
+        ids: tuple[int, ...] = struct.unpack_from(f"<{count}H", data, spans["packet_id"][0])
+        epochs: tuple[int, ...] = struct.unpack_from(f"<{count}Q", data, spans["session_epoch"][0])
+        names: tuple[int, ...] = struct.unpack_from(f"<{count}i", data, spans["client"][0])
+        clients = view.clients()
+        for position in range(count):
+            if ids[position] and epochs[position]:
+                self._note_id(clients[names[position]], epochs[position], ids[position])
+        self._sweep()
+
+    def _note_id(self, client: bytes, epoch: int, packet_id: int) -> None:
+        known = self._take(client, epoch)
+        if epoch > known.epoch:
+            self._void(known)
+            known.epoch = epoch
+        if epoch == known.epoch and packet_id not in known.ids:  # else of an owner or session that has been replaced
+            known.ids.add(packet_id)
+            self.ids_total += 1
+        self._put(client, known)
+
+    def _mark(self, body: bytes) -> None:
+        found = read_marker_body(body)
+        if found is None:
+            self.unreadable += 1
+            return
+        self.clock_ms = max(self.clock_ms, found.wall_ms)
+        for statement in found.statements:
+            known = self._take(statement.client, statement.epoch)
+            if statement.epoch >= known.epoch:
+                self._follow(statement, known)
+            self._put(statement.client, known)
+        self._sweep()
+
+    def _follow(self, statement: Statement, known: ClientIds) -> None:
+        """A statement that is not older than what is known."""
+        what = statement.what
+        if what == RELEASE:
+            before = len(known.ids)
+            known.ids.difference_update(statement.ids)
+            self.ids_total -= before - len(known.ids)
+        elif what == ADOPT and statement.expiry_s:
+            known.keep_ms = min(max(statement.expiry_s * 1_000, FENCE_MS), EXPIRY_MS_MAX)
+        elif what == FORGET and statement.epoch > known.epoch:
+            self._void(known)
+        known.epoch = statement.epoch
+
+    def _take(self, client: bytes, epoch: int) -> ClientIds:
+        """What is known of a client, out of its place in the line; ``epoch`` when that is nothing."""
+        known = self.clients.pop(client, None)
+        if known is None:
+            known = self.fences.pop(client, None)
+        return ClientIds(epoch) if known is None else known
+
+    def _put(self, client: bytes, known: ClientIds) -> None:
+        """It was heard of just now: the end of the line."""
+        if known.ids:
+            known.until_ms = self.clock_ms + known.keep_ms
+            self.clients[client] = known
+            groups = self.index.get(client)
+            if groups is None:
+                self.index[client] = {self.group}
+            else:
+                groups.add(self.group)
+        else:
+            # Its epoch is kept for a while: what an earlier owner says late must not count.
+            known.until_ms = self.clock_ms + FENCE_MS
+            self.fences[client] = known
+            self._unlist(client)
+
+    def _void(self, known: ClientIds) -> None:
+        self.ids_total -= len(known.ids)
+        known.ids = set()
+
+    def _unlist(self, client: bytes) -> None:
+        groups = self.index.get(client)
+        if groups is not None:
+            groups.discard(self.group)
+            if not groups:
+                del self.index[client]
+
+    def _sweep(self) -> None:
+        """Forget clients whose time is over, and those that there is no room for."""
+        self._expire(self.clients)
+        self._expire(self.fences)
+        while len(self.fences) > self.clients_max:
+            del self.fences[next(iter(self.fences))]
+        while len(self.clients) > self.clients_max or self.ids_total > self.ids_total_max:
+            self._remove(self.clients, next(iter(self.clients)))
+            self.evicted += 1
+
+    def _expire(self, line: dict[bytes, ClientIds]) -> None:
+        for client in list(islice(line, SWEEP)):
+            if line[client].until_ms <= self.clock_ms:
+                self._remove(line, client)
+
+    def _remove(self, line: dict[bytes, ClientIds], client: bytes) -> None:
+        self._void(line.pop(client))
+        self._unlist(client)
+
+    def epoch_of(self, client: bytes) -> int:
+        """The epoch under which a client was heard of last; 0 when it is not known here."""
+        known = self.clients.get(client)
+        if known is None:
+            known = self.fences.get(client)
+        return 0 if known is None else known.epoch
+
+    def unreleased(self, client: bytes) -> ClientIds | None:
+        """What is known of a client here; None when it has no ids."""
+        return self.clients.get(client)
+
+    def close(self) -> None:
+        """Take this machine out of the shared index."""
+        for client in self.clients:
+            self._unlist(client)
+
+    # Checkpoints.
+
+    def encode(self) -> bytes:
+        """For a checkpoint: the same bytes on every replica."""
+        sections = dict(self.sections)
+        sections[POSITION] = U64.pack(self.applied) + U64.pack(self.end_offset) + U64.pack(self.clock_ms)
+        cursors = [sized(name) + U64.pack(self.cursors[name]) for name in sorted(self.cursors)]
+        sections[CURSORS] = U32.pack(len(cursors)) + b"".join(cursors)
+        sections[CLIENTS] = _encode_clients(self.clients)
+        sections[FENCES] = _encode_clients(self.fences)
+        if not self.sinks.is_empty():
+            sections[SINKS] = self.sinks.encode()
+        parts = [MAGIC, bytes((FORMAT,))]
+        for tag in sorted(sections):
+            parts.append(_SECTION.pack(tag, len(sections[tag])))
+            parts.append(sections[tag])
+        return b"".join(parts)
+
+    def decode(self, data: bytes) -> None:
+        """Take on the state of a checkpoint; empty bytes are the beginning. RemoteProtocolError: it is none."""
+        self.close()
+        self.applied = 0
+        self.end_offset = 0
+        self.clock_ms = 0
+        self.cursors = {}
+        self.clients = {}
+        self.fences = {}
+        self.sinks = SinkTable()
+        self.ids_total = 0
+        self.sections = {}
+        if not data:
+            return
+        if data[:4] != MAGIC or data[4:5] != bytes((FORMAT,)):
+            raise ValueError("These bytes are not the state of a partition, or a newer FlockMQ wrote them.")
+        reader = Reader(data)
+        reader.skip(5)
+        while reader.pos < reader.end:
+            tag, length = _SECTION.unpack_from(data, reader.skip(_SECTION.size))
+            at = reader.skip(length)
+            self._read_section(tag, data[at : at + length])
+
+    def _read_section(self, tag: int, content: bytes) -> None:
+        reader = Reader(content)
+        if tag == POSITION:
+            self.applied = reader.u64()
+            self.end_offset = reader.u64()
+            self.clock_ms = reader.u64()
+        elif tag == CURSORS:
+            for _ in range(reader.count(CURSORS_MAX, 10)):
+                name = reader.sized()
+                self.cursors[name] = reader.u64()
+        elif tag == CLIENTS:
+            self._read_clients(reader, self.clients)
+        elif tag == FENCES:
+            self._read_clients(reader, self.fences)
+        elif tag == SINKS:
+            self.sinks = decode_sinks(content)
+        else:
+            self.sections[tag] = content
+
+    def _read_clients(self, reader: Reader, line: dict[bytes, ClientIds]) -> None:
+        for _ in range(reader.count(CLIENTS_MAX, 2 + _CLIENT.size)):
+            client = reader.sized()
+            epoch, until_ms, keep_s, count = _CLIENT.unpack_from(reader.data, reader.skip(_CLIENT.size))
+            known = ClientIds(epoch)
+            known.until_ms = until_ms
+            known.keep_ms = keep_s * 1_000
+            ids: tuple[int, ...] = struct.unpack_from(f"<{count}H", reader.data, reader.skip(2 * count))
+            known.ids = set(ids)
+            self.ids_total += len(ids)
+            line[client] = known
+            if ids:
+                self.index.setdefault(client, set()).add(self.group)
+
+
+def _encode_clients(line: dict[bytes, ClientIds]) -> bytes:
+    parts = [U32.pack(len(line))]
+    for client, known in line.items():
+        ids = sorted(known.ids)
+        parts.append(sized(client) + _CLIENT.pack(known.epoch, known.until_ms, known.keep_ms // 1_000, len(ids)))
+        parts.append(struct.pack(f"<{len(ids)}H", *ids))
+    return b"".join(parts)

@@ -1,0 +1,569 @@
+"""Messages of durable topics on their way into logs, and their outcomes on the way back to publishers.
+
+```
+ accept() --> append(topic, run, connection) --> records (entering.py) --> the open batch of a group, one per turn
+                       | PENDING                                                  |
+                       v                                                          v
+        the client's queue of acknowledgements <-- answers <-- heard() <-- outcome of the batch
+```
+| outcome            | ack level | publisher                                                        |
+| ------------------ | --------- | ---------------------------------------------------------------- |
+| TAKEN              | memory    | acknowledged (unless it is of QoS 2, or wants the offset: those  |
+|                    |           | wait for the commit)                                             |
+| STORED             | leader    | the same                                                         |
+| COMMITTED          | all       | acknowledged, if it was not                                      |
+| REFUSED            |           | failure code (MQTT 5), closed (3.1.1): certainly not in the log; |
+|                    |           | at QoS 1 with DUP closed: an earlier copy may get there          |
+| UNKNOWN            |           | closed, without any code for the message                         |
+| REPLAN             |           | waits: its records are put where they belong by now              |
+| ``fenced``         |           | closed, if a message is of an older epoch of its session than    |
+|                    |           | the log wants; the others of the batch wait for its outcome      |
+
+A publisher that has much under way, or whose partition takes no more, is not read for a while. A connection that closes
+while its messages are under way forgets about them; they get into the log all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.publish.answers import Answer, CallAnswer, Place, PublishAnswer
+from flockmq.durable.publish.entering import enter, enter_again, enter_less, is_too_large
+from flockmq.durable.publish.lanes import Batch, HeldRun, Lane, Share
+from flockmq.durable.publish.pausing import Stopped
+from flockmq.durable.publish.releasing import ReleasePort, release
+from flockmq.durable.publish.unsettled import drop_ids, ids_noted, ids_of, note_unsettled, repeat_of, settle_ids
+from flockmq.errors import RemoteProtocolError
+from flockmq.log.batch import BatchView, Record
+from flockmq.mqtt import reasons
+from flockmq.mqtt.payloads import plain_acks
+from flockmq.node.ports import NAMESPACE_FULL, PENDING
+from flockmq.node.publishing import WHY_NAMESPACE_FULL, forget_ids
+from flockmq.raft.appends import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN, Appends, Outcome
+from flockmq.session.acks import AckQueue, PendingAck
+from flockmq.session.outbound import PACKET_IDS
+
+if TYPE_CHECKING:
+    from flockmq.mqtt.run import Run
+    from flockmq.node.state import NodeState
+    from flockmq.routing.durable import DurableTopic
+    from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
+
+HELD_MESSAGES_MAX: Final = 16_384
+HELD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What a client may have under way before it is no longer read; it is read again at half of that."""
+
+
+CLOCKS_DIFFER_MS_MAX: Final = 60_000
+"""A clock that is further ahead of this node's own is wrong, and messages are not to be dated by it."""
+WHY_UNCERTAIN: Final = "A partition can't be asked which messages it has already; connect again and send it again"
+WHY_STOPPED: Final = "This node can't store messages, nor say whether this one was before; connect to another node"
+
+
+class Appending:
+    """See the module. Implements ``node.ports.DurablePort``."""
+
+    def __init__(
+        self, node: NodeState, appends: Appends, entry_bytes_max: int, releases: ReleasePort | None = None
+    ) -> None:
+        self.node = node
+        self.appends = appends
+        self.releases = releases
+        """Who knows which QoS 2 ids are in which logs; None: nobody needs to."""
+        self.lanes: dict[bytes, Lane] = {}
+        """By topic."""
+        self._entry_bytes_max = entry_bytes_max
+        self._number = 0
+        self._waiting: dict[bytes, Lane] = {}
+        """Lanes that wait for a plan."""
+        self._laden = Stopped()
+        """Clients that are not read because they have much under way,"""
+        self._crowded: dict[int, Stopped] = {}
+        """and, by group, those whose partition takes no more for now."""
+        appends.on_room = self._on_room
+
+    # --- in ---
+
+    def append(
+        self,
+        topic: DurableTopic,
+        run: Run,
+        connection: Connection | None,
+        now: int,
+        client_id: str = "",
+        is_repeat: bool = False,
+    ) -> int:
+        """See ``DurablePort``."""
+        code = self._refusal(topic, run)
+        if code:
+            if is_repeat and connection is not None and code == reasons.UNSPECIFIED_ERROR:
+                self.node.stats.durable_unknown += run.count
+                forget_ids(connection, run)
+                raise RemoteProtocolError(code, WHY_STOPPED)
+            self.node.stats.durable_refused += run.count
+            return code
+        answer: Answer | None = None
+        client = client_id.encode()
+        epoch = 0
+        if connection is not None:
+            session = connection.session
+            if session is not None:
+                client = session.client_id.encode()
+                epoch = session.epoch
+                if run.qos == 2:
+                    self._check_certain(topic, run, connection, session)
+            acks = connection.acks
+            if acks is None:
+                acks = AckQueue()
+                connection.acks = acks
+            if run.qos and session is not None:
+                check_receive_maximum(connection, acks, run)
+                pending = PendingAck(plain_acks(run), run.count)
+                acks.add(pending)
+                waits = PublishAnswer(self.node, connection, session, run.qos, pending)
+                waits.has_copies = is_repeat and run.qos == 1
+                if run.qos == 2:
+                    note_unsettled(waits)
+                    if self.releases is not None:
+                        epoch = self.releases.tag(session)
+                answer = waits
+        self._take(topic, run, answer, connection, client, epoch, now)
+        return PENDING
+
+    def publish(
+        self,
+        topic: DurableTopic,
+        run: Run,
+        client: bytes,
+        reply: Callable[[list[Place | str] | None], None],
+        now: int,
+    ) -> None:
+        """Append from within this node. ``reply``: shard and offset of each message, or why it is certainly not stored;
+
+        None when nobody can say what became of one of them.
+        """
+        code = self._refusal(topic, run)
+        if code:
+            self.node.stats.durable_refused += run.count
+            text = "This node can't store the messages: they are too large, or it takes part in consensus no more."
+            if code == NAMESPACE_FULL:
+                text = WHY_NAMESPACE_FULL
+            reply([text] * run.count)
+            return
+        self._take(topic, run, CallAnswer(run.count, reply), None, client, 0, now)
+
+    def repeat(self, connection: Connection, packet_id: int) -> bool:
+        """See ``DurablePort``."""
+        return repeat_of(self.node, connection, packet_id)
+
+    def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
+        """See ``DurablePort``."""
+        if self.releases is None:
+            return reasons.SUCCESS
+        return release(self.node, self.releases, connection, packet_ids, now)
+
+    def ids_in_logs(self, session: Session) -> set[int]:
+        """See ``DurablePort``."""
+        known = set() if self.releases is None else self.releases.known(session)
+        return known.union(session.unsettled or ())
+
+    def _check_certain(self, topic: DurableTopic, run: Run, connection: Connection, session: Session) -> None:
+        """QoS 2: nothing is appended while nobody can say whether it was before; the client has to come back."""
+        if self.releases is None:
+            return
+        for group in topic.groups:
+            if not self.releases.may_append(session, group):
+                forget_ids(connection, run)
+                raise RemoteProtocolError(reasons.UNSPECIFIED_ERROR, WHY_UNCERTAIN)
+
+    def _refusal(self, topic: DurableTopic, run: Run) -> int:
+        """Why a run can't even be tried, as ``append`` says it; 0 when it can."""
+        code = 0
+        if self.appends.is_stopped():
+            code = reasons.UNSPECIFIED_ERROR
+        elif is_too_large(run, b"", self._entry_bytes_max):
+            code = reasons.QUOTA_EXCEEDED
+        elif self.node.spaces.full and topic.namespace in self.node.spaces.full:
+            code = NAMESPACE_FULL
+        self.node.stats.durable_in += run.count
+        return code
+
+    def _take(
+        self,
+        topic: DurableTopic,
+        run: Run,
+        answer: Answer | None,
+        connection: Connection | None,
+        client: bytes,
+        epoch: int,
+        now: int,
+    ) -> None:
+        wall_offset_ms = self.node.wall_offset_ms
+        expires_at = run.expires_at + wall_offset_ms if run.expires_at else 0
+        wall_ms = now + wall_offset_ms
+        if run.retain:
+            wall_ms = self.after_retained(run.topic, wall_ms)
+        held = HeldRun(run, answer, connection, client, epoch, wall_ms, expires_at)
+        lane = self.lanes.get(topic.id)
+        if lane is None:
+            lane = Lane(topic)
+            self.lanes[topic.id] = lane
+        if lane.must_wait(topic):
+            self._hold(lane, held, now)
+        else:
+            enter(self, lane, held)
+
+    def after_retained(self, topic: bytes, wall_ms: int) -> int:
+        """The date of a message that is to be retained: after the one that is known of its topic name.
+
+        Within a partition the offset decides which is newer. When shards are added a name may go to another partition,
+        and the clocks of two nodes are not the same. What had to wait is dated again when it goes there: by then all
+        that went before it is known here.
+        """
+        behind_ms = self.node.retained.written_ms(topic) - wall_ms
+        return wall_ms + behind_ms + 1 if 0 <= behind_ms < CLOCKS_DIFFER_MS_MAX else wall_ms
+
+    def _hold(self, lane: Lane, held: HeldRun, now: int) -> None:
+        self._wait(lane, now)
+        lane.held.append(held)
+        if held.connection is not None:
+            lane.stopped.stop(held.connection)
+
+    def batch(self, lane: Lane, group: int, size: int) -> Batch:
+        """Where ``size`` bytes of records for a group go, in this turn."""
+        opened = self.appends.open_batch(group, size)
+        batch = lane.batches.get(group)
+        if batch is not None and batch.opened is opened:
+            return batch
+        self._number += 1
+        batch = Batch(self, lane, opened, lane.topic.groups.index(group), self._number)
+        opened.follower = batch
+        opened.plan = self.node.table.topics.index
+        lane.batches[group] = batch
+        lane.unsettled += 1
+        return batch
+
+    def share(self, batch: Batch, share: Share) -> None:
+        """These records are in a batch now."""
+        batch.shares.append(share)
+        if share.promised:
+            batch.opened.is_promised = True
+        answer = share.answer
+        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
+            self.releases.note(answer.session, batch.opened.group, ids_of(answer, share.first, share.count))
+        connection = share.connection
+        if connection is None or connection.acks is None:
+            return
+        acks = connection.acks
+        acks.held_messages += share.count
+        acks.held_bytes += share.size
+        if acks.held_bytes > HELD_BYTES_MAX or acks.held_messages > HELD_MESSAGES_MAX:
+            self._laden.stop(connection)
+        if not self.appends.has_room(batch.opened.group):
+            self._crowded.setdefault(batch.opened.group, Stopped()).stop(connection)
+
+    # --- back ---
+
+    def heard(self, batch: Batch, outcome: Outcome) -> None:
+        """Something is known of a batch."""
+        kind = outcome.kind
+        if kind in (TAKEN, STORED):
+            self._stored(batch, -1)
+            return
+        lane = batch.lane
+        if kind == UNKNOWN and not outcome.final and batch.has_promises():
+            self._lost(batch, False)  # what was acknowledged goes on, and nothing may overtake it
+            return
+        if not batch.settled:
+            batch.settled = True
+            lane.unsettled -= 1
+            if lane.batches.get(batch.opened.group) is batch:
+                del lane.batches[batch.opened.group]
+            for share in batch.shares:
+                self._relieve(share)
+        if kind == COMMITTED:
+            self._stored(batch, outcome.base_offset)
+        elif kind == REPLAN:
+            self._give_back(batch, outcome)
+        elif kind == REFUSED:
+            self._refused(batch, why_refused(batch.lane.topic, batch.shard))
+        elif kind == UNKNOWN:
+            self._lost(batch, outcome.final)
+        if lane.is_waiting():
+            self._go_on(lane)
+
+    def _stored(self, batch: Batch, base: int) -> None:
+        """Acknowledge. Without ``base`` it is early, which is not for everybody."""
+        for share in batch.shares:
+            answer = share.answer
+            if base < 0 and answer is not None and answer.waits_for_commit:
+                continue
+            if not share.told:
+                share.told = True
+                share.promised = True
+                self.node.stats.durable_stored += share.count
+                if answer is not None:
+                    answer.stored(share.first, share.count, batch.shard, base + share.at if base >= 0 else -1)
+            if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+                settle_ids(answer, share.first, share.count)
+
+    def _refused(self, batch: Batch, text: str) -> None:
+        for share in batch.shares:
+            self._refuse(share, text)
+
+    def _refuse(self, share: Share, text: str) -> None:
+        answer = share.answer
+        if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+            self._drop_noted(share)
+            drop_ids(answer, share.first, share.count, text)
+        if answer is not None and answer.has_copies:
+            self._lose(share)
+        elif not share.told:
+            share.told = True
+            self.node.stats.durable_refused += share.count
+            if answer is not None:
+                answer.refused(share.first, share.count, reasons.UNSPECIFIED_ERROR, text)
+
+    def _lose(self, share: Share) -> None:
+        """Nobody can say what becomes of these."""
+        if share.told:
+            return
+        share.told = True
+        self.node.stats.durable_unknown += share.count
+        if share.answer is not None:
+            share.answer.lost(share.first, share.count)
+
+    def _drop_noted(self, share: Share) -> None:
+        """QoS 2 ids are not in the log that they were on their way to."""
+        answer = share.answer
+        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
+            self.releases.drop(answer.session, ids_noted(answer, share.first, share.count))
+
+    def fenced(self, batch: Batch, data: bytes, position: int) -> bytes:
+        """See ``Follower``. What its client sent in that epoch, or before it, goes; unless its session is still here in
+        a later epoch, and knows of nothing else under these ids: then that is the epoch they get.
+        """
+        records = BatchView(data).records()
+        named = batch.share_at(position)
+        answer = named.answer if named is not None else None
+        shares = batch.shares
+        batch.shares = []  # a leader that fences what is of no session is not to be believed in anything
+        if isinstance(answer, PublishAnswer) and answer.qos == 2:
+            client = records[position].client
+            epoch = records[position].session_epoch
+            for share in shares:
+                if share is not named and not is_fenced(records[share.at], client, epoch):
+                    batch.shares.append(share)
+                elif self.renew(share, epoch) > epoch:
+                    self._tag_again(batch, share, records)
+                    batch.shares.append(share)
+        kept = enter_less(data, records, batch.shares)
+        for share in shares:
+            if share in batch.shares:
+                continue
+            if not batch.settled:
+                self._relieve(share)
+            self.abandon(share)
+        return kept
+
+    def abandon(self, share: Share) -> None:
+        """These are in no log and must not get there: their publishers have to send them again, or have done so."""
+        self._drop_noted(share)
+        answer = share.answer
+        if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+            drop_ids(answer, share.first, share.count, "")
+        self._lose(share)
+
+    def _tag_again(self, batch: Batch, share: Share, records: list[Record]) -> None:
+        """Its records are of the present epoch now, and their ids known to be on their way to this group."""
+        for record in records[share.at : share.at + share.count]:
+            record.session_epoch = self.renew(share, record.session_epoch)
+        answer = share.answer
+        if self.releases is not None and isinstance(answer, PublishAnswer):
+            self.releases.note(answer.session, batch.opened.group, ids_of(answer, share.first, share.count))
+
+    def _lost(self, batch: Batch, final: bool) -> None:
+        for share in batch.shares:
+            answer = share.answer
+            if final and isinstance(answer, PublishAnswer) and answer.unsettled is not None:
+                drop_ids(answer, share.first, share.count, "")
+            self._lose(share)
+
+    # --- other plans ---
+
+    def topics_changed(self, now: int) -> None:
+        """Another cluster state is known here."""
+        for lane in list(self._waiting.values()):
+            self._go_on(lane)
+        known = self.node.table.topics.topics
+        for identity in [one for one in self.lanes if one not in known]:
+            lane = self.lanes[identity]
+            if not lane.unsettled and not lane.is_waiting():
+                del self.lanes[identity]
+        self.tick(now)
+
+    def tick(self, now: int) -> None:
+        """Time passes: whoever waits for a plan too long is refused. What was acknowledged early goes on waiting."""
+        for lane in list(self._waiting.values()):
+            if now - lane.since < self.appends.give_up_ms:
+                continue
+            promised = [batch for batch in lane.given_back if batch.has_promises()]
+            needs = lane.needs
+            self._refuse_waiting(lane, why_without_plan(lane.topic))
+            if promised:
+                self._wait(lane, now)
+                lane.given_back = promised
+                lane.needs = needs
+
+    def _wait(self, lane: Lane, now: int) -> None:
+        if not lane.is_waiting():
+            lane.since = now
+            self._waiting[lane.topic.id] = lane
+
+    def _give_back(self, batch: Batch, outcome: Outcome) -> None:
+        lane = batch.lane
+        self._wait(lane, self.node.now)
+        for share in batch.shares:
+            self._drop_noted(share)
+        batch.data = outcome.batch
+        lane.needs = max(lane.needs, outcome.base_offset)
+        lane.given_back.append(batch)
+
+    def under_way(self) -> dict[bytes, set[int]]:
+        """Groups that QoS 2 messages are on their way to, whose outcome is not known, by client."""
+        found: dict[bytes, set[int]] = {}
+        for opened in self.appends.without_outcome():
+            batch = opened.follower
+            if not isinstance(batch, Batch):
+                continue
+            for share in batch.shares:
+                answer = share.answer
+                if isinstance(answer, PublishAnswer) and answer.qos == 2:
+                    found.setdefault(answer.session.client_id.encode(), set()).add(opened.group)
+        return found
+
+    def is_stale(self, answer: Answer | None) -> bool:
+        """QoS 2: whether the session is another node's by now. What is in no log must not get there any more."""
+        if not isinstance(answer, PublishAnswer) or answer.qos != 2:
+            return False
+        return self.node.sessions.get(answer.session.client_id) is not answer.session
+
+    def renew(self, share: Share, epoch: int) -> int:
+        """The epoch by which messages that are in no log may get there; -1: they must not. ``epoch``: that they have.
+
+        QoS 2 goes by the present epoch of its session, if that is still here and was not elsewhere since (another owner
+        may have stored them), and if its ids still mean these messages.
+        """
+        answer = share.answer
+        if not isinstance(answer, PublishAnswer) or answer.qos != 2:
+            return epoch
+        if self.is_stale(answer) or epoch < answer.session.home_epoch:
+            return -1
+        if len(ids_noted(answer, share.first, share.count)) < share.count:
+            return -1
+        return epoch if self.releases is None else self.releases.tag(answer.session)
+
+    def _go_on(self, lane: Lane) -> None:
+        """Put in again what waits, once all that was before it has its outcome and the plan is known."""
+        topics = self.node.table.topics
+        if lane.unsettled or topics.index < lane.needs:
+            return
+        topic = topics.topics.get(lane.topic.id)
+        if topic is None or self.appends.is_stopped():
+            self._refuse_waiting(lane, f"There is no durable topic {name_of(lane.topic)} any more; nothing was stored.")
+            return
+        lane.topic = topic
+        given_back, held = self._stop_waiting(lane)
+        for batch in given_back:
+            enter_again(self, lane, batch)
+        for run in held:
+            epoch = self.renew(run.whole(), run.epoch)
+            if epoch < 0 or (run.answer is not None and run.answer.comes_again()):
+                self.abandon(run.whole())
+            else:
+                run.epoch = epoch
+                if run.run.retain:
+                    run.wall_ms = self.after_retained(run.run.topic, run.wall_ms)
+                enter(self, lane, run)
+        lane.stopped.let_all_go(self.node)
+
+    def _stop_waiting(self, lane: Lane) -> tuple[list[Batch], list[HeldRun]]:
+        """All that waits, in order."""
+        given_back = sorted(lane.given_back, key=number_of)
+        held = lane.held
+        lane.given_back = []
+        lane.held = []
+        lane.needs = 0
+        del self._waiting[lane.topic.id]
+        return given_back, held
+
+    def _refuse_waiting(self, lane: Lane, text: str) -> None:
+        given_back, held = self._stop_waiting(lane)
+        for batch in given_back:
+            self._refused(batch, text)
+        for run in held:
+            self._refuse(run.whole(), text)
+        lane.stopped.let_all_go(self.node)
+
+    # --- reading ---
+
+    def _relieve(self, share: Share) -> None:
+        connection = share.connection
+        if connection is None or connection.acks is None:
+            return
+        acks = connection.acks
+        acks.held_messages -= share.count
+        acks.held_bytes -= share.size
+        if acks.held_bytes * 2 <= HELD_BYTES_MAX and acks.held_messages * 2 <= HELD_MESSAGES_MAX:
+            self._laden.let_go(self.node, connection)
+
+    def _on_room(self, group: int) -> None:
+        stopped = self._crowded.pop(group, None)
+        if stopped is not None:
+            stopped.let_all_go(self.node)
+
+
+def check_receive_maximum(connection: Connection, acks: AckQueue, run: Run) -> None:
+    """An MQTT 5 client has no more messages unacknowledged than it was allowed. QoS 2 is counted where it is taken."""
+    if connection.version != 5 or run.qos != 1:
+        return
+    most = connection.limits.receive_max or PACKET_IDS
+    session = connection.session
+    unreleased = len(session.received) if session is not None and session.received is not None else 0
+    if acks.messages + run.count + unreleased > most:
+        raise RemoteProtocolError(
+            reasons.RECEIVE_MAXIMUM_EXCEEDED, f"More than {most} messages wait for their acknowledgement"
+        )
+
+
+def is_fenced(record: Record, client: bytes, epoch: int) -> bool:
+    """Whether a QoS 2 record is the client's, and of this epoch or an older one."""
+    return 0 < record.session_epoch <= epoch and record.client == client
+
+
+def name_of(topic: DurableTopic) -> str:
+    """For people."""
+    return topic.name.decode("utf-8", "replace")
+
+
+def why_refused(topic: DurableTopic, shard: int) -> str:
+    """What to tell a publisher whose message is certainly not in the log."""
+    return (
+        f"Partition {shard} of topic {name_of(topic)} takes nothing now: a majority of its replicas can't be reached. "
+        "The message was not stored; publish it again later."
+    )
+
+
+def why_without_plan(topic: DurableTopic) -> str:
+    """The same, for one whose place could not be found."""
+    return (
+        f"Topic {name_of(topic)} gets other partitions, and this node could not find out in time where a message goes. "
+        "The message was not stored; publish it again later."
+    )
+
+
+def number_of(batch: Batch) -> int:
+    """Order batches as they were begun."""
+    return batch.number

@@ -1,0 +1,292 @@
+"""Commits of sinks at the leader of a partition: what was staged becomes records that everybody can read, once.
+
+```
+ commit(query, batch, parts) --> has it, or a later one: DONE, a repeat
+      | all chunks are here?  --> no: REFUSED, stage again
+      v
+ BEGIN in the log, applied --> part 0, 1, 2 ... proposed as DATA, a few ahead of what is applied --> all applied: DONE
+                                  ^
+ a new leader, once an entry of its own term is applied: goes on with the next part, whether anybody asks or not
+```
+Why no part is in the log twice: within a term a leader proposes each part once, and it begins with what its state says
+when an entry of its own term is applied. Whatever earlier leaders have proposed is then either in that state or can
+never be committed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.calls import LATER, OK, REFUSED
+from flockmq.durable.machine.sink_bodies import PartName, begin_body, part_of, read_sink_entry
+from flockmq.errors import FlockError
+from flockmq.log.batch import SINK
+from flockmq.log.errors import DamageError, SpoiledError
+from flockmq.peering.fields import U32, U64
+from flockmq.raft.ready import Proposal
+
+if TYPE_CHECKING:
+    from flockmq.durable.calls import Replied
+    from flockmq.durable.machine.control import Control
+    from flockmq.durable.machine.machine import PartitionMachine
+    from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.machine.sink_table import SinkQuery, SinkTable
+    from flockmq.raft.engine import RaftEngine
+    from flockmq.raft.entry import Entry
+
+DONE: Final = 1
+UNDER_WAY: Final = 2
+"""It is being committed, and will be; ask again."""
+
+PARTS_AHEAD: Final = 8
+"""Parts in the log that are not applied yet."""
+BYTES_AHEAD: Final = 4 * 1024 * 1024
+"""Few enough that reading them does not keep clients waiting."""
+PATIENCE_MS: Final = 500
+"""After so long whoever asked hears how far it is: sooner than questions between nodes are given up."""
+WAITING_MAX: Final = 10_000
+NO_OFFSET: Final = (1 << 64) - 1
+
+PartKey = tuple[int, int, int]
+"""(task, attempt, chunks)"""
+
+
+class _Waiting:
+    """Somebody who wants to hear when a batch is committed."""
+
+    def __init__(self, batch: int, answer: Replied, due_at: int) -> None:
+        self.batch = batch
+        self.answer = answer
+        self.due_at = due_at
+
+
+class _Job:
+    """The parts of a batch that this leader has proposed in this term."""
+
+    def __init__(self, term: int, batch: int, proposed: int) -> None:
+        self.term = term
+        self.batch = batch
+        self.proposed = proposed
+        self.sizes: list[int] = []
+        """Of those that are not applied."""
+
+
+class Committing:
+    """See the module. A listener of ``Machines``, behind ``Control``."""
+
+    def __init__(self, engine: RaftEngine, machines: Machines, control: Control) -> None:
+        self._engine = engine
+        self._machines = machines
+        self._control = control
+        self._jobs: dict[tuple[int, bytes], _Job] = {}
+        self._beginning: set[tuple[int, bytes]] = set()
+        """Whose BEGIN is on its way into the log."""
+        self._waiting: dict[int, dict[bytes, list[_Waiting]]] = {}
+        self._waiting_count = 0
+        self._active: set[int] = set()
+        """Groups with batches that are being committed."""
+        self.unreadable = 0
+        """How often a chunk that is certain to be committed could not be read here."""
+
+    def is_current(self, group: int) -> bool:
+        """Whether this node leads, and has applied all that was committed before it did."""
+        node = self._engine.host.groups.get(group)
+        machine = self._machines.by_group.get(group)
+        if node is None or machine is None or not self._engine.is_leader(group):
+            return False
+        return machine.applied >= node.state.term_start
+
+    # What is asked.
+
+    def commit(self, group: int, query: bytes, batch: int, parts: list[PartKey], answer: Replied, now: int) -> None:
+        """Commit what was staged of a batch, unless that was done before."""
+        machine = self._machines.by_group.get(group)
+        if machine is None or not self.is_current(group) or self._waiting_count >= WAITING_MAX:
+            answer(LATER, b"")
+            return
+        table = machine.sinks
+        known = table.queries.get(query)
+        if known is not None and known.last >= batch:
+            answer(OK, _told(known, batch, True))
+        elif known is not None and known.committing >= 0:
+            self._wait(group, query, batch, answer, now)
+        elif (group, query) in self._beginning:
+            answer(LATER, b"")
+        else:
+            self._begin(machine, query, batch, parts, answer, now)
+
+    def _begin(
+        self, machine: PartitionMachine, query: bytes, batch: int, parts: list[PartKey], answer: Replied, now: int
+    ) -> None:
+        group = machine.group
+        table = machine.sinks
+        found = self._find(group, table, query, batch, parts)
+        if isinstance(found, str):
+            answer(REFUSED, found.encode())
+            return
+        if not table.has_room_for(query, machine.clock_ms):
+            answer(REFUSED, b"Too many queries write to this partition within an hour; write with fewer of them.")
+            return
+        self._beginning.add((group, query))
+        body = begin_body(self._wall_ms(now), query, batch, found)
+        told = partial(self._begun, group, query, batch, answer, now)
+        self._control.put(group, SINK, body, told, now)
+
+    def _find(self, group: int, table: SinkTable, query: bytes, batch: int, parts: list[PartKey]) -> list[int] | str:
+        """The entries that hold the chunks, in order; or why they are not all here."""
+        oldest = self._engine.host.groups[group].state.log.first_index()
+        indexes: list[int] = []
+        for task, attempt, chunks in sorted(parts):
+            for sequence in range(chunks):
+                index = table.index_of((query, batch, task, attempt), sequence)
+                if index < oldest or not index:
+                    return (
+                        f"Chunk {sequence} of task {task}, attempt {attempt}, batch {batch} is not staged here (any "
+                        "more): stages are kept for an hour. Stage the batch again, then commit it."
+                    )
+                indexes.append(index)
+        return indexes
+
+    def _begun(self, group: int, query: bytes, batch: int, answer: Replied, now: int, done: bool) -> None:
+        self._beginning.discard((group, query))
+        machine = self._machines.by_group.get(group)
+        known = machine.sinks.queries.get(query) if machine is not None else None
+        if not done or known is None or batch > max(known.last, known.committing):
+            answer(LATER, b"")  # asked again, it is looked at anew
+        elif known.last >= batch:
+            answer(OK, _told(known, batch, False))
+        else:
+            self._wait(group, query, batch, answer, now)
+
+    def _wait(self, group: int, query: bytes, batch: int, answer: Replied, now: int) -> None:
+        waiting = self._waiting.setdefault(group, {}).setdefault(query, [])
+        waiting.append(_Waiting(batch, answer, now + PATIENCE_MS))
+        self._waiting_count += 1
+
+    # What happens.
+
+    def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
+        """A machine has moved on."""
+        machine = self._machines.by_group[group]
+        if machine.sinks.committing:
+            self._active.add(group)
+            self._go_on(machine)
+        elif group in self._active:
+            self._active.discard(group)
+            self._forget_jobs(group)
+        if group in self._waiting:
+            self._settle(machine)
+
+    def _settle(self, machine: PartitionMachine) -> None:
+        """Tell those whose batch is committed."""
+        waiting = self._waiting[machine.group]
+        for query in list(waiting):
+            known = machine.sinks.queries.get(query)
+            if known is None:
+                continue
+            for one in [one for one in waiting[query] if one.batch <= known.last]:
+                self._answer(machine.group, query, one, OK, _told(known, one.batch, False))
+
+    def _answer(self, group: int, query: bytes, one: _Waiting, code: int, body: bytes) -> None:
+        by_query = self._waiting[group]
+        by_query[query].remove(one)
+        self._waiting_count -= 1
+        if not by_query[query]:
+            del by_query[query]
+            if not by_query:
+                del self._waiting[group]
+        one.answer(code, body)
+
+    def _go_on(self, machine: PartitionMachine) -> None:
+        """Propose what comes next of all batches that are being committed, if this node leads."""
+        group = machine.group
+        if not self.is_current(group):
+            return
+        term = self._engine.host.groups[group].state.term
+        for query, known in machine.sinks.committing.items():
+            job = self._jobs.get((group, query))
+            if job is None or job.term != term or job.batch != known.committing:
+                job = self._jobs[(group, query)] = _Job(term, known.committing, known.done)
+            del job.sizes[: len(job.sizes) - (job.proposed - known.done)]
+            while job.proposed < len(known.plan) and len(job.sizes) < PARTS_AHEAD and sum(job.sizes) < BYTES_AHEAD:
+                size = self._propose(group, query, known, job.proposed)
+                if not size:
+                    break  # tried again with the next tick
+                job.proposed += 1
+                job.sizes.append(size)
+
+    def _propose(self, group: int, query: bytes, known: SinkQuery, number: int) -> int:
+        """One part; how large it is, 0 when that can't be now."""
+        chunk = self._read(group, known.plan[number])
+        if not chunk:
+            self.unreadable += 1
+            return 0
+        wall_ms = self._wall_ms(self._control.now)
+        batch = part_of(chunk, PartName(query, known.committing, number), wall_ms)
+        proposal = self._engine.host.propose(group, batch)
+        self._engine.wake()
+        return len(batch) if isinstance(proposal, Proposal) else 0
+
+    def _read(self, group: int, index: int) -> bytes:
+        """The chunk that an entry holds; empty when it can't be read here."""
+        log = self._engine.host.groups[group].state.log
+        try:
+            data = log.read(index, index + 1, 1)[0].data
+        except SpoiledError:
+            return b""  # it is fetched from another replica; tried again with the next tick
+        except DamageError as error:
+            self._engine.host.break_group(group, error)  # another replica can go on
+            return b""
+        except (FlockError, OSError, IndexError):
+            return b""
+        body = read_sink_entry(data)
+        return b"" if body is None else data[body.chunk_at : body.chunk_at + _size_at(data, body.chunk_at)]
+
+    def closed(self, group: int) -> None:
+        """Whoever waits has to ask another node."""
+        self._active.discard(group)
+        self._forget_jobs(group)
+        for query, waiting in list(self._waiting.get(group, {}).items()):
+            for one in list(waiting):
+                self._answer(group, query, one, LATER, b"")
+
+    def _forget_jobs(self, group: int) -> None:
+        for key in [key for key in self._jobs if key[0] == group]:
+            del self._jobs[key]
+
+    def tick(self, now: int) -> None:
+        """Go on where it did not, and tell those who have waited long enough."""
+        for group in list(self._active):
+            machine = self._machines.by_group.get(group)
+            if machine is not None:
+                self._go_on(machine)
+        for group in list(self._waiting):
+            machine = self._machines.by_group[group]
+            for query, waiting in list(self._waiting[group].items()):
+                known = machine.sinks.queries.get(query)
+                for one in [one for one in waiting if one.due_at <= now]:
+                    is_this = known is not None and known.committing == one.batch and self._engine.is_leader(group)
+                    if known is not None and is_this:
+                        self._answer(group, query, one, OK, _told(known, one.batch, False))
+                    else:
+                        self._answer(group, query, one, LATER, b"")
+
+    def _wall_ms(self, now: int) -> int:
+        return max(now + self._control.wall_offset_ms, 0)
+
+
+def _size_at(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position + 16 : position + 20], "little")
+
+
+def _told(known: SinkQuery, batch: int, is_repeat: bool) -> bytes:
+    """What to answer about a batch that is committed, or being so."""
+    first = NO_OFFSET
+    following = NO_OFFSET
+    state = DONE if known.last >= batch else UNDER_WAY
+    if known.last == batch:
+        first = known.first_offset
+        following = known.next_offset
+    done = known.done if known.committing == batch else 0
+    return bytes((state, is_repeat)) + U64.pack(first) + U64.pack(following) + U32.pack(done)

@@ -1,0 +1,209 @@
+"""Chunks of sinks at the leader of a partition: pieces are put together, then go into the log; stale ones leave.
+
+```
+ piece 0, 1, 2 ... --> all of it --> STAGE in the log --> applied: STAGED
+    KEPT  <-- more    FROM_THE_FRONT <-- this leader has not got the pieces before
+```
+What is under way is bounded in bytes and time. Stages that are too old, or that keep a log beyond its bound, are
+dropped through the log: as long as a chunk is known, each replica has it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.calls import LATER, OK, REFUSED
+from flockmq.durable.machine.sink_bodies import SinkBody, drop_body, read_stage_name, stage_body, sweep_body
+from flockmq.log.batch import SINK, BatchError, BatchView
+from flockmq.peering.fields import Reader, malformed
+
+if TYPE_CHECKING:
+    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.machine.control import Control
+    from flockmq.durable.machine.machine import PartitionMachine
+    from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.sinks.committing import Committing
+
+CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
+"""More than an entry may have anywhere; what really fits is asked of the leader's settings."""
+ENTRY_OVERHEAD: Final = 2_048
+"""What a chunk has around it in the log, at most."""
+UPLOADS_BYTES_MAX: Final = 64 * 1024 * 1024
+UPLOAD_MS: Final = 10_000
+"""How long pieces wait for the next one."""
+SWEEP_MS: Final = 10_000
+
+KEPT: Final = 1
+STAGED: Final = 2
+FROM_THE_FRONT: Final = 3
+"""What a leader says to a piece."""
+
+
+class _Upload:
+    """Pieces of a chunk at its leader."""
+
+    def __init__(self, name: bytes, total: int, due_at: int) -> None:
+        self.name = name
+        self.total = total
+        self.due_at = due_at
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.is_proposed = False
+
+
+class Staging:
+    """See the module."""
+
+    def __init__(self, calls: PartitionCalls, control: Control, machines: Machines, committing: Committing) -> None:
+        self._calls = calls
+        self._control = control
+        self._machines = machines
+        self._committing = committing
+        self._uploads: dict[tuple[int, int, int], _Upload] = {}
+        """By group, and by node and number of who sends it."""
+        self._upload_bytes = 0
+        self._sweep_at = 0
+
+    def on_piece(self, group: int, reader: Reader, answer: Replied) -> None:
+        """A piece of a chunk has come."""
+        sender = reader.u64()
+        number = reader.u64()
+        at = reader.u32()
+        total = reader.u32()
+        body = SinkBody(0, 0)
+        name_at = reader.pos
+        read_stage_name(reader, body)
+        name = reader.data[name_at : reader.pos]
+        piece = reader.data[reader.pos :]
+        machine = self._machines.by_group.get(group)
+        if total > CHUNK_BYTES_MAX or at + len(piece) > total or not piece:
+            raise malformed("a piece of a chunk that can't be")
+        if machine is None or not self._committing.is_current(group):
+            answer(LATER, b"")
+            return
+        refusal = self._refusal(machine, body, total)
+        if refusal:
+            answer(REFUSED, refusal.encode())
+        elif self._is_staged(machine, body):
+            answer(OK, bytes((STAGED,)))
+        else:
+            self._take_piece(machine, (group, sender, number), at, total, name, piece, body, answer)
+
+    def _refusal(self, machine: PartitionMachine, body: SinkBody, total: int) -> str:
+        most = self._calls.engine.host.settings.entry_bytes_max - ENTRY_OVERHEAD
+        if total > most:
+            return f"A chunk may have {most:,} bytes; this one has {total:,}. Stage smaller ones."
+        key = (body.query, body.batch, body.task, body.attempt)
+        if machine.sinks.has_room(total + ENTRY_OVERHEAD) or machine.sinks.index_of(key, body.sequence):
+            return ""
+        return (
+            f"This partition has {machine.sinks.chunks:,} chunks of {machine.sinks.bytes:,} bytes staged and takes no "
+            "more: commit smaller batches, or drop stages that nobody needs."
+        )
+
+    def _is_staged(self, machine: PartitionMachine, body: SinkBody) -> bool:
+        """Whether nothing needs to be done: it is here, or its batch is committed."""
+        if machine.sinks.has_passed(body.query, body.batch):
+            return True
+        index = machine.sinks.index_of((body.query, body.batch, body.task, body.attempt), body.sequence)
+        node = self._calls.engine.host.groups[machine.group]
+        return index > 0 and index >= node.state.log.first_index()
+
+    def _take_piece(
+        self, machine: PartitionMachine, key: tuple[int, int, int], at: int, total: int, name: bytes, piece: bytes,
+        body: SinkBody, answer: Replied,
+    ) -> None:  # fmt: skip
+        now = self._calls.now
+        upload = self._uploads.get(key)
+        if upload is None:
+            if at:
+                answer(OK, bytes((FROM_THE_FRONT,)))
+                return
+            if self._upload_bytes + total > UPLOADS_BYTES_MAX:
+                answer(LATER, b"")
+                return
+            upload = self._uploads[key] = _Upload(name, total, 0)
+            self._upload_bytes += total
+        upload.due_at = now + UPLOAD_MS
+        if upload.total != total or upload.name != name or at > upload.size:
+            self._forget_upload(key)
+            answer(OK, bytes((FROM_THE_FRONT,)))
+            return
+        if at == upload.size:
+            upload.pieces.append(piece)
+            upload.size += len(piece)
+        if upload.size < total:
+            answer(OK, bytes((KEPT,)))
+        elif upload.is_proposed:
+            answer(LATER, b"")  # said twice; the first time is under way
+        else:
+            chunk = b"".join(upload.pieces)
+            if not _is_whole(chunk):
+                self._forget_upload(key)
+                raise malformed("a chunk that is damaged")
+            upload.is_proposed = True
+            entry = stage_body(max(now + self._control.wall_offset_ms, 0), name, chunk)
+            self._control.put(machine.group, SINK, entry, partial(self._put, machine, key, body, answer), now)
+
+    def _put(
+        self, machine: PartitionMachine, key: tuple[int, int, int], body: SinkBody, answer: Replied, done: bool
+    ) -> None:
+        self._forget_upload(key)
+        if done and self._is_staged(machine, body):
+            answer(OK, bytes((STAGED,)))
+        else:
+            answer(LATER, b"")  # asked again, the leader says why
+
+    def _forget_upload(self, key: tuple[int, int, int]) -> None:
+        upload = self._uploads.pop(key, None)
+        if upload is not None:
+            self._upload_bytes -= upload.total
+
+    # Time.
+
+    def closed(self, group: int) -> None:
+        """There is no replica here any more."""
+        for key in [key for key in self._uploads if key[0] == group]:
+            self._forget_upload(key)
+
+    def tick(self, now: int) -> None:
+        """Forget pieces that wait in vain; now and then look for stages that are too old."""
+        for key in [key for key, one in self._uploads.items() if one.due_at <= now and not one.is_proposed]:
+            self._forget_upload(key)
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_MS
+            self._sweep(now)
+
+    def _sweep(self, now: int) -> None:
+        """Tell partitions the time where a stage is too old and nothing else tells it."""
+        wall_ms = now + self._control.wall_offset_ms
+        for group, machine in self._machines.by_group.items():
+            oldest = machine.sinks.oldest_stage()
+            if oldest is None or not self._committing.is_current(group):
+                continue
+            if machine.sinks.expires_ms() <= wall_ms:
+                self._control.put(group, SINK, sweep_body(wall_ms), _ignore, now)
+            elif self._is_overrun(machine):
+                self._control.put(group, SINK, drop_body(wall_ms, oldest[0], oldest[1]), _ignore, now)
+
+    def _is_overrun(self, machine: PartitionMachine) -> bool:
+        """Whether the log is beyond its bound and can't get smaller because of what is staged."""
+        rule = self._calls.layout.retention_of(machine.group)
+        log = self._calls.engine.replicas[machine.group].log
+        if rule is None or len(log.segments) < 2 or not 0 < rule.bytes_bound <= log.size() - log.segments[0].length:
+            return False
+        return machine.sinks.held_index() < log.segments[0].next_index
+
+
+def _is_whole(chunk: bytes) -> bool:
+    try:
+        view = BatchView(chunk)
+        view.verify()
+    except BatchError:
+        return False
+    return view.size == len(chunk)
+
+
+def _ignore(done: bool) -> None:
+    """Tried again with the next sweep."""

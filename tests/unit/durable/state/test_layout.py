@@ -1,0 +1,43 @@
+"""What the cluster state says about partitions."""
+
+from __future__ import annotations
+
+from flockmq.durable.state.layout import Layout
+from flockmq.log.settings import Retention
+from partition_cluster import PartitionCluster
+
+
+def test_groups_and_their_replicas_follow_the_state() -> None:
+    cluster = PartitionCluster(nodes=4, groups=2)
+    layout = cluster.nodes[1].layout
+    assert layout.groups() == [1, 2]
+    assert layout.replicas_of(1) == (1, 2, 3)
+    assert layout.replicas_of(9) == ()
+    topic = layout.topic_of(2)
+    assert topic is not None
+    assert topic.name == "t"
+    cluster.state.places = {}
+    assert not layout.has_groups()
+    assert layout.retention_of(1) is None
+
+
+def test_what_is_kept_at_most_for_cursors() -> None:
+    cluster = PartitionCluster(nodes=3, groups=1)
+    layout = cluster.nodes[1].layout
+    cluster.set_topic(retention_ms=5_000)
+    assert layout.retention_of(1) == Retention(age_ms=5_000)
+    bounded = Layout(lambda: cluster.state, held_bytes=1_000_000)
+    assert bounded.retention_of(1) == Retention(age_ms=5_000, bytes_bound=1_000_000)
+    cluster.set_topic(retention_bytes=1_000)
+    assert layout.retention_of(1) == Retention(bytes=1_000, bytes_bound=4_000)
+
+
+def test_only_cursors_that_hold_are_waited_for() -> None:
+    cluster = PartitionCluster(nodes=3, groups=1)
+    layout = cluster.nodes[1].layout
+    assert layout.holders_of(1) == []
+    cluster.set_cursor("a", hold=False)
+    cluster.set_cursor("b", hold=True)
+    assert layout.holders_of(1) == [cluster.state.cursors["default/b"].key.encode()] == [b"default/b#0"]
+    assert layout.holders_of(7) == []
+    assert [layout.has_cursor(key) for key in (b"default/a#0", b"default/a#1", b"default/a")] == [True, False, False]
