@@ -51,6 +51,6 @@ def prose(page: Path) -> list[str]:
 
 
 def sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph; dots inside code, numbers and names of files end none."""
-    plain = _CODE.sub("x", paragraph)
+    """The sentences of a paragraph; a title in bold counts for none, and dots inside code end none."""
+    plain = _CODE.sub("x", re.sub(r"^\*\*[^*]+\*\*", "", paragraph))
     return [one for one in re.split(r"(?<=[.!?])[)*_]*\s+(?=[A-Z*_(\[x0-9])", plain) if one.strip()]
