@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.drivers.clock import now_ms
 from flockmq.errors import FlockError
 from flockmq.gossip.member import EVENT_NAMES, SUSPECTED
-from flockmq.peering.calls import PING
+from flockmq.peering.kinds import PING
 
 if TYPE_CHECKING:
     from flockmq.drivers.datagrams import Datagrams

@@ -28,25 +28,6 @@ if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
 
-CURSOR_CALL: Final = 20
-POSITIONS_CALL: Final = 21
-UNRELEASED_CALL: Final = 22
-RELEASE_CALL: Final = 23
-STATUS_CALL: Final = 24
-READ_CALL: Final = 25
-HEADS_CALL: Final = 26
-FORGET_CALL: Final = 27
-TIME_CALL: Final = 28
-PIECE_CALL: Final = 29
-SINK_STAGE_CALL: Final = 30
-SINK_COMMIT_CALL: Final = 31
-SINK_DROP_CALL: Final = 32
-SINK_STATE_CALL: Final = 33
-END_CALL: Final = 34
-SCRUB_CALL: Final = 35
-ENTRIES_CALL: Final = 36
-DIGESTS_CALL: Final = 37
-
 OK: Final = 0
 ELSEWHERE: Final = 1
 LATER: Final = 2

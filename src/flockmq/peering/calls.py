@@ -1,4 +1,4 @@
-"""Questions to another node, and their answers: for the admin side, where somebody waits and little is said.
+"""Questions to another node, and their answers: small ones, such as those in the table of ``kinds``.
 
 ```
  ask(peer, kind, body, reply) --> QUESTION number kind body --> serve(kind) there: body in, body out
@@ -21,24 +21,6 @@ from flockmq.peering.channels import CALLS
 
 if TYPE_CHECKING:
     from flockmq.peering.ports import Outbox
-
-PING: Final = 1
-"""What time is it there? Answer: the wall clock, milliseconds."""
-EXPLAIN: Final = 2
-"""Which clients of yours would get this topic?"""
-
-KICK: Final = 3
-"""Disconnect this client, if you have it. Answer: one byte, 1 when it was there."""
-END_SESSION: Final = 4
-"""Forget this client's session, if you have it. Answer: as for KICK."""
-
-BAN_HITS: Final = 5
-"""How many connections has this ban ended at your side? Question: kind, 0, value. Answer: 4 bytes."""
-
-LISTING: Final = 6
-"""A page of your clients, sessions or subscriptions (``admin/node_listings.py``)."""
-FIND: Final = 7
-"""Have you got this client, or its session?"""
 
 QUESTION: Final = 1
 ANSWER: Final = 2

@@ -16,8 +16,8 @@ from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.gossip.member import EDGE
 from flockmq.mqtt import reasons
-from flockmq.peering.calls import BAN_HITS, END_SESSION, EXPLAIN, FIND, KICK, LISTING
 from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
+from flockmq.peering.kinds import BAN_HITS, END_SESSION, EXPLAIN, FIND, KICK, LISTING
 from flockmq.peering.node import CLIENTS
 from flockmq.server.durable_asking import unless_done
 from flockmq.server.durable_view import DurableView

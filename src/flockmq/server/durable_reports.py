@@ -23,9 +23,6 @@ from flockmq.raft.state import LEADER
 if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
 
-SEGMENTS: Final = 38
-DECIDERS: Final = 39
-"""Kinds of questions."""
 REPORTS_MAX: Final = 4_096
 
 

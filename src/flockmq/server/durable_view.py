@@ -23,8 +23,9 @@ from flockmq.drivers.clock import now_ms
 from flockmq.durable.cursors.cursors import DONE, NAMES_MAX, OFFSET, Moved, Position
 from flockmq.durable.state.meta import GROUP
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
+from flockmq.peering.kinds import DECIDERS, SEGMENTS
 from flockmq.server.durable_log_view import LogView
-from flockmq.server.durable_reports import DECIDERS, SEGMENTS, Deciders, Reports, role_of
+from flockmq.server.durable_reports import Deciders, Reports, role_of
 from flockmq.server.durable_runs import runs_of
 from flockmq.server.durable_sinks import SinkView
 

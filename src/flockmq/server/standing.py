@@ -21,8 +21,9 @@ from flockmq.drivers.links import HelloError
 from flockmq.durable.state.meta import GROUP
 from flockmq.errors import FlockError
 from flockmq.gossip.member import CORE, DEAD
+from flockmq.peering.kinds import DECIDERS
 from flockmq.server.durable_asking import unless_done
-from flockmq.server.durable_reports import DECIDERS, Reports
+from flockmq.server.durable_reports import Reports
 from flockmq.wire import hello
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flockmq.errors import RemoteProtocolError
-from flockmq.peering.calls import BODY_BYTES_MAX, OPEN_MAX, PING, TIMEOUT_MS, Calls
+from flockmq.peering.calls import BODY_BYTES_MAX, OPEN_MAX, TIMEOUT_MS, Calls
+from flockmq.peering.kinds import PING
 
 
 class Post:

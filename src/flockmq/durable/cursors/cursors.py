@@ -16,11 +16,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import CURSOR_CALL, LATER, OK, POSITIONS_CALL, REFUSED, TIMED_OUT, TIMEOUT_MS
+from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, TIMEOUT_MS
 from flockmq.durable.logs.reading import NotHere
 from flockmq.durable.machine.control_bodies import COMMANDS_MAX, COMMIT, DELETE, NAME_BYTES_MAX, RESET, CursorCommand
 from flockmq.durable.machine.machine import CURSORS_MAX
 from flockmq.peering.fields import U32, U64, Reader, malformed, sized
+from flockmq.peering.kinds import CURSOR_CALL, POSITIONS_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

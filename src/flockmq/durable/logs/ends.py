@@ -13,9 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import END_CALL, LATER, OK
+from flockmq.durable.calls import LATER, OK
 from flockmq.peering.fields import U64
 from flockmq.peering.fields import Reader as Fields
+from flockmq.peering.kinds import END_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

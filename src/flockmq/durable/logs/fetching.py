@@ -18,21 +18,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import (
-    ANSWER_BYTES_MAX,
-    HEADS_CALL,
-    OK,
-    PIECE_CALL,
-    READ_CALL,
-    STATUS_CALL,
-    TIME_CALL,
-    TIMEOUT_MS,
-)
+from flockmq.durable.calls import ANSWER_BYTES_MAX, OK, TIMEOUT_MS
 from flockmq.durable.logs.reading import Behind, Damaged, Gone, NotHere
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.log.batch import BatchError, BatchView
 from flockmq.peering.fields import U32, U64, large
 from flockmq.peering.fields import Reader as Fields
+from flockmq.peering.kinds import HEADS_CALL, PIECE_CALL, READ_CALL, STATUS_CALL, TIME_CALL
 from flockmq.raft.state import DAMAGED as DAMAGED_HEALTH
 from flockmq.raft.state import FORGOTTEN, ROLE_NAMES
 

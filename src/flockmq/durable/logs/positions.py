@@ -15,12 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.logs.partition_log import PartitionLogs, Placement, Unreadable
+from flockmq.peering.kinds import POSITION
 
 if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
 
-POSITION: Final = 40
-"""The kind of these questions."""
 FROM_FIRST: Final = 0
 FROM_END: Final = 1
 FROM_OFFSET: Final = 2

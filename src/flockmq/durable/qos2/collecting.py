@@ -26,10 +26,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import OK, RELEASE_CALL, UNRELEASED_CALL
+from flockmq.durable.calls import OK
 from flockmq.durable.machine.control_bodies import ADOPT, Statement, encode_statements
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U16, U32, U64, Reader, sized
+from flockmq.peering.kinds import RELEASE_CALL, UNRELEASED_CALL
 from flockmq.raft.speaking import knows_all, near
 from flockmq.raft.state import LEADER
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import FORGET_CALL, LATER, OK
+from flockmq.durable.calls import LATER, OK
 from flockmq.durable.machine.control_bodies import FORGET, Statement, encode_statements, read_statements
 from flockmq.peering.fields import Reader
+from flockmq.peering.kinds import FORGET_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

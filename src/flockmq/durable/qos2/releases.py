@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import LATER, OK, RELEASE_CALL
+from flockmq.durable.calls import LATER, OK
 from flockmq.durable.machine.control_bodies import (
     ADOPT,
     COMMANDS_MAX,
@@ -32,6 +32,7 @@ from flockmq.durable.machine.control_bodies import (
 from flockmq.durable.publish.unsettled import settle_late
 from flockmq.durable.qos2.forgetting import Forgetting
 from flockmq.peering.fields import Reader
+from flockmq.peering.kinds import RELEASE_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

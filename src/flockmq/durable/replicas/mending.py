@@ -19,11 +19,12 @@ from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import ANSWER_BYTES_MAX, ENTRIES_CALL, OK, REFUSED
+from flockmq.durable.calls import ANSWER_BYTES_MAX, OK, REFUSED
 from flockmq.log.batch import HEADER_BYTES, BatchError, BatchView
 from flockmq.log.errors import DamageError, Gone
 from flockmq.log.work import Repair
 from flockmq.peering.fields import Reader as Fields
+from flockmq.peering.kinds import ENTRIES_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import DIGESTS_CALL, GROUPS_MAX, OK, REFUSED, SCRUB_CALL
+from flockmq.durable.calls import GROUPS_MAX, OK, REFUSED
 from flockmq.durable.replicas.mending import Mending
 from flockmq.log.checksum import crc32c
 from flockmq.log.survey import Inspection
 from flockmq.peering.fields import U32, U64
 from flockmq.peering.fields import Reader as Fields
+from flockmq.peering.kinds import DIGESTS_CALL, SCRUB_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

@@ -17,16 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import (
-    LATER,
-    OK,
-    REFUSED,
-    SINK_COMMIT_CALL,
-    SINK_DROP_CALL,
-    SINK_STAGE_CALL,
-    SINK_STATE_CALL,
-    TIMED_OUT,
-)
+from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT
 from flockmq.durable.machine.sink_bodies import (
     CHUNKS_MAX,
     QUERY_BYTES_MAX,
@@ -37,6 +28,7 @@ from flockmq.durable.sinks.committing import DONE, NO_OFFSET, Committing, PartKe
 from flockmq.durable.sinks.staging import KEPT, STAGED, Staging
 from flockmq.log.batch import SINK
 from flockmq.peering.fields import U32, U64, Reader, malformed, sized
+from flockmq.peering.kinds import SINK_COMMIT_CALL, SINK_DROP_CALL, SINK_STAGE_CALL, SINK_STATE_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied

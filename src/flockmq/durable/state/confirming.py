@@ -12,7 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.state.wire import META_HEAD, decode_number, encode_number
+from flockmq.durable.state.wire import decode_number, encode_number
+from flockmq.peering.kinds import META_HEAD
 
 if TYPE_CHECKING:
     import random

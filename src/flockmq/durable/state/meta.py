@@ -44,17 +44,12 @@ from flockmq.durable.state.ledger import Ledger
 from flockmq.durable.state.parting import Parting, is_lonely
 from flockmq.durable.state.pulling import Puller
 from flockmq.durable.state.waiting import BUSY, TIMEOUT_MS, Pending, Waiting, unavailable, unknown
-from flockmq.durable.state.wire import (
-    COMMAND_BYTES_MAX,
-    DONE,
-    META_SUBMIT,
-    NOT_DONE,
-    decode_answer,
-)
+from flockmq.durable.state.wire import COMMAND_BYTES_MAX, DONE, NOT_DONE, decode_answer
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.errors import DamageError
 from flockmq.mqtt import reasons
+from flockmq.peering.kinds import META_SUBMIT
 from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
 
 if TYPE_CHECKING:

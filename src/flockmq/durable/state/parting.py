@@ -14,7 +14,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.state.wire import META_MEMBERS, decode_members, decode_number, encode_members, encode_number
+from flockmq.durable.state.wire import decode_members, decode_number, encode_members, encode_number
+from flockmq.peering.kinds import META_MEMBERS
 from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:

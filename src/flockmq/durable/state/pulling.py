@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.state.wire import (
     COMMANDS,
-    META_PULL,
     PIECE_BYTES_MAX,
     Pull,
     Pulled,
@@ -28,6 +27,7 @@ from flockmq.durable.state.wire import (
     encode_pull,
 )
 from flockmq.log.checksum import crc32c
+from flockmq.peering.kinds import META_PULL
 
 if TYPE_CHECKING:
     import random

@@ -19,11 +19,6 @@ from flockmq.mqtt import reasons
 from flockmq.peering.fields import Reader, large
 from flockmq.raft.configuration import Configuration, decode_configuration
 
-META_SUBMIT: Final = 10
-META_PULL: Final = 11
-META_HEAD: Final = 12
-META_MEMBERS: Final = 13
-
 COMMAND_BYTES_MAX: Final = 900 * 1024
 """An envelope must fit into a call, there and back."""
 PIECE_BYTES_MAX: Final = 480 * 1024

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from flockmq.durable.calls import ENTRIES_CALL, OK, Replied
+from flockmq.durable.calls import OK, Replied
 from flockmq.durable.logs.reading import Damaged
 from flockmq.durable.replicas.mending import MENDS_MAX
 from flockmq.durable.replicas.scrubbing import BLOCK, DAY_MS, LOOKS_MAX, RATE_MS
@@ -14,6 +14,7 @@ from flockmq.log.batch import BatchView
 from flockmq.log.checksum import crc32c
 from flockmq.log.segment import Segment
 from flockmq.log.survey import Inspection
+from flockmq.peering.kinds import ENTRIES_CALL
 from log_cases import append, batch_of
 from partition_cluster import WALL_MS, Node, PartitionCluster
 
