@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import listings, model, views
 from flockmq.admin.durable_common import change
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, ApiError, ErrorKind
 from flockmq.admin.handlers import page
 from flockmq.admin.moments import rfc3339
 from flockmq.cluster.commands import Ban, Unban
 from flockmq.cluster.model import BAN_KINDS, BanRecord
+from flockmq.errors import INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, REFUSED, ApiError, ErrorKind
 from flockmq.session.connection import CONNECTED
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import explain_alone, routes
 from flockmq.admin.durable_cluster_views import with_decisions, with_durable
-from flockmq.admin.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.handlers import page
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from flockmq.admin import model
-from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, UNAVAILABLE, ApiError
 from flockmq.admin.node_listings import ask_find, ask_page, read_find, read_page
+from flockmq.errors import INVALID_PARAMETER, NOT_FOUND, UNAVAILABLE, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

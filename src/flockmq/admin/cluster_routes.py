@@ -6,9 +6,9 @@ from typing import Final
 
 from flockmq.admin import cluster_handlers as handlers
 from flockmq.admin import cluster_model as model
-from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, REFUSED, UNAVAILABLE
 from flockmq.admin.model import Page, PageQuery
 from flockmq.admin.operations import Operation
+from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, REFUSED, UNAVAILABLE
 
 PREFIX: Final = "/api/v1"
 

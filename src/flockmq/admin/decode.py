@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import inspect
 
-from flockmq.admin.errors import BAD_REQUEST, INVALID_BODY, INVALID_PARAMETER, ApiError
+from flockmq.errors import BAD_REQUEST, INVALID_BODY, INVALID_PARAMETER, ApiError
 
 PARAMETERS_MAX: Final = 96
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from flockmq.admin.durable_polls import Polls
-from flockmq.admin.errors import UNAVAILABLE, ApiError
 from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
 from flockmq.admin.node_listings import NodeListings
 from flockmq.admin.readiness import NAMES, NodeFacts, assess
+from flockmq.errors import UNAVAILABLE, ApiError
 
 if TYPE_CHECKING:
     from flockmq.admin.cluster_port import ClusterPort

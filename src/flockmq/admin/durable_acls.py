@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 
 from flockmq.admin import durable_tenants_model as model
 from flockmq.admin.durable_common import change, durable
-from flockmq.admin.errors import NOT_FOUND, REFUSED, ApiError
 from flockmq.cluster.commands import DeleteAcl, PutAcl, RefusedError
 from flockmq.cluster.model import DEFAULT_NAMESPACE, AclRecord, AclRule
+from flockmq.errors import NOT_FOUND, REFUSED, ApiError
 from flockmq.security.acl import RuleError, parse_rules
 
 if TYPE_CHECKING:

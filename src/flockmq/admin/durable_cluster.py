@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin import durable_tenants_model as model
 from flockmq.admin.durable_common import change, durable, said_no
 from flockmq.admin.durable_views import leader_among, node_name
-from flockmq.admin.errors import REFUSED, ApiError
 from flockmq.cluster.advice import MOVE, ReplicaAdvice, plan_advice
 from flockmq.cluster.advice import REFUSED as NOT_DONE
 from flockmq.cluster.commands import Moves, Rebalance, RefusedError
 from flockmq.cluster.dump import dump
-from flockmq.errors import FlockError
+from flockmq.errors import REFUSED, ApiError, FlockError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

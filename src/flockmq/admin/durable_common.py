@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import (
-    BehindError,
-    BeyondEndError,
-    DamagedError,
-    FullError,
-    GoneError,
-    UnknownOutcomeError,
-)
-from flockmq.admin.errors import (
-    BEHIND,
-    BEYOND_END,
+from flockmq.cluster import commands
+from flockmq.cluster.commands import RefusedError
+from flockmq.durable.logs.starts import parse_time
+from flockmq.durable.state.waiting import UNKNOWN
+from flockmq.errors import (
     CONFLICT,
-    DAMAGED,
-    GONE,
     INVALID_PARAMETER,
     NO_QUORUM,
     NOT_FOUND,
@@ -26,12 +18,10 @@ from flockmq.admin.errors import (
     UNAVAILABLE,
     ApiError,
     ErrorKind,
+    FlockError,
+    NotFound,
+    NotReady,
 )
-from flockmq.cluster import commands
-from flockmq.cluster.commands import RefusedError
-from flockmq.durable.logs.starts import parse_time
-from flockmq.durable.state.waiting import UNKNOWN
-from flockmq.errors import FlockError
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
@@ -41,9 +31,6 @@ if TYPE_CHECKING:
     from flockmq.cluster.model import CursorRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
 
-FIRST_OFFSET: Final = "X-Flockmq-First-Offset"
-END_OFFSET: Final = "X-Flockmq-End-Offset"
-NEXT_OFFSET: Final = "X-Flockmq-Next-Offset"
 REPLICAS: Final = "X-Flockmq-Replicas"
 _KINDS: Final[dict[str, ErrorKind]] = {
     commands.INVALID: REFUSED,
@@ -96,13 +83,11 @@ def find_cursor(port: DurablePort, namespace: str, name: str) -> CursorRecord:
 
 
 def not_found(port: DurablePort, error: RefusedError) -> ApiError:
-    """404; while this node has not heard what the others know, nobody should take its word for it."""
+    """404; 503 while this node may lack what the others know."""
     if port.is_current():
-        return ApiError(NOT_FOUND, str(error))
-    return said_no(
-        BehindError(
-            f"{error} But this node has not heard from a majority since its start; ask another, or again in a moment."
-        )
+        return NotFound(str(error))
+    return NotReady(
+        f"{error} But this node has not heard from a majority since its start; ask another, or again in a moment."
     )
 
 
@@ -124,21 +109,7 @@ def group_of(topic: TopicRecord, shard: str) -> int:
 
 def said_no(error: FlockError) -> ApiError:
     """An error of the port as the API tells it."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, GoneError):
-        return ApiError(GONE, str(error), {FIRST_OFFSET: str(error.first)})
-    if isinstance(error, BeyondEndError):
-        return ApiError(BEYOND_END, str(error), {END_OFFSET: str(error.end)})
-    if isinstance(error, DamagedError):
-        return ApiError(DAMAGED, str(error))
-    if isinstance(error, UnknownOutcomeError):
-        return ApiError(OUTCOME_UNKNOWN, str(error))
-    if isinstance(error, BehindError):
-        return ApiError(BEHIND, str(error), {"Retry-After": "1"})
-    if isinstance(error, FullError):
-        return ApiError(REFUSED, str(error))
-    return ApiError(UNAVAILABLE, str(error))
+    return error if isinstance(error, ApiError) else ApiError(UNAVAILABLE, str(error))
 
 
 def parse_moment(text: str, what: str) -> int:

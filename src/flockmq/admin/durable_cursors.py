@@ -19,14 +19,13 @@ from flockmq.admin.durable_common import (
     group_of,
     said_no,
 )
-from flockmq.admin.durable_port import NOWHERE, BehindError
+from flockmq.admin.durable_port import NOWHERE
 from flockmq.admin.durable_views import cursor_view
-from flockmq.admin.errors import INVALID_BODY, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
 from flockmq.durable.logs.positions import FROM_TIME
 from flockmq.durable.logs.starts import parse_start
-from flockmq.errors import FlockError
+from flockmq.errors import INVALID_BODY, ApiError, FlockError, NoLeader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) ->
     positions = await _positions(port, [(cursor.key, group) for group in groups.values()])
     unknown = [shard for shard, group in groups.items() if positions[(cursor.key, group)] is None]
     if unknown:
-        raise said_no(BehindError(f"{_nobody_says(unknown)}; it was not moved. Create it again in a moment."))
+        raise NoLeader(f"{_nobody_says(unknown)}; it was not moved. Create it again in a moment.")
     fresh = {shard: group for shard, group in groups.items() if positions[(cursor.key, group)] == NOWHERE}
     # One that is there stays where it stands: shards were added since, or whoever made it died half way. A reader that
     # commits just now is not taken back.

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_model as model
 from flockmq.admin.durable_common import (
-    END_OFFSET,
-    FIRST_OFFSET,
-    NEXT_OFFSET,
     REPLICAS,
     durable,
     find_topic,
@@ -27,14 +24,25 @@ from flockmq.admin.durable_common import (
     parse_moment,
     said_no,
 )
-from flockmq.admin.durable_port import GoneError, Message
+from flockmq.admin.durable_port import Message
 from flockmq.admin.durable_records import batch_views, records_of
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.operations import Raw
 from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.durable.logs.wanted import WantedNames
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.errors import (
+    END_OFFSET,
+    FIRST_OFFSET,
+    INVALID_BODY,
+    INVALID_PARAMETER,
+    NEXT_OFFSET,
+    REFUSED,
+    UNAVAILABLE,
+    ApiError,
+    FlockError,
+    OffsetGone,
+    RemoteProtocolError,
+)
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ async def _read(port: DurablePort, group: int, query: model.ReadQuery, wanted: W
         offset = await port.offset_at(group, parse_moment(query.time, "`time`"))
     try:
         return offset, await port.read(group, offset, query.max_bytes, query.wait_ms, wanted)
-    except GoneError as gone:
+    except OffsetGone as gone:
         if query.offset is not None:
             raise
         return gone.first, await port.read(group, gone.first, query.max_bytes, query.wait_ms, wanted)

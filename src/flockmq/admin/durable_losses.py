@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from flockmq.admin.durable_common import change, durable, said_no
 from flockmq.admin.durable_views import is_lost, leader_among, node_name, partition_view, silent_replicas
-from flockmq.admin.errors import NOT_FOUND, REFUSED, ApiError
 from flockmq.cluster.commands import AcceptLoss
-from flockmq.errors import FlockError
+from flockmq.errors import NOT_FOUND, REFUSED, ApiError, FlockError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

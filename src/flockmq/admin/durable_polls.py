@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from flockmq.admin.errors import UNAVAILABLE, ApiError
+from flockmq.errors import UNAVAILABLE, ApiError
 
 POLLS_MAX: Final = 64
 """Half of the connections that the API takes: there is always room for those who ask and go."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.admin.durable_sinks_port import SinkPort
-from flockmq.errors import FlockError
 
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
@@ -37,43 +36,6 @@ LEARNING: Final = 3
 
 NOWHERE: Final = -1
 """Where a cursor stands in a partition that it was not put in yet."""
-
-
-class GoneError(FlockError):
-    """The records at this offset were removed; ``first`` is the oldest that is there."""
-
-    def __init__(self, message: str, first: int) -> None:
-        super().__init__(message)
-        self.first = first
-
-
-class BeyondEndError(FlockError):
-    """The log ends at ``end``, which its leader is sure of, and that is before this offset."""
-
-    def __init__(self, message: str, end: int) -> None:
-        super().__init__(message)
-        self.end = end
-
-
-class BehindError(FlockError):
-    """Whoever could be asked has not come that far, or nobody could be asked. Asking again may help."""
-
-
-class DamagedError(FlockError):
-    """No replica can give back the records from ``first`` to before ``end``."""
-
-    def __init__(self, message: str, first: int, end: int) -> None:
-        super().__init__(message)
-        self.first = first
-        self.end = end
-
-
-class FullError(FlockError):
-    """The durable topics of the namespace store as much as they may: asking again helps only after that changed."""
-
-
-class UnknownOutcomeError(FlockError):
-    """Records may be in the log or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +108,7 @@ class MetaStatus:
 
 
 class DurablePort(SinkPort, Protocol):
-    """See the module. What can't be done raises one of the errors above, or FlockError."""
+    """See the module. What can't be done raises one of ``flockmq.errors``."""
 
     def state(self) -> ClusterState:
         """Cluster state as this node knows it."""

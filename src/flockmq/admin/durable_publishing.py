@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from flockmq.admin import model
 from flockmq.admin.durable_common import owner_of, said_no
 from flockmq.admin.durable_port import Message
-from flockmq.admin.errors import INVALID_BODY, UNAVAILABLE, ApiError
 from flockmq.admin.publishing import message_parts, topic_inside
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.errors import INVALID_BODY, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
 
 if TYPE_CHECKING:

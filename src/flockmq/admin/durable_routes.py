@@ -9,8 +9,10 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
 from flockmq.admin.durable_tenant_routes import TENANT_OPERATIONS
-from flockmq.admin.errors import (
-    BEHIND,
+from flockmq.admin.model import Page
+from flockmq.admin.operations import Operation
+from flockmq.cluster.advice import Advice
+from flockmq.errors import (
     BEYOND_END,
     CONFLICT,
     CURSOR_EXPIRED,
@@ -20,15 +22,13 @@ from flockmq.admin.errors import (
     NOT_FOUND,
     OUTCOME_UNKNOWN,
     REFUSED,
+    TRY_AGAIN,
     UNAVAILABLE,
 )
-from flockmq.admin.model import Page
-from flockmq.admin.operations import Operation
-from flockmq.cluster.advice import Advice
 
 PREFIX: Final = "/api/v1"
 _CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
-_LOG: Final = (NOT_FOUND, DAMAGED, BEHIND, UNAVAILABLE)
+_LOG: Final = (NOT_FOUND, DAMAGED, *TRY_AGAIN, UNAVAILABLE)
 
 TOPIC_OPERATIONS: Final = (
     Operation(
@@ -157,7 +157,7 @@ TOPIC_OPERATIONS: Final = (
         body=model.PublishRecords,
         answer=model.Publication,
         answer_text="Where the records are",
-        errors=(NOT_FOUND, REFUSED, BEHIND, UNAVAILABLE, OUTCOME_UNKNOWN),
+        errors=(NOT_FOUND, REFUSED, *TRY_AGAIN, UNAVAILABLE, OUTCOME_UNKNOWN),
     ),
     Operation(
         method="GET",
@@ -192,7 +192,7 @@ TOPIC_OPERATIONS: Final = (
         query=tenants.ScrubQuery,
         answer=model.Scrub,
         answer_text="What was begun; partitions tell when each replica was read",
-        errors=(NOT_FOUND, BEHIND, UNAVAILABLE),
+        errors=(NOT_FOUND, *TRY_AGAIN, UNAVAILABLE),
     ),
     Operation(
         method="POST",

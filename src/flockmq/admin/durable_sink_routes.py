@@ -8,11 +8,11 @@ from flockmq.admin import durable_sinks
 from flockmq.admin import durable_sinks_model as model
 from flockmq.admin.durable_logs import BATCHES
 from flockmq.admin.durable_model import InNamespace
-from flockmq.admin.errors import BEHIND, CONFLICT, NOT_FOUND, UNAVAILABLE
 from flockmq.admin.operations import Operation
+from flockmq.errors import CONFLICT, NOT_FOUND, TRY_AGAIN, UNAVAILABLE
 
 _TOPIC: Final = "/api/v1/topics/{name}"
-_ERRORS: Final = (NOT_FOUND, BEHIND, UNAVAILABLE)
+_ERRORS: Final = (NOT_FOUND, *TRY_AGAIN, UNAVAILABLE)
 
 SINK_OPERATIONS: Final = (
     Operation(

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_sinks_model as model
 from flockmq.admin.durable_common import durable, find_topic, group_of, owner_of, said_no
-from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
-from flockmq.admin.errors import CONFLICT, INVALID_BODY, INVALID_PARAMETER, ApiError
+from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.durable.machine.sink_bodies import QUERY_BYTES_MAX
 from flockmq.durable.sinks.checking import ChunkRules, check_chunk, names_in
-from flockmq.errors import FlockError
+from flockmq.errors import INVALID_BODY, INVALID_PARAMETER, ApiError, FlockError
 from flockmq.log.batch import BatchError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ async def stage_batch(desk: Desk, call: Call[model.StageQuery, bytes]) -> None:
     try:
         await port.stage(group, name, call.body)
     except FlockError as error:
-        raise _said_no(error) from None
+        raise said_no(error) from None
 
 
 async def commit_sink(desk: Desk, call: Call[InNamespace, model.SinkCommit]) -> model.SinkCommitted:
@@ -76,7 +75,7 @@ async def commit_sink(desk: Desk, call: Call[InNamespace, model.SinkCommit]) -> 
     answers: list[model.CommittedShard] = []
     for shard, one in zip(shards, found, strict=True):
         if isinstance(one, FlockError):
-            raise _said_no(one) from None
+            raise said_no(one) from None
         if isinstance(one, BaseException):
             raise one
         answers.append(_told(shard, one))
@@ -115,7 +114,7 @@ async def get_sink(desk: Desk, call: Call[InNamespace, None]) -> model.SinkState
     try:
         found = await port.sink_states(groups, _query(call.path["query"]))
     except FlockError as error:
-        raise _said_no(error) from None
+        raise said_no(error) from None
     return model.SinkState(
         shards=[
             model.ShardSink(shard=shard, last_batch=last, staged_bytes=staged)
@@ -132,7 +131,7 @@ async def drop_stages(desk: Desk, call: Call[model.DropQuery, None]) -> None:
     try:
         await asyncio.gather(*(port.drop_stages(one.group, query, call.query.batch) for one in topic.partitions))
     except FlockError as error:
-        raise _said_no(error) from None
+        raise said_no(error) from None
 
 
 def _query(text: str) -> bytes:
@@ -140,7 +139,3 @@ def _query(text: str) -> bytes:
     if not 0 < len(name) <= QUERY_BYTES_MAX or "\0" in text:
         raise ApiError(INVALID_PARAMETER, f"A query's name has 1 to {QUERY_BYTES_MAX} bytes, none of them 0")
     return name
-
-
-def _said_no(error: FlockError) -> ApiError:
-    return ApiError(CONFLICT, str(error)) if isinstance(error, StageAgainError) else said_no(error)

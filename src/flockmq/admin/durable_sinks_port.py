@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from flockmq.errors import FlockError
-
-
-class StageAgainError(FlockError):
-    """Something that a commit names is not staged, or can't be: asking again does not help."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChunkName:
@@ -36,7 +30,7 @@ class CommitStatus:
 
 
 class SinkPort(Protocol):
-    """See the module. All of it may be asked twice."""
+    """See the module. All of it may be asked twice. Conflict: something that is named is not staged; stage it again."""
 
     async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
         """Keep a chunk that was checked; answered when it is replicated."""

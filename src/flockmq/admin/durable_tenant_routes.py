@@ -7,22 +7,22 @@ from typing import Final
 from flockmq.admin import durable_acls, durable_cursors, durable_tenants
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
-from flockmq.admin.errors import (
-    BEHIND,
+from flockmq.admin.model import Page, PageQuery
+from flockmq.admin.operations import Operation
+from flockmq.errors import (
     CONFLICT,
     CURSOR_EXPIRED,
     NO_QUORUM,
     NOT_FOUND,
     OUTCOME_UNKNOWN,
     REFUSED,
+    TRY_AGAIN,
     UNAVAILABLE,
 )
-from flockmq.admin.model import Page, PageQuery
-from flockmq.admin.operations import Operation
 
 PREFIX: Final = "/api/v1"
 _CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
-_LOG: Final = (NOT_FOUND, BEHIND, UNAVAILABLE)
+_LOG: Final = (NOT_FOUND, *TRY_AGAIN, UNAVAILABLE)
 
 TENANT_OPERATIONS: Final = (
     Operation(
@@ -48,7 +48,7 @@ TENANT_OPERATIONS: Final = (
         answer=tenants.ReadCursor,
         answer_text="The cursor",
         status=201,
-        errors=(*_CHANGE, BEHIND),
+        errors=(*_CHANGE, *TRY_AGAIN),
     ),
     Operation(
         method="GET",

@@ -10,7 +10,6 @@ from msgspec import UNSET
 from flockmq.admin import durable_tenants_model as model
 from flockmq.admin.durable_common import change, durable
 from flockmq.admin.durable_views import client_view, namespace_view
-from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import (
     AlterNamespace,
@@ -21,7 +20,7 @@ from flockmq.cluster.commands import (
     RefusedError,
 )
 from flockmq.cluster.model import Limits
-from flockmq.errors import ConfigError
+from flockmq.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError, ConfigError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk

@@ -9,11 +9,10 @@ from msgspec import UNSET
 from flockmq.admin import durable_model as model
 from flockmq.admin.durable_common import change, durable, find_topic, said_no
 from flockmq.admin.durable_views import node_name, partition_view, topic_view
-from flockmq.admin.errors import NOT_FOUND, ApiError
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic
 from flockmq.cluster.model import ACK_NAMES, BY_CLIENT, BY_PROPERTY, BY_TOPIC, TopicRecord
-from flockmq.errors import FlockError
+from flockmq.errors import NOT_FOUND, ApiError, FlockError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk

@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from flockmq.admin.errors import TOO_MANY_ATTEMPTS, UNAUTHORIZED, WRONG_HOST, ApiError
+from flockmq.errors import TOO_MANY_ATTEMPTS, UNAUTHORIZED, WRONG_HOST, ApiError
 
 ATTEMPTS_BURST: Final = 10
 """Wrong tokens that an address may send at once."""

@@ -12,10 +12,9 @@ import msgspec
 
 from flockmq.admin import listings, metrics, model, publishing, readiness, views
 from flockmq.admin.cluster_listings import find_everywhere, list_everywhere
-from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.node_listings import CONNECTIONS, SESSIONS, SUBSCRIPTIONS
 from flockmq.admin.operations import JSON, Call, NoQuery, Raw
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
 from flockmq.mqtt.namespaces import inside_client_id, split_client_id
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
 

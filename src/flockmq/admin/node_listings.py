@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from flockmq.admin import listings, model, views
-from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError
-from flockmq.errors import RemoteProtocolError
+from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError, RemoteProtocolError
 from flockmq.mqtt import reasons
 
 if TYPE_CHECKING:

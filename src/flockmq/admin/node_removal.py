@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import cluster_model as model
 from flockmq.admin.durable_common import change, durable, said_no
-from flockmq.admin.errors import NOT_FOUND, REFUSED, ApiError
 from flockmq.cluster.commands import RemoveNode
 from flockmq.cluster.model import ALIVE, NodeRecord
-from flockmq.errors import FlockError
+from flockmq.errors import NOT_FOUND, REFUSED, ApiError, FlockError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk

@@ -10,7 +10,10 @@ import msgspec
 from msgspec import Meta
 
 from flockmq.admin.durable_sinks_model import QueryText
-from flockmq.admin.errors import (
+from flockmq.admin.model import ErrorBody, Request
+from flockmq.admin.operations import JSON, NoQuery, Operation
+from flockmq.admin.rules import BanKind, Shard, TopicText
+from flockmq.errors import (
     BAD_REQUEST,
     BODY_TOO_LARGE,
     INTERNAL,
@@ -25,9 +28,6 @@ from flockmq.admin.errors import (
     WRONG_HOST,
     ErrorKind,
 )
-from flockmq.admin.model import ErrorBody, Request
-from flockmq.admin.operations import JSON, NoQuery, Operation
-from flockmq.admin.rules import BanKind, Shard, TopicText
 
 _REF: Final = "#/components/schemas/{name}"
 _PAGE: Final = re.compile(r"(?:Nodes)?Page_(\w+)_")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 
 from flockmq.admin.decode import decode_text
-from flockmq.admin.errors import METHOD_NOT_ALLOWED, NO_SUCH_PATH, ApiError, ErrorKind
+from flockmq.errors import METHOD_NOT_ALLOWED, NO_SUCH_PATH, ApiError, ErrorKind
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk

@@ -26,8 +26,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import Page
+from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError
 
 WALKS_MAX: Final = 16
 IDLE_MS_MAX: Final = 60_000

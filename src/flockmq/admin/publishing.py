@@ -7,8 +7,7 @@ import binascii
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import model
-from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError
-from flockmq.errors import RemoteProtocolError
+from flockmq.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError, RemoteProtocolError
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, INSIDE, topic_prefix
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_name, valid_utf8

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from flockmq import __version__
 from flockmq.admin.docs_page import describe_type, reference
-from flockmq.admin.errors import CATALOGUE
 from flockmq.admin.metrics import METRICS
 from flockmq.admin.openapi import build_openapi
 from flockmq.admin.routes import OPERATIONS
+from flockmq.errors import CATALOGUE
 
 _NOTE: Final = (
     "<!-- Made by `python -m flockmq.admin.reference docs/reference`; change the tables in src, not this page. -->"

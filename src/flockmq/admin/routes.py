@@ -7,8 +7,8 @@ from typing import Any, Final
 from flockmq.admin import bans, handlers, model
 from flockmq.admin.cluster_routes import CLUSTER_OPERATIONS
 from flockmq.admin.durable_routes import DURABLE_OPERATIONS
-from flockmq.admin.errors import BEHIND, CURSOR_EXPIRED, NO_QUORUM, NOT_FOUND, OUTCOME_UNKNOWN, REFUSED, UNAVAILABLE
 from flockmq.admin.operations import Operation
+from flockmq.errors import CURSOR_EXPIRED, NO_QUORUM, NOT_FOUND, OUTCOME_UNKNOWN, REFUSED, TRY_AGAIN, UNAVAILABLE
 
 PREFIX: Final = "/api/v1"
 
@@ -160,7 +160,7 @@ OPERATIONS: Final = (
         body=model.PublishRequest,
         answer=model.PublishResult,
         answer_text="What became of it",
-        errors=(NOT_FOUND, REFUSED, UNAVAILABLE, BEHIND, OUTCOME_UNKNOWN),
+        errors=(NOT_FOUND, REFUSED, UNAVAILABLE, *TRY_AGAIN, OUTCOME_UNKNOWN),
     ),
     Operation(
         method="GET",
@@ -219,7 +219,7 @@ OPERATIONS: Final = (
         answer=model.BanResult,
         answer_text="The ban as it now holds",
         status=201,
-        errors=(REFUSED, UNAVAILABLE, NO_QUORUM, OUTCOME_UNKNOWN, BEHIND),
+        errors=(REFUSED, UNAVAILABLE, NO_QUORUM, OUTCOME_UNKNOWN, *TRY_AGAIN),
     ),
     Operation(
         method="DELETE",
@@ -229,7 +229,7 @@ OPERATIONS: Final = (
         summary="Let them in again",
         handler=bans.remove_ban,
         answer_text="The ban is gone",
-        errors=(NOT_FOUND, UNAVAILABLE, NO_QUORUM, OUTCOME_UNKNOWN, BEHIND),
+        errors=(NOT_FOUND, UNAVAILABLE, NO_QUORUM, OUTCOME_UNKNOWN, *TRY_AGAIN),
     ),
     *CLUSTER_OPERATIONS,
     *DURABLE_OPERATIONS,

@@ -26,7 +26,10 @@ from aiohttp.web_protocol import RequestHandler
 
 from flockmq.admin.callers import Callers
 from flockmq.admin.decode import decode_body, decode_query
-from flockmq.admin.errors import (
+from flockmq.admin.guard import check_host, network
+from flockmq.admin.model import ErrorBody, ErrorDetail
+from flockmq.admin.operations import JSON, Call, Operation, Raw, Router
+from flockmq.errors import (
     BAD_REQUEST,
     BODY_TOO_LARGE,
     INTERNAL,
@@ -35,8 +38,6 @@ from flockmq.admin.errors import (
     UNSUPPORTED_MEDIA_TYPE,
     ApiError,
 )
-from flockmq.admin.guard import check_host, network
-from flockmq.admin.operations import JSON, Call, Operation, Raw, Router
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -310,7 +311,8 @@ def success_response(operation: Operation, answer: object) -> web.Response:
 def error_response(error: ApiError) -> web.Response:
     """A refusal as HTTP, in the one shape."""
     headers = {**SECURITY_HEADERS, **error.headers, hdrs.CONTENT_TYPE: JSON}
-    return web.Response(status=error.kind.status, body=error.body(), headers=headers)
+    body = msgspec.json.encode(ErrorBody(error=ErrorDetail(code=error.code, message=str(error))))
+    return web.Response(status=error.status, body=body, headers=headers)
 
 
 def _address(request: web.BaseRequest, end: str) -> str:

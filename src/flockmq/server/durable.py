@@ -14,12 +14,12 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from flockmq.admin.durable_port import BehindError
 from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver
 from flockmq.durable.node import DurableNode
 from flockmq.durable.state.refounding import GROUP, refound
+from flockmq.errors import NotReady
 from flockmq.raft.host import RaftHost
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import SOUND
@@ -149,7 +149,7 @@ class DurableService:
         if self._timer is not None:
             self._timer.cancel()
         for answer in [answer for answer in self.expected if not answer.done()]:
-            answer.set_exception(BehindError(f"{reason} {WHY_NO_ANSWER}"))
+            answer.set_exception(NotReady(f"{reason} {WHY_NO_ANSWER}"))
         level = "info" if reason == WHY_STOPPED else "error"
         self.log.event(level, "consensus_stopped", message=reason)
 

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from flockmq.admin.durable_port import BehindError
 from flockmq.drivers.clock import now_ms
+from flockmq.errors import NoAnswer, NotReady
 
 if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
@@ -29,7 +29,7 @@ class Asking:
 
     def _node(self) -> DurableNode:
         if self._service.durable is None:
-            raise BehindError("This node is not ready for durable topics yet; ask another one, or again in a moment.")
+            raise NotReady("This node is not ready for durable topics yet; ask another one, or again in a moment.")
         return self._service.durable.node
 
     def _working(self, node: DurableNode | None = None) -> DurableNode:
@@ -37,7 +37,7 @@ class Asking:
         cluster the same numbers are other partitions."""
         node = node or self._node()
         if node.engine.stopped:
-            raise BehindError(f"This node takes part no more: {node.engine.stopped} Ask another one.")
+            raise NotReady(f"This node takes part no more: {node.engine.stopped} Ask another one.")
         return node
 
     async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
@@ -47,7 +47,7 @@ class Asking:
             async with asyncio.timeout(ANSWER_S_MAX):
                 return await answered
         except TimeoutError:
-            raise BehindError("Nobody answered in time; ask another node, or again in a moment.") from None
+            raise NoAnswer from None
 
     def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
         answered: asyncio.Future[T] = self._expected()

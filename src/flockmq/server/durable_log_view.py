@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import FETCH_BYTES_MAX, BehindError, BeyondEndError, Chunk, DamagedError, GoneError
+from flockmq import errors
+from flockmq.admin.durable_port import FETCH_BYTES_MAX, Chunk
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.logs.reading import Again, Behind, Damaged, Gone, NotHere
 from flockmq.durable.logs.scanning import filter_batches, scan_extents
-from flockmq.errors import FlockError
 from flockmq.log.batch import BatchError
 from flockmq.server.durable_asking import Asking, unless_done
 
@@ -73,7 +73,7 @@ class LogView(Asking):
                     await self._check_end(node, group, offset)
                 chunk = await self._fetch(node, group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
             except Gone as error:
-                raise GoneError(str(error), error.first) from None
+                raise errors.OffsetGone(error.first, f"Offset {offset} of partition group {group}") from None
             if chunk.following > offset:
                 return chunk
             if not left:
@@ -101,11 +101,7 @@ class LogView(Asking):
 
         end = await self._reply(ask)
         if 0 <= end < offset:
-            raise BeyondEndError(
-                f"Offset {offset} is beyond the end of partition group {group}, which is {end}: read from there on for "
-                "what comes next.",
-                end,
-            )
+            raise errors.BeyondEnd(end, f"Offset {offset}", f"partition group {group}")
 
     async def _read_here(
         self, node: DurableNode, group: int, offset: int, bytes_max: int, wanted: WantedNames | None
@@ -159,17 +155,18 @@ class LogView(Asking):
 
         found = await self._reply(ask)
         if isinstance(found.error, Gone):
-            raise GoneError(str(found.error), found.first)
+            raise errors.OffsetGone(found.first, f"Offset {offset} of partition group {group}")
         if isinstance(found.error, Damaged):
-            raise _damaged(found.error)
+            raise errors.Damaged(found.error.first, found.error.end, f"partition group {group}")
         if isinstance(found.error, Behind):
             await self._check_end(node, group, offset)
+            raise errors.Behind(found.error.end, max(offset, until), f"partition group {group}")
         if found.error is not None:
-            raise BehindError(str(found.error))
+            raise errors.NoAnswer(str(found.error))
         try:
             batches, following = filter_batches(found.batches, offset, wanted)
         except BatchError as error:
-            raise BehindError(f"What another node sent of group {group} can't be read: {error}") from error
+            raise errors.NoAnswer(f"What another node sent of group {group} can't be read: {error}") from error
         return Chunk(b"".join(batches), found.first, found.end, following)
 
     async def _grown(self, node: DurableNode, positions: dict[int, int], wait_ms: int) -> None:
@@ -195,7 +192,7 @@ class LogView(Asking):
 
         found, _ = await self._reply(ask)
         if group not in found:
-            raise _no_leader(group)
+            raise errors.NoLeader.of(group)
         return found[group]
 
     async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
@@ -219,17 +216,8 @@ class LogView(Asking):
         found = await self._reply(ask)
         for group in groups:
             if group not in found:
-                raise _no_leader(group)
+                raise errors.NoLeader.of(group)
         return [found[group] for group in groups]
-
-
-def _no_leader(group: int) -> FlockError:
-    return BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")
-
-
-def _damaged(error: Damaged) -> DamagedError:
-    text = f"{error}, and no other replica that could be asked has them: read on from offset {error.end}."
-    return DamagedError(text, error.first, error.end)
 
 
 def _is_little(extents: Extents) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from flockmq.admin.durable_port import BehindError, FullError
-from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
+from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.sinks.sinks import Committed, SinkStatus, Staged
+from flockmq.errors import Conflict, NoLeader, Refused
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.server.durable_asking import Asking
 
@@ -25,7 +25,7 @@ class SinkView(Asking):
         sinks = node.sinks
         topic = node.layout.topic_of(group)
         if topic is not None and topic.namespace.encode() in node.cluster.broker.node.spaces.full:
-            raise FullError(WHY_NAMESPACE_FULL)
+            raise Refused(WHY_NAMESPACE_FULL)
 
         def ask(done: Callable[[Staged], None]) -> None:
             sinks.stage(
@@ -34,7 +34,7 @@ class SinkView(Asking):
 
         staged = await self._reply(ask)
         if staged.reason:
-            raise StageAgainError(staged.reason) if staged.is_final else BehindError(staged.reason)
+            raise Conflict(staged.reason) if staged.is_final else NoLeader(staged.reason)
 
     async def commit_sink(
         self, group: int, query: bytes, batch: int, parts: Sequence[tuple[int, int, int]]
@@ -56,7 +56,7 @@ class SinkView(Asking):
 
         told = await self._reply(ask)
         if told.reason:
-            raise StageAgainError(told.reason) if told.is_final else BehindError(told.reason)
+            raise Conflict(told.reason) if told.is_final else NoLeader(told.reason)
         return told
 
     async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
@@ -68,7 +68,7 @@ class SinkView(Asking):
 
         found, missing = await self._reply(ask)
         if missing:
-            raise BehindError(f"No leader of partition group {missing[0]} answered in time; try again in a moment.")
+            raise NoLeader.of(missing[0])
         return [(found[group].last, found[group].staged_bytes) for group in groups]
 
     async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
@@ -79,4 +79,4 @@ class SinkView(Asking):
             sinks.drop(group, query, batch, done, now_ms())
 
         if not await self._reply(ask):
-            raise BehindError(f"No leader of partition group {group} answered in time; try again in a moment.")
+            raise NoLeader.of(group)

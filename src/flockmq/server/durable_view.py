@@ -17,11 +17,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import BehindError, FullError, Message, MetaStatus, ReplicaStatus, UnknownOutcomeError
+from flockmq.admin.durable_port import Message, MetaStatus, ReplicaStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.cursors.cursors import DONE, NAMES_MAX, OFFSET, Moved, Position
 from flockmq.durable.state.meta import GROUP
+from flockmq.errors import NoLeader, NotReady, OutcomeUnknown, Refused, TryAgain
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.peering.kinds import DECIDERS, SEGMENTS
 from flockmq.server.durable_log_view import LogView
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 GROUPS_PER_QUESTION: Final = 1_024
 FIGURES_MS: Final = 500
 """How long counted figures are good for: a scrape reads them one by one."""
-WHY_UNKNOWN: Final = "Nobody could say in time whether the records were stored; look before publishing them again."
+WHY_UNKNOWN: Final = "No node could say in time whether the records were stored; look before publishing them again."
 
 
 class DurableView(LogView, SinkView):
@@ -120,12 +121,12 @@ class DurableView(LogView, SinkView):
         node = self._working()
         try:
             result: Result = await self._reply(partial(self._submit, node, command))
-        except BehindError:
-            raise UnknownOutcomeError(
-                "Nobody said in time whether the change was made; see what is there before you make it again."
+        except TryAgain:
+            raise OutcomeUnknown(
+                "No node said in time whether the change was made; see what is there before you make it again."
             ) from None
         if result.ok:
-            with suppress(BehindError):  # it is made, whoever knows of it
+            with suppress(TryAgain):  # the change is made, whichever nodes know of it
                 await self._reply(partial(self._tell_all, node))
         return result
 
@@ -209,7 +210,7 @@ class DurableView(LogView, SinkView):
         node = self._working()
         found = node.cluster.broker.node.table.topics.topics.get(f"{topic.namespace}/{topic.name}".encode())
         if found is None:
-            raise BehindError("This node is only about to hear of the topic; try again in a moment.")
+            raise NotReady("This node is only about to hear of the topic; try again in a moment.")
         now = now_ms()
         name = namespace_prefix(topic.namespace) + client if client else b""
         runs = runs_of(messages, now)
@@ -221,14 +222,14 @@ class DurableView(LogView, SinkView):
         places: list[Place | str] = []
         try:
             outcomes = await asyncio.gather(*answers)
-        except BehindError:
-            raise UnknownOutcomeError(WHY_UNKNOWN) from None
+        except TryAgain:
+            raise OutcomeUnknown(WHY_UNKNOWN) from None
         for outcome in outcomes:
             if outcome is None:
-                raise UnknownOutcomeError(WHY_UNKNOWN)
+                raise OutcomeUnknown(WHY_UNKNOWN)
             places += outcome
         if WHY_NAMESPACE_FULL in places:
-            raise FullError(WHY_NAMESPACE_FULL)  # of one topic, at one moment: it is so for all of them
+            raise Refused(WHY_NAMESPACE_FULL)  # of one topic, at one moment: it is so for all of them
         return places
 
     # --- cursors ---
@@ -270,7 +271,7 @@ class DurableView(LogView, SinkView):
 
         moved = await self._reply(ask)
         if moved.code != DONE:
-            raise BehindError(moved.reason)
+            raise NoLeader(moved.reason)
 
 
 def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaStatus:

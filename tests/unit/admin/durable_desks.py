@@ -9,21 +9,19 @@ from flockmq.admin.durable_port import (
     FOLLOWING,
     LEADING,
     NOWHERE,
-    BehindError,
-    BeyondEndError,
     Chunk,
-    GoneError,
     Message,
     MetaStatus,
     ReplicaStatus,
 )
-from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus, StageAgainError
+from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
 from flockmq.durable.logs.scanning import filter_batches
 from flockmq.durable.logs.wanted import WantedNames
+from flockmq.errors import Behind, BeyondEnd, Conflict, NoLeader, OffsetGone
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
 from flockmq.routing.durable import shard_of
 
@@ -146,11 +144,11 @@ class MemoryDurable:
     ) -> Chunk:
         log = self.log(group)
         if offset < log.first:
-            raise GoneError(f"Offset {offset} is gone; the oldest one is {log.first}: read from there.", log.first)
+            raise OffsetGone(log.first, f"Offset {offset}")
         if offset > log.end:
             if self.no_quorum:
-                raise BehindError("Nobody has come that far.")
-            raise BeyondEndError(f"Offset {offset} is beyond the end, {log.end}.", log.end)
+                raise Behind(log.end, offset)
+            raise BeyondEnd(log.end, f"Offset {offset}")
         if offset == log.end and wait_ms:
             await self._wait(wait_ms)
         batches, following = filter_batches(log.read(offset, bytes_max), offset, wanted)
@@ -192,7 +190,7 @@ class MemoryDurable:
 
     async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
         if self.refuse:
-            raise StageAgainError(self.refuse)
+            raise Conflict(self.refuse)
         self.stages.setdefault((group, name.query, name.batch, name.task, name.attempt), {})[name.sequence] = chunk
 
     async def commit_sink(
@@ -206,7 +204,7 @@ class MemoryDurable:
         for task, attempt, count in sorted(parts):
             staged = self.stages.get((group, query, batch, task, attempt), {})
             if sorted(staged) != list(range(count)):
-                raise StageAgainError(f"Task {task} is not staged; stage it again.")
+                raise Conflict(f"Task {task} is not staged; stage it again.")
             chunks += [staged[sequence] for sequence in range(count)]
         first = log.end
         for chunk in chunks:
@@ -238,6 +236,6 @@ class MemoryDurable:
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         if group in self.leaderless:
-            raise BehindError("No leader of the partition could be reached in time; try again.")
+            raise NoLeader
         if is_reset or offset > self.cursors.get((cursor, group), -1):
             self.cursors[(cursor, group)] = offset

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.admin import bans, model
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, NO_QUORUM, NOT_FOUND, REFUSED, ApiError
+from flockmq.errors import INVALID_BODY, INVALID_PARAMETER, NO_QUORUM, NOT_FOUND, REFUSED, ApiError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Disconnect
 from flockmq.node.bans import BANS_MAX

@@ -10,7 +10,7 @@ import pytest
 from flockmq.admin import handlers, model
 from flockmq.admin.cluster_port import LiveNode
 from flockmq.admin.desk import Desk
-from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, NOT_FOUND, UNAVAILABLE, ApiError
+from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, NOT_FOUND, UNAVAILABLE, ApiError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 

@@ -11,8 +11,8 @@ from flockmq.admin.decode import decode_body, decode_query, decode_text
 from flockmq.admin.durable_model import ReadQuery, TopicRequest
 from flockmq.admin.durable_sinks_model import DropQuery
 from flockmq.admin.durable_tenants_model import AccessRequest
-from flockmq.admin.errors import INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import BanRequest, ConnectionQuery, PublishRequest, SessionQuery
+from flockmq.errors import INVALID_BODY, INVALID_PARAMETER, ApiError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 

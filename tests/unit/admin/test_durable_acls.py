@@ -5,8 +5,8 @@ import pytest
 from flockmq.admin import durable_acls, durable_tenants
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
-from flockmq.admin.errors import ApiError
 from flockmq.cluster.model import AclRule
+from flockmq.errors import ApiError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import MemoryDurable

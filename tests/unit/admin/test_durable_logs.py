@@ -8,10 +8,10 @@ from flockmq.admin import durable_logs, durable_topics, handlers
 from flockmq.admin import durable_model as model
 from flockmq.admin.desk import Desk
 from flockmq.admin.durable_polls import Polls
-from flockmq.admin.errors import ApiError
 from flockmq.admin.model import MessageProperties, PublishRequest, UserProperty
 from flockmq.admin.operations import Raw
 from flockmq.cluster.commands import CreateNamespace
+from flockmq.errors import ApiError
 from flockmq.log.batch import BatchView
 from flockmq.node.namespaces import NamespaceLimits
 from flockmq.testing.harness import BrokerHarness

@@ -8,9 +8,9 @@ from flockmq.admin import durable_model as model
 from flockmq.admin.durable_losses import accept_loss, heir
 from flockmq.admin.durable_port import FOLLOWING, ReplicaStatus
 from flockmq.admin.durable_views import is_lost
-from flockmq.admin.errors import ApiError
 from flockmq.cluster.commands import AcceptLoss, CreateTopic
 from flockmq.cluster.model import PartitionRecord
+from flockmq.errors import ApiError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import MemoryDurable

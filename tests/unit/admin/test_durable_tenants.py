@@ -7,10 +7,10 @@ from flockmq.admin import durable_cursors, durable_tenants, durable_topics
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
-from flockmq.admin.errors import ApiError
 from flockmq.admin.model import PageQuery
 from flockmq.cluster.commands import Command, Result
 from flockmq.cluster.state import ClusterState
+from flockmq.errors import ApiError
 from flockmq.node.namespaces import NamespaceLimits
 from flockmq.security.passwords import HashCost, make_secret, parse_secret
 from flockmq.testing.harness import BrokerHarness

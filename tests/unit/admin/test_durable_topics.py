@@ -7,9 +7,9 @@ from flockmq.admin import durable_cluster, durable_topics
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
-from flockmq.admin.errors import ApiError
 from flockmq.cluster.advice import Advice, LeaderAdvice
 from flockmq.cluster.commands import CreateTopic, NodeSeen, SetTarget
+from flockmq.errors import ApiError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import MemoryDurable

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.admin.errors import TOO_MANY_ATTEMPTS, UNAUTHORIZED, WRONG_HOST, ApiError, ErrorKind
 from flockmq.admin.guard import AttemptThrottle, Guard, check_host, host_name
+from flockmq.errors import TOO_MANY_ATTEMPTS, UNAUTHORIZED, WRONG_HOST, ApiError, ErrorKind
 
 
 class Door:

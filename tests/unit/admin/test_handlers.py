@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from flockmq.admin import handlers, model
-from flockmq.admin.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError
 from flockmq.admin.operations import Handler
-from flockmq.errors import ConfigError
+from flockmq.errors import INVALID_PARAMETER, NOT_FOUND, REFUSED, UNAVAILABLE, ApiError, ConfigError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Disconnect
 from flockmq.testing.harness import BrokerHarness

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.admin.errors import ApiError
 from flockmq.admin.node_removal import find_node
 from flockmq.cluster.commands import NodeStateChanged
 from flockmq.cluster.model import DEAD
+from flockmq.errors import ApiError
 from state_cases import Machine
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from flockmq.admin.errors import CATALOGUE
 from flockmq.admin.openapi import build_openapi
 from flockmq.admin.routes import OPERATIONS
+from flockmq.errors import CATALOGUE
 
 OPENAPI = build_openapi(OPERATIONS, "1.2.3")
 DESCRIBED = [

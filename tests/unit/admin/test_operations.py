@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.admin.errors import BAD_REQUEST, METHOD_NOT_ALLOWED, NO_SUCH_PATH, ApiError
 from flockmq.admin.operations import Operation, Router
 from flockmq.admin.routes import OPERATIONS
+from flockmq.errors import BAD_REQUEST, METHOD_NOT_ALLOWED, NO_SUCH_PATH, ApiError
 
 ROUTER = Router(OPERATIONS)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.admin.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError
 from flockmq.admin.model import Page
 from flockmq.admin.paging import Pager
+from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError
 
 
 def make_pager(**bounds: int) -> Pager:

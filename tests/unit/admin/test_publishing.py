@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.admin.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError, ErrorKind
 from flockmq.admin.model import MessageProperties, PublishRequest, PublishResult, UserProperty
 from flockmq.admin.publishing import publish
+from flockmq.errors import INVALID_BODY, NOT_FOUND, REFUSED, ApiError, ErrorKind
 from flockmq.node.namespaces import NamespaceLimits
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness import BrokerHarness
