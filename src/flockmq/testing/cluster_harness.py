@@ -23,14 +23,16 @@ import heapq
 import random
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.assembly import assemble
+from flockmq.durable.parts import Parts
 from flockmq.errors import FlockError
 from flockmq.gossip.member import ALIVE, Member
 from flockmq.gossip.settings import GossipSettings, profile
 from flockmq.mqtt.packets import Connack, Connect, Suback, Subscribe, SubscribeEntry
+from flockmq.node.ports import OpenGate
 from flockmq.node.settings import BrokerSettings
-from flockmq.peering.formation import Ballot, Rules
-from flockmq.peering.node import ClusterNode
-from flockmq.testing.harness import START_MS, BrokerHarness, HarnessClient, make_properties
+from flockmq.peering.formation import Rules
+from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient, make_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,18 +55,45 @@ class SimulatedNode:
         self.alive = True
         self.wishes: dict[int, tuple[str, int]] = {}
         """Nodes that this one wants to be linked with."""
-        self.harness = BrokerHarness(cluster.rng.getrandbits(32), cluster.settings)
+        self._ship = cluster.ship
+        seed = cluster.rng.getrandbits(32)
+        whole = assemble(
+            Parts(
+                me=Member(self.node_id, boot, self.name, f"10.0.0.{number + 1}", 16_000, cluster_id=CLUSTER_ID),
+                settings=cluster.settings,
+                gate=OpenGate(),
+                gossip=cluster.gossip,
+                rules=Rules(lists_peers=False, contact_points=1),
+                rng=random.Random(cluster.rng.getrandbits(64)),  # noqa: S311  (to be repeated)
+                now=cluster.now,
+                wall_ms=WALL_MS + cluster.now - START_MS,
+                edges=self,
+                store=None,
+            )
+        )
+        self.cluster_node = whole.cluster
+        self.harness = BrokerHarness(seed, cluster.settings, broker=whole.broker)
         self.harness.now = cluster.now
         if cluster.before is not None:
             cluster.before(number, self.harness)
-        rng = random.Random(cluster.rng.getrandbits(64))  # noqa: S311  (to be repeated)
-        me = Member(self.node_id, boot, self.name, f"10.0.0.{number + 1}", 16_000, cluster_id=CLUSTER_ID)
-        rules = Rules(lists_peers=False, contact_points=1)
-        self.cluster_node = ClusterNode(
-            self.harness.broker, me, cluster.gossip, rules, Ballot(), True, rng, cluster.now
-        )
         contacts = [(f"10.0.0.{other + 1}", 16_000) for other in range(cluster.count) if other != number]
         self.cluster_node.swim.join(contacts, cluster.now)
+
+    def ship(self, peer: int, pieces: list[bytes]) -> None:
+        """See Edges."""
+        self._ship(self.number, peer - 1, b"".join(pieces))
+
+    def wake(self) -> None:
+        """See Edges: every step of the harness is a turn."""
+
+    def kick(self) -> None:
+        """See Edges: there is no store."""
+
+    def keep(self, state: bytes) -> None:
+        """See Edges: there is no cluster state."""
+
+    def stopped(self, reason: str) -> None:
+        """See Edges: there is no consensus."""
 
     def sees(self) -> dict[str, bool]:
         """Members by name: whether alive."""
@@ -107,7 +136,7 @@ class ClusterHarness:
         loss: float = 0.0,
         before: Callable[[int, BrokerHarness], None] | None = None,
     ) -> None:
-        """``loss`` is that of datagrams; links lose nothing until they break. ``before`` meets each broker alone."""
+        """``loss`` is that of datagrams; links lose nothing until they break. ``before`` sees brokers without links."""
         self.count = count
         self.rng = random.Random(seed)  # noqa: S311  (to be repeated)
         self.settings = settings or BrokerSettings(sys_interval_ms=0)
@@ -218,7 +247,7 @@ class ClusterHarness:
             harness.broker.tick(self.now)
             node.cluster_node.tick(self.now)
         for peer, pieces in node.cluster_node.turn(self.now):
-            self._send_frame(node.number, peer - 1, b"".join(pieces))
+            self.ship(node.number, peer - 1, b"".join(pieces))
         for (host, _), body in node.cluster_node.swim.take_datagrams():
             self._send_datagram(node.number, int(host.rpartition(".")[2]) - 1, body)
         for wish in node.cluster_node.take_wishes():
@@ -231,7 +260,8 @@ class ClusterHarness:
 
     # --- the network ---
 
-    def _send_frame(self, sender: int, receiver: int, frame: bytes) -> None:
+    def ship(self, sender: int, receiver: int, frame: bytes) -> None:
+        """Carry a frame from one node to another, in order, unless they have no link."""
         link = self._links.get(_pair(sender, receiver))
         if link is None:
             return

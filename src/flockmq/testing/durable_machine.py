@@ -13,15 +13,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.node import DurableNode
+from flockmq.durable.assembly import assemble
+from flockmq.durable.parts import Parts
 from flockmq.gossip.member import ALIVE, Member
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.witness import OLDER, OTHER, Witnessing, is_marked, judge, read_witness, whole_file
 from flockmq.mqtt.packets import Connect
-from flockmq.peering.formation import Ballot, Rules
-from flockmq.peering.node import ClusterNode
-from flockmq.raft.host import RaftHost
+from flockmq.node.ports import OpenGate
+from flockmq.peering.formation import Rules
 from flockmq.raft.settings import RaftSettings
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient
 from flockmq.testing.simulation.disk import SimulatedDisk
@@ -132,7 +132,7 @@ class Machine:
         self.process.harness.now = self.cluster.now_ms()
         action(*arguments)
         if self.process is not None:
-            self.process.turn_soon()
+            self.process.wake()
 
     def _tick(self, life: int) -> None:
         process = self.process
@@ -170,29 +170,37 @@ class Process:
         number = machine.number
         now = self.cluster.now_ms()
         rng = random.Random(machine.rng.getrandbits(64))  # noqa: S311  (to be repeated)
-        self.harness = BrokerHarness(rng.getrandbits(32), self.cluster.settings)
-        self.harness.now = now
         self.wishes: dict[int, None] = {}
         """Nodes that this one wants to be linked with."""
         self.clients: list[tuple[HarnessClient, Callable[[], None]]] = []
-        boot = self.cluster.next_boot()
-        self.harness.broker.retained.origin = number
-        self.harness.broker.retained.share(number)
-        me = Member(number, boot, f"n{number}@sim", machine.host, PORT, cluster_id=CLUSTER_ID)
-        rules = Rules(lists_peers=False, contact_points=1)
-        self.node = ClusterNode(self.harness.broker, me, self.cluster.gossip, rules, Ballot(), True, rng, now)
-        self.node.ship = self._ship
         self.store = _open_checked(machine, rng)
         self._witnessing = Witnessing(self.store.identity, self.store.sequence - 1)
         machine.witness = whole_file(self.store.identity, self.store.sequence - 1)
-        # As a server has it, but for a store that is a hundred times smaller.
-        settings = RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True, write_bytes_max=WRITE_BYTES_MAX)
-        host = RaftHost(number, boot, settings, rng, now)
-        self.durable = DurableNode(self.node, host, self.store, self._stopped, self._keep, now, self._wall_ms())
+        whole = assemble(
+            Parts(
+                me=Member(
+                    number, self.cluster.next_boot(), f"n{number}@sim", machine.host, PORT, cluster_id=CLUSTER_ID
+                ),
+                settings=self.cluster.settings,
+                gate=OpenGate(),
+                gossip=self.cluster.gossip,
+                rules=Rules(lists_peers=False, contact_points=1),
+                rng=rng,
+                now=now,
+                wall_ms=self._wall_ms(),
+                edges=self,
+                store=self.store,
+                # As a server has it, but for a store that is a hundred times smaller.
+                raft=RaftSettings(tick_ms=TICK_MS, commit_news_at_once=True, write_bytes_max=WRITE_BYTES_MAX),
+            )
+        )
+        assert whole.durable is not None
+        self.node = whole.cluster
+        self.durable = whole.durable
         self.engine = self.durable.engine
+        self.harness = BrokerHarness(rng.getrandbits(32), self.cluster.settings, broker=whole.broker)
+        self.harness.now = now
         self.worker = StorageWorker(self.cluster.queue, rng, machine.disk, self.store, self._written, self._disk_failed)
-        self.engine.kick = self._kick
-        self.engine.wake = self.turn_soon
         self._commit: Commit | None = None
         self._turn_is_due = False
         self._broker_tick_at = now
@@ -208,7 +216,7 @@ class Process:
         if self.machine.founding == self.store.identity and not self.durable.meta.state.cluster_id:
             self.durable.begin(CLUSTER_ID)
         self.node.swim.join(contacts, now)
-        self.turn_soon()
+        self.wake()
 
     def takes_clients(self) -> bool:
         """Real nodes listen once they know what there is, or after a while without others, unless they are in doubt."""
@@ -260,13 +268,14 @@ class Process:
 
     # Turns.
 
-    def turn_soon(self) -> None:
-        """There is work."""
+    def wake(self) -> None:
+        """The node has work: it gets a turn soon."""
         if not self._turn_is_due:
             self._turn_is_due = True
             self.cluster.queue.after(TURN_US, self._turn)
 
-    def _ship(self, peer: int, pieces: list[bytes]) -> None:
+    def ship(self, peer: int, pieces: list[bytes]) -> None:
+        """See Edges."""
         self.cluster.network.send_frame(self.machine.number, peer, b"".join(pieces))
 
     def _turn(self) -> None:
@@ -281,7 +290,7 @@ class Process:
         self.harness.flush()
         network = self.cluster.network
         for peer, pieces in self.node.turn(now):
-            self._ship(peer, pieces)
+            self.ship(peer, pieces)
         for (host, _), body in self.node.swim.take_datagrams():
             network.send_datagram(self.machine.number, int(host.rpartition(".")[2]), body)
         for wish in self.node.take_wishes():
@@ -305,7 +314,8 @@ class Process:
 
     # The disk.
 
-    def _kick(self) -> None:
+    def kick(self) -> None:
+        """See Edges."""
         if not self.worker.is_writing:
             commit = self.store.take_commit()
             if commit is not None:
@@ -324,7 +334,7 @@ class Process:
         self._witnessing.committed(commit.sequence)
         self._testify()
         self.engine.committed(commit)
-        self._kick()
+        self.kick()
 
     def _testify(self) -> None:
         """Write the witness, when it is time to."""
@@ -337,10 +347,12 @@ class Process:
     def _disk_failed(self, error: OSError) -> None:
         self.engine.stop(str(error))
 
-    def _keep(self, data: bytes) -> None:
-        self.machine.kept_state = data
+    def keep(self, state: bytes) -> None:
+        """See Edges."""
+        self.machine.kept_state = state
 
-    def _stopped(self, reason: str) -> None:
+    def stopped(self, reason: str) -> None:
+        """See Edges."""
         self.cluster.stopped(self.machine.number, reason)
 
     def _wall_ms(self) -> int:

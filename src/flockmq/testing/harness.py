@@ -63,14 +63,18 @@ class BrokerHarness:
         settings: BrokerSettings | None = None,
         gate: Gate | None = None,
         feeding: str = "whole",
+        broker: Broker | None = None,
     ) -> None:
+        """``broker``: that of an assembled node; without one the harness makes a broker that is alone."""
         if feeding not in FEEDINGS:
             raise FlockError(f"Unknown feeding {feeding!r}: use one of {', '.join(FEEDINGS)}")
         self.settings = settings if settings is not None else BrokerSettings()
         self.feeding = feeding
         self.now = START_MS
         rng = random.Random(seed)  # noqa: S311 the point is that it can be repeated
-        self.broker = Broker(self.settings, gate if gate is not None else OpenGate(), rng, self.now, WALL_MS)
+        if broker is None:
+            broker = Broker(self.settings, gate if gate is not None else OpenGate(), rng, self.now, WALL_MS)
+        self.broker = broker
         self._senders: dict[HarnessClient, None] = {}
         self._cuts = random.Random(seed + 1)  # noqa: S311 apart from the broker's: feeding must not change its choices
 
