@@ -14,8 +14,8 @@ from typing import Final
 
 from flockmq.durable.deliver.delivery import Delivery
 from flockmq.durable.logs.partition_log import NOT_HERE, Unreadable
+from flockmq.errors import OffsetGone
 from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
-from flockmq.log.errors import Gone
 from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.calls import Calls
@@ -84,7 +84,7 @@ class Logs:
         if group in self.broken:
             raise Unreadable("The disk of this replica is broken.")
         if offset < self.first(group):
-            raise Gone(f"{offset} is gone")
+            raise OffsetGone(self.first(group), f"Offset {offset}")
         found: list[bytes] = []
         size = 0
         for batch in self.world.truths[group].entries[: self.applied[group]]:

@@ -1,4 +1,4 @@
-"""What can go wrong with a log, each in its own class because callers do different things about it."""
+"""What can go wrong with a store, each in its own class because callers do different things about it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class SpoiledError(DamageError):
     """A committed entry can't be read back. Other replicas have it: the log stays as it is, the entry is fetched."""
 
 
-class Gone(FlockError):  # noqa: N818
-    """What was asked for is before the start of the log: retention or a snapshot took it away."""
+class EntryGone(FlockError):  # noqa: N818
+    """The entry is before the start of the log: retention or a snapshot took it away. Offsets: ``OffsetGone``."""
 
 
 def must_be_lost(error: Exception) -> bool:

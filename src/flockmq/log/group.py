@@ -12,8 +12,9 @@ Damage that a read meets is noted here (``damage``), kept over restarts, and end
 
 from __future__ import annotations
 
+from flockmq.errors import OffsetGone
 from flockmq.log.checksum import crc32c
-from flockmq.log.errors import DamageError, Gone, SpoiledError, must_be_lost
+from flockmq.log.errors import DamageError, EntryGone, SpoiledError, must_be_lost
 from flockmq.log.header import DATA, BatchError
 from flockmq.log.journal import APPEND, CUT, DAMAGE, REPAIRED, RESET, SNAPSHOT, START, STATE, Row
 from flockmq.log.reading import CHUNK_BYTES, position_of, read_entries, rows_of
@@ -52,7 +53,7 @@ class GroupLog(LogState):
     def entries(self, low: int, high: int, bytes_max: int) -> list[bytes]:
         """Stamped batches from ``low`` to ``high`` (exclusive): at least one, then as many as fit."""
         if low < self.first:
-            raise Gone(f"Group {self.group} starts at entry {self.first}; entry {low} is gone. Send a snapshot.")
+            raise EntryGone(f"Group {self.group} starts at entry {self.first}; entry {low} is gone. Send a snapshot.")
         if low >= high or low > self.last:
             return []
         try:
@@ -122,7 +123,7 @@ class GroupLog(LogState):
         if index > self.last:
             return
         if index < self.first:
-            raise Gone(f"Group {self.group} starts at entry {self.first} and can't be cut at {index}.")
+            raise EntryGone(f"Group {self.group} starts at entry {self.first} and can't be cut at {index}.")
         try:
             number, length, offset = self._cut_at(index)
         except DamageError as error:
@@ -240,7 +241,7 @@ class GroupLog(LogState):
     def read(self, offset: int, commit: int, bytes_max: int) -> list[bytes]:
         """Whole batches from the one that holds ``offset`` on, up to entry ``commit``: at least one if there is any."""
         if offset < self.first_offset:
-            raise Gone(f"Offset {offset} of group {self.group} is gone; the oldest is {self.first_offset}.")
+            raise OffsetGone(self.first_offset, f"Offset {offset} of partition group {self.group}")
         found: list[bytes] = []
         if offset >= self.end_offset:
             return found

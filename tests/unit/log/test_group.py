@@ -5,8 +5,9 @@ from typing import Final
 
 import pytest
 
+from flockmq.errors import OffsetGone
 from flockmq.log.batch import CURSOR, NOOP, BatchError, BatchView, control_batch, stamp
-from flockmq.log.errors import DamageError, Gone, StoreBusy
+from flockmq.log.errors import DamageError, EntryGone, StoreBusy
 from flockmq.log.group import GroupLog
 from flockmq.log.settings import SMALL_SEGMENTS_MAX, Retention, StoreSettings
 from flockmq.log.store import Store
@@ -113,11 +114,11 @@ def test_forgetting_the_start(setup: Setup) -> None:
     assert setup.log.term_at(starts[2] - 1) == 1
     assert setup.log.term_at(starts[2] - 2) == -1
     assert everything(setup.log) == stored[starts[2] - 1 :]
-    with pytest.raises(Gone, match="Send a snapshot"):
+    with pytest.raises(EntryGone, match="Send a snapshot"):
         setup.log.entries(1, 5, 100)
-    with pytest.raises(Gone, match="oldest is"):
+    with pytest.raises(OffsetGone, match="oldest one is"):
         setup.log.read(0, 30, 100)
-    with pytest.raises(Gone, match="can't be cut"):
+    with pytest.raises(EntryGone, match="can't be cut"):
         setup.log.truncate_from(2)
 
 

@@ -23,8 +23,8 @@ from flockmq.durable.deliver.replay import Replay
 from flockmq.durable.deliver.streams import Stream, Streams
 from flockmq.durable.logs.feeds import Feeds, do_nothing
 from flockmq.durable.logs.partition_log import PartitionLogs, Placement, Unreadable
+from flockmq.errors import OffsetGone
 from flockmq.log.batch import DATA, NOOP, BatchView
-from flockmq.log.errors import Gone
 from flockmq.node.delivering import deliver_to_members, share_out
 from flockmq.node.state import NodeState
 from flockmq.routing.retained import APPLIED, FULL
@@ -285,7 +285,7 @@ class Delivery:
         del behind[group]
         try:
             self._take_more(stream, self.logs.read(group, stream.next, CHUNK_BYTES), now)
-        except (Gone, Unreadable):
+        except (OffsetGone, Unreadable):
             self.feeds.want(group, stream.next, now)
             return False
         if self.logs.end(group) <= stream.next:

@@ -16,8 +16,8 @@ from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
 from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
 from flockmq.durable.deliver.pacing import give, has_room
 from flockmq.durable.logs.partition_log import GoneBefore, PartitionLogs, Unreadable
+from flockmq.errors import OffsetGone
 from flockmq.log.batch import BatchView
-from flockmq.log.errors import Gone
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class LogReaders:
         if logs.is_here(group) and logs.first(group) <= offset < logs.end(group):
             try:
                 return logs.read(group, offset, CHUNK_BYTES)
-            except (Gone, Unreadable):
+            except (OffsetGone, Unreadable):
                 end = logs.lost_until(group, offset)
                 if end:
                     raise GoneBefore(group, offset, end) from None  # damaged, and there is no other replica

@@ -27,9 +27,8 @@ from flockmq.durable.logs.feed_messages import (
     encode_end,
 )
 from flockmq.durable.logs.partition_log import PartitionLogs, Unreadable
-from flockmq.errors import RemoteProtocolError
+from flockmq.errors import OffsetGone, RemoteProtocolError
 from flockmq.log.batch import BatchView
-from flockmq.log.errors import Gone
 from flockmq.mqtt import reasons
 from flockmq.peering.channels import FEEDS
 
@@ -164,7 +163,7 @@ class FeedServer:
                 raise Unreadable("The replica is no more.")
             end = self.logs.end(feed.group)
             batches = self.logs.read(feed.group, feed.next, CHUNK_BYTES) if feed.next < end else []
-        except Gone:
+        except OffsetGone:
             self._end(peer, feed, GONE, self.logs.first(feed.group))
             return False
         except Unreadable:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from flockmq.errors import FlockError
-from flockmq.log.errors import Gone
+from flockmq.errors import FlockError, OffsetGone
 
 if TYPE_CHECKING:
     from flockmq.raft.engine import RaftEngine
@@ -52,7 +51,7 @@ class PartitionLogs(Protocol):
         """The offset behind the last record that is committed and applied here; ``NOT_HERE`` without a replica."""
 
     def read(self, group: int, offset: int, bytes_max: int) -> list[bytes]:
-        """Committed batches from the one that holds ``offset`` on; Gone, or Unreadable."""
+        """Committed batches from the one that holds ``offset`` on; OffsetGone, or Unreadable."""
 
     def offset_at(self, group: int, time_ms: int) -> int:
         """The first record that is not older."""
@@ -114,7 +113,7 @@ class EngineLogs:
             raise Unreadable(f"There is no replica of partition {group} here.")
         try:
             return replica.log.read(offset, replica.node.state.applied, bytes_max)
-        except Gone:
+        except OffsetGone:
             raise
         except (FlockError, OSError) as error:
             raise Unreadable(f"The replica of partition {group} can't be read here: {error}") from error

@@ -19,7 +19,7 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, OffsetGone
 from flockmq.log import errors as log_errors
 from flockmq.log.batch import BatchView
 from flockmq.log.reading import rows_of
@@ -190,7 +190,7 @@ class Reader:
         log = self._check(group, offset, until)
         try:
             return log.read(offset, self._last_index(group, log), min(bytes_max, READ_BYTES_MAX))
-        except log_errors.Gone:
+        except OffsetGone:
             raise Gone(group, offset, log.first_offset) from None
         except log_errors.DamageError as error:
             raise self._damaged(group, log, error.index, offset) from None

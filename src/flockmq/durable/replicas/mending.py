@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.calls import ANSWER_BYTES_MAX, OK, REFUSED
 from flockmq.log.batch import HEADER_BYTES, BatchError, BatchView
-from flockmq.log.errors import DamageError, Gone
+from flockmq.log.errors import DamageError, EntryGone
 from flockmq.log.work import Repair
 from flockmq.peering.fields import Reader as Fields
 from flockmq.peering.kinds import ENTRIES_CALL
@@ -293,7 +293,7 @@ class Mending:
             return
         try:
             found = b"".join(log.entries(first, behind, skip + ANSWER_BYTES_MAX))
-        except (DamageError, Gone, OSError):
+        except (DamageError, EntryGone, OSError):
             answer(REFUSED, b"")
             return
         answer(OK, found[skip : skip + ANSWER_BYTES_MAX])
