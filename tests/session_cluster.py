@@ -92,7 +92,7 @@ class SimNode:
         self.routes = SimRoutes(cluster, self)
         rng = random.Random(cluster.rng.getrandbits(32))
         self.ownership = Ownership(self.harness.broker, node_id, boot, self.outbox, rng, self.routes, self.wills)
-        self.harness.broker.node.owner = self.ownership
+        self.harness.broker.node.ownership = self.ownership
         self.seen_wills: list[bytes] = []
 
     @property

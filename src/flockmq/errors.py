@@ -100,6 +100,8 @@ UNAVAILABLE: Final = ErrorKind(
 OUTCOME_UNKNOWN: Final = ErrorKind(504, "outcome_unknown", "It may have been done or not; look before trying again")
 TOOK_TOO_LONG: Final = ErrorKind(504, "took_too_long", "The operation did not finish in time")
 
+CHANGE_ERRORS: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
+"""Kinds that every change of the cluster state may end in."""
 CATALOGUE: Final = (
     BAD_REQUEST,
     INVALID_PARAMETER,

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import secrets
 import ssl
-import time
 from typing import TYPE_CHECKING
 
 from flockmq.admin.description import Description
@@ -25,6 +24,7 @@ from flockmq.admin.operations import Router
 from flockmq.admin.paging import Pager
 from flockmq.admin.routes import OPERATIONS
 from flockmq.admin.web import WebLimits, WebServer
+from flockmq.drivers.clock import wall_ms
 from flockmq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class AdminApi:
             ),
             self._lag.window,
             clock,
-            wall_clock or _wall_ms,
+            wall_clock or wall_ms,
             Description(OPERATIONS, node_info.version),
         )
         self._web: WebServer | None = None
@@ -169,10 +169,6 @@ def _durable_of(cluster: ClusterPort | None) -> DurablePort | None:
 
 def _id_of(cluster: ClusterPort | None) -> str:
     return cluster.id_text() if cluster is not None else ""
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _no_log(level: str, event: str, **fields: object) -> None:

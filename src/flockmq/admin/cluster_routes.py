@@ -7,10 +7,8 @@ from typing import Final
 from flockmq.admin import cluster_handlers as handlers
 from flockmq.admin import cluster_model as model
 from flockmq.admin.model import Page, PageQuery
-from flockmq.admin.operations import Operation
+from flockmq.admin.operations import PREFIX, Operation
 from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, REFUSED, UNAVAILABLE
-
-PREFIX: Final = "/api/v1"
 
 MOVE_S: Final = 40.0
 """Others take over what a node stores before it goes, and it waits for those it goes to."""

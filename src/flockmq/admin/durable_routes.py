@@ -10,15 +10,14 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
 from flockmq.admin.durable_tenant_routes import TENANT_OPERATIONS
 from flockmq.admin.model import Page
-from flockmq.admin.operations import Operation
+from flockmq.admin.operations import PREFIX, Operation
 from flockmq.cluster.advice import Advice
 from flockmq.errors import (
     BEYOND_END,
-    CONFLICT,
+    CHANGE_ERRORS,
     CURSOR_EXPIRED,
     DAMAGED,
     GONE,
-    NO_QUORUM,
     NOT_FOUND,
     OUTCOME_UNKNOWN,
     REFUSED,
@@ -26,8 +25,6 @@ from flockmq.errors import (
     UNAVAILABLE,
 )
 
-PREFIX: Final = "/api/v1"
-_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
 _LOG: Final = (NOT_FOUND, DAMAGED, *TRY_AGAIN, UNAVAILABLE)
 
 TOPIC_OPERATIONS: Final = (
@@ -54,7 +51,7 @@ TOPIC_OPERATIONS: Final = (
         answer=model.DataTopic,
         answer_text="The topic, known to this node",
         status=201,
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -80,7 +77,7 @@ TOPIC_OPERATIONS: Final = (
         body=model.TopicChange,
         answer=model.DataTopic,
         answer_text="The topic as it is now",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="DELETE",
@@ -91,7 +88,7 @@ TOPIC_OPERATIONS: Final = (
         handler=durable_topics.delete_topic,
         query=model.InNamespace,
         answer_text="The topic is gone",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -204,7 +201,7 @@ TOPIC_OPERATIONS: Final = (
         query=model.AcceptLossQuery,
         answer=model.Partition,
         answer_text="The partition as it was found; it has a leader a moment later",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="POST",
@@ -216,7 +213,7 @@ TOPIC_OPERATIONS: Final = (
         query=tenants.RebalanceQuery,
         answer=tenants.Rebalance,
         answer_text="What was begun and what is left",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="DELETE",
@@ -229,7 +226,7 @@ TOPIC_OPERATIONS: Final = (
         query=cluster_model.RemoveNodeQuery,
         answer=cluster_model.NodeRemoval,
         answer_text="What still depends on it",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="POST",
@@ -243,7 +240,7 @@ TOPIC_OPERATIONS: Final = (
         body=Advice,
         answer=tenants.AdviceOutcome,
         answer_text="What came of each entry",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",

@@ -8,20 +8,15 @@ from flockmq.admin import durable_acls, durable_cursors, durable_tenants
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page, PageQuery
-from flockmq.admin.operations import Operation
+from flockmq.admin.operations import PREFIX, Operation
 from flockmq.errors import (
-    CONFLICT,
+    CHANGE_ERRORS,
     CURSOR_EXPIRED,
-    NO_QUORUM,
     NOT_FOUND,
-    OUTCOME_UNKNOWN,
-    REFUSED,
     TRY_AGAIN,
     UNAVAILABLE,
 )
 
-PREFIX: Final = "/api/v1"
-_CHANGE: Final = (NOT_FOUND, CONFLICT, REFUSED, NO_QUORUM, UNAVAILABLE, OUTCOME_UNKNOWN)
 _LOG: Final = (NOT_FOUND, *TRY_AGAIN, UNAVAILABLE)
 
 TENANT_OPERATIONS: Final = (
@@ -48,7 +43,7 @@ TENANT_OPERATIONS: Final = (
         answer=tenants.ReadCursor,
         answer_text="The cursor",
         status=201,
-        errors=(*_CHANGE, *TRY_AGAIN),
+        errors=(*CHANGE_ERRORS, *TRY_AGAIN),
     ),
     Operation(
         method="GET",
@@ -96,7 +91,7 @@ TENANT_OPERATIONS: Final = (
         handler=durable_cursors.delete_cursor,
         query=model.InNamespace,
         answer_text="The cursor is gone",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -121,7 +116,7 @@ TENANT_OPERATIONS: Final = (
         answer=tenants.NamespaceInfo,
         answer_text="The namespace",
         status=201,
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -144,7 +139,7 @@ TENANT_OPERATIONS: Final = (
         body=tenants.NamespaceChange,
         answer=tenants.NamespaceInfo,
         answer_text="The namespace as it is now",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="DELETE",
@@ -154,7 +149,7 @@ TENANT_OPERATIONS: Final = (
         summary="Delete a namespace; refused while there are topics or clients in it",
         handler=durable_tenants.delete_namespace,
         answer_text="The namespace is gone",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -179,7 +174,7 @@ TENANT_OPERATIONS: Final = (
         answer=tenants.RegisteredClient,
         answer_text="The client, without its secret",
         status=201,
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -202,7 +197,7 @@ TENANT_OPERATIONS: Final = (
         body=tenants.ClientChange,
         answer=tenants.RegisteredClient,
         answer_text="The client as it is now",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="DELETE",
@@ -212,7 +207,7 @@ TENANT_OPERATIONS: Final = (
         summary="Take a client's registration away",
         handler=durable_tenants.delete_client,
         answer_text="The registration is gone",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="GET",
@@ -235,7 +230,7 @@ TENANT_OPERATIONS: Final = (
         body=tenants.AccessRequest,
         answer=tenants.AccessRules,
         answer_text="The rules as they are now",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
     Operation(
         method="DELETE",
@@ -245,6 +240,6 @@ TENANT_OPERATIONS: Final = (
         summary="Take a namespace's rules away; what the ACL file of each node says holds then, or nothing",
         handler=durable_acls.delete_acl,
         answer_text="The namespace has no rules",
-        errors=_CHANGE,
+        errors=CHANGE_ERRORS,
     ),
 )

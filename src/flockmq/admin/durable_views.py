@@ -14,6 +14,7 @@ from flockmq.admin.moments import rfc3339
 from flockmq.cluster.filters import user_filter
 from flockmq.cluster.model import ACK_NAMES, ALIVE, BY_PROPERTY, CORE, KEY_NAMES
 from flockmq.cluster.placement import effective_factor
+from flockmq.durable.cursors.cursors import lag_of, lost_of
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_port import ReplicaStatus
@@ -174,8 +175,8 @@ def _position(shard: int, at: int | None, head: tuple[int, int] | None) -> tenan
     first, end = head if head is not None else (None, None)
     lag = lost = None
     if at is not None and first is not None and end is not None:
-        lag = max(0, end - max(at, first))
-        lost = max(0, first - at) if at != NOWHERE else 0
+        lag = lag_of(at, first, end)
+        lost = lost_of(at, first)
     return tenants.CursorPosition(shard=shard, offset=offset, end_offset=end, lag=lag, lost=lost, known=at is not None)
 
 

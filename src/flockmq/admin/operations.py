@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
 
 JSON: Final = "application/json"
+PREFIX: Final = "/api/v1"
 PATH_SEGMENTS_MAX: Final = 256
 
 Q = TypeVar("Q")

@@ -7,10 +7,8 @@ from typing import Any, Final
 from flockmq.admin import bans, handlers, model
 from flockmq.admin.cluster_routes import CLUSTER_OPERATIONS
 from flockmq.admin.durable_routes import DURABLE_OPERATIONS
-from flockmq.admin.operations import Operation
+from flockmq.admin.operations import PREFIX, Operation
 from flockmq.errors import CURSOR_EXPIRED, NO_QUORUM, NOT_FOUND, OUTCOME_UNKNOWN, REFUSED, TRY_AGAIN, UNAVAILABLE
-
-PREFIX: Final = "/api/v1"
 
 OPERATIONS: Final = (
     Operation(

@@ -9,7 +9,7 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption, YesOption, confirm
-from flockmq.cli.output import JsonOption, print_json
+from flockmq.cli.output import JsonOption, print_change, print_json
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ def delete(
     """Take the rules of a namespace away, on all nodes. An ACL file that a node has holds there then, or nothing."""
     confirm(f"Delete all rules of namespace {namespace!r}?", yes=yes)
     admin_client(server).delete_acl(namespace)
-    if as_json:
-        print_json({"deleted": "acl", "namespace": namespace})
-    else:
-        print(f"Namespace {namespace!r} has no rules any more.")
+    print_change(f"Namespace {namespace!r} has no rules any more.", as_json=as_json, deleted="acl", namespace=namespace)
 
 
 def read_request(file: Path) -> AccessRequest:

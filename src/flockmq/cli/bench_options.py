@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
+
+from flockmq.cli.output import JsonOption
+from flockmq.errors import FlockError
+
+if TYPE_CHECKING:
+    from flockmq.client.load.plan import Load, Target
 
 Transport = Literal["tcp", "tls", "ws", "wss"]
 PORTS: Final = {"tcp": 1883, "tls": 8883, "ws": 8083, "wss": 8084}
@@ -103,3 +111,108 @@ CountAll = Annotated[
 ]
 ListenSeconds = Annotated[float, typer.Option("--seconds", "-d", min=0, help="How long.", rich_help_panel=What)]
 StaySeconds = Annotated[float, typer.Option("--seconds", "-d", min=0, help="How long they stay.", rich_help_panel=What)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """Where the broker is, and as which user and version clients connect."""
+
+    host: Host = "127.0.0.1"
+    port: Port = 0
+    transport: Via = "tcp"
+    path: WsPath = "/mqtt"
+    ca_file: CaFile = ""
+    insecure: Insecure = False
+    username: Username = ""
+    password_file: PasswordFile = None
+    mqtt: Mqtt = "3.1.1"
+
+    @property
+    def level(self) -> int:
+        """The protocol level that clients say."""
+        return level_of(self.mqtt)
+
+    def target(self) -> Target:
+        """The broker as the load generator takes it."""
+        from flockmq.client.load.plan import Target
+
+        password = os.environ.get("FLOCKMQ_PASSWORD", "") if self.username else ""
+        if self.password_file is not None:
+            try:
+                password = self.password_file.read_text(encoding="utf-8").partition("\n")[0]
+            except OSError as error:
+                raise FlockError(f"{self.password_file} can't be read ({error.strerror}); check its name.") from None
+        return Target(
+            host=self.host,
+            port=self.port or PORTS[self.transport],
+            transport=self.transport,
+            path=self.path,
+            ca_file=self.ca_file,
+            insecure=self.insecure,
+            username=self.username,
+            password=password,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """What publishers send."""
+
+    publishers: Publishers = 1
+    topics: Topics = 1
+    qos: Qos = 0
+    size: Size = 64
+    messages: Messages = 0
+    seconds: Seconds = 5.0
+    window: Window = 100
+    rate: Rate = 0.0
+    user_properties: UserProperties = 0
+    topic_alias: TopicAlias = False
+    retain: Retain = False
+    prefix: Prefix = "bench"
+
+    def load(self, level: int) -> Load:
+        """The load of these publishers, without subscribers."""
+        from flockmq.client.load.plan import Load
+
+        return Load(
+            publishers=self.publishers,
+            subscribers=0,
+            topics=self.topics,
+            qos=self.qos,
+            payload_bytes=self.size,
+            messages=self.messages,
+            seconds=self.seconds,
+            window=self.window,
+            rate=self.rate,
+            version=level,
+            user_properties=self.user_properties,
+            topic_alias=self.topic_alias,
+            retain=self.retain,
+            prefix=self.prefix,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudienceOptions:
+    """Which subscribers hear the stream."""
+
+    subscribers: Subscribers = 1
+    subscriptions: Subscriptions = 0
+    filter_kind: FilterKind = "each"
+    fresh_names: FreshNames = False
+    mqtt_subscribers: MqttSubscribers = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureOptions:
+    """Where the generator runs, which processes are measured, and how the outcome is printed."""
+
+    cpus: Cpus = ""
+    broker_pid: BrokerPid = None
+    as_json: JsonOption = False
+
+
+def level_of(version: str) -> int:
+    """The protocol level of a version; 0 for none."""
+    return {"3.1.1": 4, "5": 5}.get(version, 0)

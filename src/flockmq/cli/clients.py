@@ -14,6 +14,7 @@ from flockmq.cli.output import (
     JsonOption,
     LimitOption,
     NodeOption,
+    print_change,
     print_fields,
     print_json,
     print_listing,
@@ -119,10 +120,7 @@ def kick(
 ) -> None:
     """Disconnect a client, whichever node it is connected to. It may connect again; to keep it out, use ban."""
     admin_client(server).kick(client_id, namespace)
-    if as_json:
-        print_json({"kicked": client_id})
-    else:
-        print(f"{client_id!r} was disconnected.")
+    print_change(f"{client_id!r} was disconnected.", as_json=as_json, kicked=client_id)
 
 
 def ban(

@@ -27,6 +27,7 @@ from flockmq.cli.output import (
     UNKNOWN,
     JsonOption,
     LimitOption,
+    print_change,
     print_fields,
     print_json,
     print_table,
@@ -175,10 +176,7 @@ def delete(
     """Forget a cursor; its reader starts anew, and retention waits for it no longer."""
     confirm(f"Forget where cursor {name!r} of namespace {namespace!r} stands?", yes=yes)
     admin_client(server).delete_cursor(name, namespace=namespace)
-    if as_json:
-        print_json({"deleted": name, "namespace": namespace})
-    else:
-        print(f"Cursor {name!r} was deleted.")
+    print_change(f"Cursor {name!r} was deleted.", as_json=as_json, deleted=name, namespace=namespace)
 
 
 def _print(cursor: ReadCursor, *, as_json: bool) -> None:

@@ -9,7 +9,15 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import YesOption, confirm
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.cli.output import (
+    LIMIT_DEFAULT,
+    JsonOption,
+    LimitOption,
+    print_change,
+    print_fields,
+    print_json,
+    print_table,
+)
 from flockmq.cli.usage import UsageError
 
 if TYPE_CHECKING:
@@ -90,10 +98,7 @@ def delete(
     """Delete a namespace that has no topics and clients any more."""
     confirm(f"Delete namespace {name!r}?", yes=yes)
     admin_client(server).delete_namespace(name)
-    if as_json:
-        print_json({"deleted": name})
-    else:
-        print(f"Namespace {name!r} was deleted.")
+    print_change(f"Namespace {name!r} was deleted.", as_json=as_json, deleted=name)
 
 
 def parse_limits(texts: list[str] | None) -> dict[str, int | None]:

@@ -38,6 +38,14 @@ def print_json(value: object) -> None:
     print(json.dumps(_plain(value), indent=2, ensure_ascii=not sys.stdout.isatty()))
 
 
+def print_change(sentence: str, *, as_json: bool, **values: object) -> None:
+    """Print what a command changed: these values as JSON, or the sentence."""
+    if as_json:
+        print_json(values)
+    else:
+        print(sentence)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]

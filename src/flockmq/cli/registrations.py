@@ -10,7 +10,7 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption, YesOption, confirm
-from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
+from flockmq.cli.output import JsonOption, print_change, print_fields, print_json, print_table
 from flockmq.cli.registrations_import import import_clients
 from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
@@ -131,10 +131,9 @@ def delete(
     """Take a client's registration away, on all nodes."""
     confirm(f"Delete client {qualified(namespace, name)!r}?", yes=yes)
     admin_client(server).delete_client(name, namespace=namespace)
-    if as_json:
-        print_json({"deleted": name, "namespace": namespace})
-    else:
-        print(f"Client {qualified(namespace, name)!r} was deleted.")
+    print_change(
+        f"Client {qualified(namespace, name)!r} was deleted.", as_json=as_json, deleted=name, namespace=namespace
+    )
 
 
 def list_registered(server: str, namespace: str | None, username: str | None, limit: int, *, as_json: bool) -> None:

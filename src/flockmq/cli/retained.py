@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_json, print_listing
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_change, print_json, print_listing
 from flockmq.server.escape import printable
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic name.")]
@@ -54,7 +54,4 @@ def delete_retained(
 ) -> None:
     """Forget the retained message of a topic."""
     admin_client(server).delete_retained(topic)
-    if as_json:
-        print_json({"deleted": topic})
-    else:
-        print(f"{topic!r} has no retained message any more.")
+    print_change(f"{topic!r} has no retained message any more.", as_json=as_json, deleted=topic)

@@ -13,6 +13,7 @@ from flockmq.cli.output import (
     JsonOption,
     LimitOption,
     NodeOption,
+    print_change,
     print_fields,
     print_json,
     print_listing,
@@ -99,7 +100,4 @@ def delete_session(
 ) -> None:
     """Disconnect a client, if it is connected, and forget its subscriptions and the messages that wait for it."""
     admin_client(server).delete_session(client_id, namespace)
-    if as_json:
-        print_json({"deleted": client_id})
-    else:
-        print(f"The session of {client_id!r} is gone.")
+    print_change(f"The session of {client_id!r} is gone.", as_json=as_json, deleted=client_id)

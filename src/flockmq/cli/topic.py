@@ -20,7 +20,15 @@ from flockmq.cli.durable_options import (
     retention_text,
     size_text,
 )
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.cli.output import (
+    LIMIT_DEFAULT,
+    JsonOption,
+    LimitOption,
+    print_change,
+    print_fields,
+    print_json,
+    print_table,
+)
 from flockmq.cli.usage import UsageError
 from flockmq.wording import counted
 
@@ -274,7 +282,4 @@ def delete(
     """Delete a durable topic with all of its records and cursors."""
     confirm(f"Delete topic {name!r} of namespace {namespace!r} with all of its records?", yes=yes)
     admin_client(server).delete_topic(name, namespace=namespace)
-    if as_json:
-        print_json({"deleted": name, "namespace": namespace})
-    else:
-        print(f"Topic {name!r} was deleted.")
+    print_change(f"Topic {name!r} was deleted.", as_json=as_json, deleted=name, namespace=namespace)

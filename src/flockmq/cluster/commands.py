@@ -390,11 +390,6 @@ def decode_command(data: bytes | Raw) -> Command:
         ) from error
 
 
-def encode_command(command: Command) -> bytes:
-    """A command alone, as it travels to a node that has group 0."""
-    return _encoder.encode(command)
-
-
 def encode_result(result: Result) -> bytes:
     """A result as it travels back; the value stays where the command was applied."""
     return _encoder.encode((result.ok, result.error, result.code))

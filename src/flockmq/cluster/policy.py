@@ -23,6 +23,8 @@ from flockmq.raft.configuration import Configuration
 if TYPE_CHECKING:
     from flockmq.cluster.tables import Tables
 
+AUTOCLEAN_MS: Final = 300_000
+"""How long a node may be dead, unless an operator sets it otherwise, before its replicas are rebuilt elsewhere."""
 VOTERS_MAX: Final = 5
 SEATS: Final = (0, 1, 2, 3, 3, 5)
 """How many of so many core nodes vote in group 0; of more than five, five."""
@@ -35,7 +37,7 @@ class PolicySettings:
 
     def __init__(
         self,
-        autoclean_ms: int = 300_000,
+        autoclean_ms: int = AUTOCLEAN_MS,
         seat_kept_ms: int = 30_000,
         unseen_ms: int = 30_000,
         *,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from flockmq.cluster.policy import AUTOCLEAN_MS
 from flockmq.gossip.settings import PROFILES
 from flockmq.log.settings import StoreSettings
 from flockmq.node.settings import BrokerSettings, Limits
@@ -75,7 +76,7 @@ class ClusterConfig:
     zone: str = ""
     """What this node shares with others that would fail together: a rack, a room, a data centre. Replicas of a
     partition are put into as many zones as there are."""
-    autoclean_ms: int = 300_000
+    autoclean_ms: int = AUTOCLEAN_MS
     """A node that has been dead for so long is taken for lost: it loses its vote, and its replicas are rebuilt on other
     nodes. If it comes back it is welcome as a new one. 0: never; the cluster's own setting of this name goes before."""
     cookie_file: str = ""

@@ -8,14 +8,14 @@
         72 record count | 76 which columns | 80 topic names | 84 client ids | 88 columns length as stored | 92 zero
         96 note, dictionaries, columns: each 8-byte aligned
 ```
-Little-endian. A leader stamps term, index and offset into a batch that somebody else built: only the header and its own
+Little-endian. A leader stamps term, index and offset into a batch that another node built: only the header and its own
 checksum change, the body stays as it came, on every replica.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from flockmq.errors import FlockError
 from flockmq.log.checksum import crc32c
@@ -44,15 +44,57 @@ _FIRST: Final = struct.Struct("<4sI")
 _STAMP: Final = struct.Struct("<QQQ")
 _STAMP_AT: Final = 32
 _SIZE: Final = struct.Struct("<I")
-FLAGS_AT: Final = 9
+_FLAGS_AT: Final = 9
 _KIND_AT: Final = 10
 _SIZE_AT: Final = 16
 _NOTE_LENGTH_AT: Final = 20
+_LATEST_AT: Final = 64
+_COLUMNS_AT: Final = 76
+_TIME: Final = struct.Struct("<q")
 _ZEROS: Final = b"\0\0\0\0\0\0\0\0"
 
 
 class BatchError(FlockError):
     """These bytes are no batch that can be read; the sentence says what is wrong with them."""
+
+
+class Header(NamedTuple):
+    """The fields that the header checksum covers, in the order of their bytes."""
+
+    version: int
+    flags: int
+    kind: int
+    zero: int
+    body_crc: int
+    size: int
+    """Bytes of the whole batch, with its header."""
+    note_bytes: int
+    dictionary_bytes: int
+    columns_bytes: int
+    """Bytes of the columns before compression."""
+    term: int
+    log_index: int
+    base_offset: int
+    base_timestamp: int
+    latest_timestamp: int
+    record_count: int
+    columns: int
+    """One bit per rare column that the batch has (``log/columns.py``)."""
+    topics: int
+    clients: int
+    stored_bytes: int
+    """Bytes of the columns as stored."""
+    zero_at_end: int
+
+
+def read_header(data: bytes, position: int = 0) -> Header:
+    """The header that starts at ``position``: its 96 bytes are there, as the caller knows; no field is checked."""
+    return Header._make(COVERED.unpack_from(data, position + 8))
+
+
+def seal_header(header: Header) -> bytes:
+    """The bytes of a header, with its magic and checksum."""
+    return seal(COVERED.pack(*header))
 
 
 def padding(length: int) -> bytes:
@@ -75,6 +117,23 @@ def kind_of(batch: bytes) -> int:
     if len(batch) < HEADER_BYTES:
         raise BatchError(f"A batch header takes {HEADER_BYTES} bytes; {len(batch)} are there.")
     return batch[_KIND_AT]
+
+
+def flags_of(batch: bytes) -> int:
+    """Flags of a whole batch, without reading the rest of its header."""
+    return batch[_FLAGS_AT]
+
+
+def latest_of(batch: bytes) -> int:
+    """Latest timestamp of a whole batch, without reading the rest of its header."""
+    latest: int = _TIME.unpack_from(batch, _LATEST_AT)[0]
+    return latest
+
+
+def columns_of(batch: bytes) -> int:
+    """Which rare columns a whole batch has, without reading the rest of its header."""
+    columns: int = _SIZE.unpack_from(batch, _COLUMNS_AT)[0]
+    return columns
 
 
 def size_of(data: bytes, position: int) -> int:

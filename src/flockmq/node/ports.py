@@ -1,4 +1,12 @@
-"""What the pure broker asks of the world: one gate that knows who may connect and what they may do.
+"""What the broker asks of the packages around it: a gate, and four ports that a node alone leaves empty.
+
+| port | asks | implemented by |
+| --- | --- | --- |
+| ``Gate`` | may this client connect, publish, subscribe? | ``security/`` |
+| ``OwnerPort`` | which node has the session of this client id? | ``peering/ownership.py`` |
+| ``SubscribePort`` | do all nodes know of this subscription? | ``peering/routes.py`` |
+| ``DurablePort`` | append this run to the log of its topic | ``durable/publish/`` |
+| ``LogPort`` | bring records of a log to this subscription | ``durable/deliver/`` |
 
 ```
  CONNECT ----> gate.authenticate(request) ----> Accept | Refuse | Continue       answered at once

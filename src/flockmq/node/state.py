@@ -79,11 +79,11 @@ class NodeState:
         self.rng = rng
         self.started_at = now
         self.now = now
-        """The latest time anybody told."""
+        """The latest time that a driver passed in."""
         self.wall_offset_ms = wall_ms - now
         self.stopping = False
         self.moving = False
-        """On the way to another cluster: nobody is let in."""
+        """This node moves to another cluster: it lets no client in."""
         self.log_connections = True
         self.connections: dict[int, Connection] = {}
         self.turns = Turns()
@@ -109,13 +109,13 @@ class NodeState:
         self.reviews = Reviews()
         self.online = 0
         """Sessions with a connection."""
-        self.owner: OwnerPort | None = None
-        """Who decides where sessions live; None: this node is alone and they all live here."""
+        self.ownership: OwnerPort | None = None
+        """Gives each client id's session to one node of the cluster; None: this node is alone, it has all."""
         self.dirty_peers: list[Connection] = []
-        """Other nodes with something to be told in this loop turn."""
-        self.peers: SubscribePort | None = None
-        """In a cluster: who knows whether other nodes have heard of a subscription."""
+        """Links to other nodes that have bytes to send in this loop turn."""
+        self.routes: SubscribePort | None = None
+        """The cluster's routes: they know whether all nodes have heard of a subscription; None: this node is alone."""
         self.durable: DurablePort | None = None
-        """Who takes messages of durable topics; None: there are no such topics."""
+        """The logs' publishing side, which takes messages of durable topics; None: there are no such topics."""
         self.logs: LogPort | None = None
-        """Who brings messages of durable topics to those who subscribe; None: as above."""
+        """The logs' delivery side, which brings their messages to subscribers; None: there are no durable topics."""

@@ -1,7 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: enter a filter, answer, and send what is retained for it.
 
 Each filter of a packet gets its own reason code. The answer goes out before any message of the new subscription; in a
-cluster it waits until the other nodes know of it (``node.peers``), and messages may come before it, as MQTT allows.
+cluster it waits until the other nodes know of it (``node.routes``), and messages may come before it, as MQTT allows.
 Retained messages follow it always: only then nothing is published any more by a node that does not know.
 
 ```
@@ -96,7 +96,7 @@ def answer(
     suback = encode_packet(packet, connection.version)
     if packet.properties is not None and connection.client_packet_max and len(suback) > connection.client_packet_max:
         suback = encode_packet(Suback(packet.packet_id, packet.reasons), connection.version)  # [MQTT-3.9.2-1]
-    peers = node.peers
+    peers = node.routes
     if peers is not None and entered and peers.hold(connection, session, suback, entered, fresh, node.now):
         return
     subscribed(node, connection, session, suback, fresh)

@@ -1,11 +1,10 @@
-"""Who would get a message to a topic name, through which node, and who would not, and why.
+"""Which clients would get a message to a topic name, through which nodes, and why other nodes get none.
 
 ```
- explain(topic) on the publisher's node --> matching filters -> nodes      from its own table: nobody is asked
+ explain(topic) on the publisher's node --> matching filters -> nodes      from its own table: no other node is asked
                                             hops: nodes that get it        and what is wrong with the way there
                                             here: this node's clients
  explain_here(topic) on the other nodes --> their clients                  asked for over CALLS, encoded as JSON
- trace_lines(...) ------------------------> client1->node1: Publish[t/a] ...
 ```
 Nothing is published, and no choice of a shared group is used up. ACLs decide who may publish and subscribe, before
 there is anything to explain: they are not considered.
@@ -192,60 +191,6 @@ def why_not(
     return sentences
 
 
-def trace_lines(found: Explanation, publisher: str, answers: dict[int, Recipients | None]) -> list[str]:
-    """Draw the way of a message; ``answers`` are what the other nodes said (None: nothing) by their ids."""
-    lines = [f"{publisher}->{found.node}: Publish[{found.topic}]"]
-    lines += [f"{found.node}-->{hop.name}: Route[{', '.join([*hop.filters, *hop.groups])}]" for hop in found.hops]
-    lines += deliveries(found.node, found.here)
-    for hop in found.hops:
-        answer = answers.get(hop.node_id)
-        if answer is None:
-            lines.append(f"{hop.name}: it did not say which of its clients get the message")
-        else:
-            lines += deliveries(hop.name, answer)
-    return lines
-
-
-def deliveries(name: str, recipients: Recipients) -> list[str]:
-    """Draw the last step: a client gets one copy, however many of its filters match, a group one in all."""
-    alone: dict[str, list[str]] = {}
-    shared: dict[str, list[str]] = {}
-    for one in recipients.clients:
-        if one.group:
-            shared.setdefault(f"$share/{one.group}/{one.topic_filter}", []).append(one.client_id)
-        else:
-            alone.setdefault(one.client_id, []).append(one.topic_filter)
-    lines = [
-        f"{name}-->{client_id}: Deliver[{', '.join(sorted(filters, key=filter_order))}]"
-        for client_id, filters in alone.items()
-    ]
-    lines += [f"{name}-->one of {', '.join(members)}: Deliver[{group}]" for group, members in sorted(shared.items())]
-    if recipients.more:
-        lines.append(f"{name}: and {recipients.more:,} more")
-    return lines
-
-
-def route_table(node: NodeState, name: str) -> list[tuple[str, list[str]]]:
-    """List all filters (shared ones as ``$share/GROUP/FILTER``) with the names of the nodes that they lead to."""
-    rows: list[tuple[str, list[str]]] = []
-    shared: list[tuple[str, list[str]]] = []
-    for topic_filter in node.table.filters():
-        entry = node.table.entry(topic_filter)
-        if entry is None:
-            continue
-        text = topic_filter.decode()
-        if entry.has_own() or entry.peers is not None:
-            nodes = [name] if entry.has_own() else []
-            rows.append((text, sorted(nodes + [peer.name for peer in entry.peers or ()])))
-        for group in list(entry.groups.values()) if entry.groups is not None else ():
-            nodes = [name] if group.members else []
-            nodes += [peer.name for peer in group.remote or ()]
-            shared.append((f"$share/{group.name.decode()}/{text}", sorted(nodes)))
-    rows.sort(key=row_order)
-    shared.sort()
-    return rows + shared
-
-
 def encode_recipients(recipients: Recipients) -> bytes:
     """The answer to another node's question."""
     clients = [[one.client_id, one.topic_filter, one.group, one.qos, one.connected] for one in recipients.clients]
@@ -264,19 +209,9 @@ def decode_recipients(body: bytes) -> Recipients:
         raise FlockError("Another node's answer about its clients can't be read.") from error
 
 
-def answer_explain(node: NodeState, topic: bytes) -> bytes:
-    """Serve another node's question: which clients of this one would get a message to this name."""
-    return encode_recipients(explain_here(node, topic))
-
-
 def order_of(trace: FilterTrace) -> tuple[str, tuple[int, list[tuple[int, str]]]]:
     """Filters of clients that subscribed alone first."""
     return (trace.group, filter_order(trace.topic_filter))
-
-
-def row_order(row: tuple[str, list[str]]) -> tuple[int, list[tuple[int, str]]]:
-    """As the trie has them."""
-    return filter_order(row[0])
 
 
 def name_of(hop: HopTrace) -> str:

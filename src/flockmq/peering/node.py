@@ -111,7 +111,7 @@ class ClusterNode:
         self.retained = RetainedSync(me.node_id, broker.retained, self, broker.node.events, rng, now)
         self.wills = WillCopies(broker, me.node_id, me.boot, self)
         self.ownership = Ownership(broker, me.node_id, me.boot, self, rng, self.routes, self.wills)
-        broker.node.owner = self.ownership
+        broker.node.ownership = self.ownership
         self.calls = Calls(self)
         self.formation = Formation(me.node_id, me.cluster_id, has_data, ballot, rules, self, now)
         self.swim.on_digest = self.maps.on_digest

@@ -59,7 +59,7 @@ class Pending:
 
 
 class Routes:
-    """The routes of a cluster; see the module. Becomes the broker's ``node.peers``."""
+    """The routes of a cluster; see the module. Becomes the broker's ``node.routes``."""
 
     def __init__(self, node: NodeState, node_id: int, forwarding: Forwarding, maps: Maps) -> None:
         self.node = node
@@ -84,7 +84,7 @@ class Routes:
         table = node.table
         table.node_id = node_id
         table.touched = everything_of(node)
-        node.peers = self
+        node.routes = self
 
     # --- members ---
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq import __version__
 from flockmq.config.bind import Address
-from flockmq.drivers.clock import now_ms
+from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.files import connections_within, file_limit
 from flockmq.drivers.listeners import Bind, Listener, ListenerSettings
 from flockmq.drivers.runner import Runner
@@ -137,7 +137,7 @@ class Server:
         gate = self._open_gate()
         rng = random.Random(int.from_bytes(os.urandom(32)))  # noqa: S311  (spreads load; secrets don't come from it)
         settings = replace(config.broker, connections_max=self.connections_max)
-        self._broker = Broker(settings, gate, rng, now_ms(), time.time_ns() // 1_000_000, __version__)
+        self._broker = Broker(settings, gate, rng, now_ms(), wall_ms(), __version__)
         await self._open_retained(self._data_dir, self._broker)
         self._runner = Runner(self._broker, lambda events: log_events(self.log, events), self.connections_max)
         self._runner.start()
@@ -225,7 +225,7 @@ class Server:
             self.config.security,
             deliver=self._verdict,
             call_soon=loop.call_soon_threadsafe,
-            wall_ms=lambda: time.time_ns() // 1_000_000,
+            wall_ms=wall_ms,
         )
         return self._gate
 

@@ -25,7 +25,7 @@ from flockmq.discovery import registry
 from flockmq.discovery.ports import DiscoveryError, Surroundings, claim
 from flockmq.discovery.settings import NoSettings
 from flockmq.drivers.boot import next_boot
-from flockmq.drivers.clock import now_ms
+from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.cluster_runner import ClusterRunner
 from flockmq.drivers.datagrams import Datagrams, listen_on_one_port
 from flockmq.drivers.links import HelloError, LinkIdentity, Links, PeerInfo
@@ -113,7 +113,7 @@ class ClusterService:
         self._cookie = load_cookie(cluster.cookie_file)
         if self._cookie.warning:
             log.event("warning", "cookie", message=self._cookie.warning)
-        self._boot = next_boot(data_dir.path, time.time_ns() // 1_000_000)
+        self._boot = next_boot(data_dir.path, wall_ms())
         self._durable_boot = self._boot
         known = [peer.contact for peer in self.known.load()]
         self._listens_on = listening_host(cluster, known)
@@ -192,8 +192,7 @@ class ClusterService:
     async def open_anew(self) -> None:
         """The same with an empty store, in another cluster: nobody may take it for the one that was here before, which
         counted its messages and commands from 1 as well."""
-        wall_ms = time.time_ns() // 1_000_000
-        self._durable_boot = await asyncio.to_thread(next_boot, self.folder, wall_ms)
+        self._durable_boot = await asyncio.to_thread(next_boot, self.folder, wall_ms())
         await self.open()
         assert self.durable is not None
         self.durable.start(self.links.set_reading)
@@ -539,9 +538,9 @@ class ClusterService:
         if self.broker.node.moving:
             return  # those that are known now are of the cluster that it leaves
         me = self.node.node_id
-        wall_ms = time.time_ns() // 1_000_000
+        at_ms = wall_ms()
         peers = [
-            KnownPeer(one.node_id, one.name, Contact(one.host, one.port), wall_ms)
+            KnownPeer(one.node_id, one.name, Contact(one.host, one.port), at_ms)
             for one in self.node.swim.alive()
             if one.node_id != me
         ]

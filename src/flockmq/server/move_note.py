@@ -11,11 +11,11 @@ finishes.
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import msgspec
 
+from flockmq.drivers.clock import wall_ms
 from flockmq.errors import FlockError
 from flockmq.peering.contact import make_contact
 from flockmq.security.files import replace_file
@@ -81,7 +81,7 @@ def carry_out(folder: Path, note: MoveNote) -> Path | None:
     else:
         forget_founded(folder)
         contact = make_contact(note.contact.host, note.contact.port)
-        peers.save([KnownPeer(note.contact.node_id, note.contact.name, contact, time.time_ns() // 1_000_000)])
+        peers.save([KnownPeer(note.contact.node_id, note.contact.name, contact, wall_ms())])
     save_cluster_id(folder, note.cluster_id)
     return kept
 

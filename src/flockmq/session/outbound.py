@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.mqtt.run import Run
-from flockmq.mqtt.varint import encode_varint
 
 PACKET_IDS: Final = 65_535
 DELIVERY_OVERHEAD_BYTES: Final = 200
@@ -358,8 +357,3 @@ def expiry_property(expires_at: int, now: int) -> bytes:
     """Message Expiry Interval with the time that is left, in whole seconds, at least one."""
     left = (expires_at - now + 999) // 1000
     return b"\x02" + max(left, 1).to_bytes(4, "big")
-
-
-def identifier_property(identifier: int) -> bytes:
-    """Subscription Identifier as it stands in a PUBLISH; nothing for 0."""
-    return b"\x0b" + encode_varint(identifier) if identifier else b""

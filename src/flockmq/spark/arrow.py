@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flockmq.log.columns import EXPIRES_AT, KEY, PACKET_ID, PROPERTIES, QOS_MASK, RETAIN, SESSION_EPOCH, USER
-from flockmq.log.header import COVERED, DATA, HEADER_BYTES, MAGIC, ZSTD, BatchError, aligned
+from flockmq.log.header import DATA, HEADER_BYTES, MAGIC, ZSTD, BatchError, Header, aligned, read_header
 from flockmq.log.view import BatchView
 from flockmq.spark.template import Template
 
@@ -148,14 +148,15 @@ class Decoder:
         while position < len(data):
             if data[position : position + 4] != MAGIC:
                 raise BatchError("These bytes are no batch: they don't start with its magic.")
-            fields: tuple[int, ...] = COVERED.unpack_from(data, position + 8)
-            base, count = fields[11], fields[14]
-            if fields[2] == DATA and count and base + count > start and base < end:
-                if group.rows and (group.rows + count > ROWS_MAX or group.bytes + fields[8] > GROUP_BYTES_MAX):
+            header = read_header(data, position)
+            base, count = header.base_offset, header.record_count
+            if header.kind == DATA and count and base + count > start and base < end:
+                size = group.bytes + header.columns_bytes
+                if group.rows and (group.rows + count > ROWS_MAX or size > GROUP_BYTES_MAX):
                     yield from group.record_batches(start, end)
                     group = _Group(self)
-                group.add(data, position, fields)
-            position += fields[5]
+                group.add(data, position, header)
+            position += header.size
         if group.rows:
             yield from group.record_batches(start, end)
 
@@ -201,22 +202,22 @@ class _Group:
         self._rare: list[tuple[bytes, int, int, int]] = []
         self._rare_mask = 0
 
-    def add(self, data: bytes, position: int, fields: tuple[int, ...]) -> None:
-        """Take a batch's parts; ``fields`` are those of its header."""
+    def add(self, data: bytes, position: int, header: Header) -> None:
+        """Take the parts of the batch that starts at ``position``."""
         decoder = self._decoder
-        count = fields[14]
-        self._bases.append(fields[11])
-        self._times.append(fields[12])
+        count = header.record_count
+        self._bases.append(header.base_offset)
+        self._times.append(header.base_timestamp)
         self._counts.append(count)
         self.rows += count
-        self.bytes += fields[8]
-        at = position + HEADER_BYTES + aligned(fields[6])
+        self.bytes += header.columns_bytes
+        at = position + HEADER_BYTES + aligned(header.note_bytes)
         if decoder.needs_topics or decoder.needs_clients:
-            clients_at = self._topics.add_dictionary(data, at, fields[16])
+            clients_at = self._topics.add_dictionary(data, at, header.topics)
             if decoder.needs_clients:
-                self._clients.add_dictionary(data, clients_at, fields[17])
-        at += fields[7]
-        if fields[1] & ZSTD:
+                self._clients.add_dictionary(data, clients_at, header.clients)
+        at += header.dictionary_bytes
+        if header.flags & ZSTD:
             data, at = BatchView(data, position).columns().data, 0
         step = aligned(4 * count)
         if decoder.needs_topics:
@@ -230,8 +231,8 @@ class _Group:
         if decoder.needs_rest:
             at = self._payload.add(data, at + aligned(count), count)
             if decoder.asked & _BEHIND_PAYLOAD:
-                self._rare.append((data, at, count, fields[15]))
-                self._rare_mask |= fields[15]
+                self._rare.append((data, at, count, header.columns))
+                self._rare_mask |= header.columns
 
     def _rare_columns(self) -> None:
         """Cut out columns that only some batches have; those without them have nothing but empty ones."""

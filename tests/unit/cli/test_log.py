@@ -71,7 +71,7 @@ def test_inspect_shows_records(folder: Path, capsys: pytest.CaptureFixture[str])
     [
         (["--group", "9"], 1, "There is no group 9"),
         (["--offset", "9"], 2, "--offset needs --group"),
-        (["--group", "7", "--offset", "-1"], 1, "Offset -1 of group 7 is gone"),
+        (["--group", "7", "--offset", "-1"], 1, "Offset -1 of partition group 7 is gone"),
     ],
 )
 def test_inspect_says_what_is_wrong(

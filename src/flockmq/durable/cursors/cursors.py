@@ -62,15 +62,15 @@ class Position:
         self.first = first
         self.end = end
 
-    @property
-    def lag(self) -> int:
-        """Records that it has yet to read."""
-        return self.end - max(self.offset, self.first)
 
-    @property
-    def lost(self) -> int:
-        """Records that it did not read and that retention took."""
-        return max(self.first - self.offset, 0) if self.offset >= 0 else 0
+def lag_of(offset: int, first: int, end: int) -> int:
+    """How many records of the partition [first, end) a cursor at ``offset`` has yet to read; -1: it was never moved."""
+    return max(0, end - max(offset, first))
+
+
+def lost_of(offset: int, first: int) -> int:
+    """How many records retention removed before the cursor at ``offset`` read them."""
+    return max(0, first - offset) if offset >= 0 else 0
 
 
 MovedTo = Callable[[Moved], None]

@@ -99,11 +99,6 @@ class ReplicaStatus:
         self.is_refilled = False
         """Whether its log was cut at damage and its leader has not sent all of it again."""
 
-    @property
-    def role_name(self) -> str:
-        """For people."""
-        return ROLE_NAMES[self.role]
-
 
 FetchedTo = Callable[[Fetched], None]
 Heads = Callable[[dict[int, tuple[int, int]], list[int]], None]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
+from flockmq.log.header import columns_of
 from flockmq.raft.senders import ADMITTED, ASK_LATER
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 KEPT_MS: Final = 600_000
 FENCES_MAX: Final = 200_000
-_MASK: Final = struct.Struct("<I")
-_MASK_AT: Final = 76
 
 
 class Fences:
@@ -62,7 +61,7 @@ class Fences:
 
     def admits(self, group: int, batch: bytes) -> int:
         """Whether the leader of a group may append a run; if not, the position of the first record that is too old."""
-        mask: int = _MASK.unpack_from(batch, _MASK_AT)[0]
+        mask = columns_of(batch)
         if not mask & PACKET_ID or not mask & SESSION_EPOCH:
             return ADMITTED
         if not self._engine.is_leader(group):

@@ -34,7 +34,7 @@ from flockmq.durable.machine.sink_bodies import read_part, read_sink_entry
 from flockmq.durable.machine.sink_table import SinkTable, decode_sinks
 from flockmq.log.batch import CURSOR, DATA, MARKER, SINK, BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
-from flockmq.log.header import FLAGS_AT, PART
+from flockmq.log.header import PART, columns_of, flags_of, latest_of
 from flockmq.peering.fields import U32, U64, Reader, sized
 
 if TYPE_CHECKING:
@@ -60,10 +60,6 @@ FENCE_MS: Final = 600_000
 SWEEP: Final = 4
 """Clients looked at for each entry that names any."""
 
-_HEAD: Final = struct.Struct("<qII")
-"""Latest timestamp, count and columns in the header of a batch,"""
-_HEAD_AT: Final = 64
-"""and where they are."""
 _CLIENT: Final = struct.Struct("<QqIH")
 _SECTION: Final = struct.Struct("<HI")
 
@@ -114,11 +110,11 @@ class PartitionMachine:
         self.end_offset = entry.next_offset
         kind = entry.kind
         if kind == DATA:
-            latest, _, mask = _HEAD.unpack_from(entry.data, _HEAD_AT)
-            self.clock_ms = max(self.clock_ms, latest)
+            mask = columns_of(entry.data)
+            self.clock_ms = max(self.clock_ms, latest_of(entry.data))
             if mask & PACKET_ID and mask & SESSION_EPOCH:
                 self._note_records(BatchView(entry.data))
-            if entry.data[FLAGS_AT] & PART:
+            if flags_of(entry.data) & PART:
                 self._note_part(entry)
         elif kind == CURSOR:
             self._move_cursors(BatchView(entry.data).body())

@@ -18,7 +18,7 @@ from typing import Final
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.log.checksum import crc32c
-from flockmq.log.header import COVERED, HEADER_BYTES, PART, note_of, padding, seal
+from flockmq.log.header import HEADER_BYTES, PART, note_of, padding, read_header, seal_header
 from flockmq.peering.fields import U32, U64, Reader, malformed, sized
 
 FORMAT: Final = 1
@@ -135,14 +135,16 @@ def part_of(chunk: bytes, name: PartName, wall_ms: int) -> bytes:
     """A chunk as it goes into the log for readers: with a note that says what it is, and the time of its commit."""
     note = _NOTE.pack(_TAG, name.batch, name.part) + sized(name.query)
     body = note + padding(len(note)) + chunk[HEADER_BYTES:]
-    fields: list[int] = list(COVERED.unpack_from(chunk, 8))
-    fields[1] |= PART
-    fields[4] = crc32c(body)
-    fields[5] = HEADER_BYTES + len(body)
-    fields[6] = len(note)
-    fields[12] = wall_ms
-    fields[13] = wall_ms
-    return seal(COVERED.pack(*fields)) + body
+    header = read_header(chunk)
+    marked = header._replace(
+        flags=header.flags | PART,
+        body_crc=crc32c(body),
+        size=HEADER_BYTES + len(body),
+        note_bytes=len(note),
+        base_timestamp=wall_ms,
+        latest_timestamp=wall_ms,
+    )
+    return seal_header(marked) + body
 
 
 def read_part(entry: bytes) -> PartName | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.raft.senders import STORED, TAKEN
-from flockmq.routing.durable import LEADER, MEMORY, DurableTopic, TopicMap
+from flockmq.routing.durable import LEADER, MEMORY, DurableTopic
 
 if TYPE_CHECKING:
     from flockmq.cluster.model import TopicRecord
@@ -38,11 +38,6 @@ def durable_topic(record: TopicRecord) -> DurableTopic:
         record.key_property.encode(),
         record.changed_index,
     )
-
-
-def topic_map(state: ClusterState) -> TopicMap:
-    """All durable topics of a cluster state."""
-    return TopicMap(state.index, [durable_topic(record) for record in state.topics.values() if record.partitions])
 
 
 class Topics:

@@ -360,10 +360,6 @@ class Releases:
                 reply(True)
         self._tidy(client_id, held)
 
-    def is_asking(self) -> bool:
-        """Whether groups could not be asked for somebody, and will be again."""
-        return bool(self._unsure)
-
     def ended(self, session: Session) -> None:
         """A session is over: its ids mean nothing any more. Whoever does not say so is found out by and by."""
         held = self._of(session)

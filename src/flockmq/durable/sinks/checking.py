@@ -20,7 +20,7 @@ from flockmq.cluster.filters import NAMESPACE_PREFIX
 from flockmq.errors import RemoteProtocolError
 from flockmq.log.batch import DATA, BatchError, BatchView
 from flockmq.log.columns import KEY, QOS_MASK, RETAIN, USER, Columns
-from flockmq.log.header import COVERED, HEADER_BYTES, aligned
+from flockmq.log.header import HEADER_BYTES, aligned, read_header
 from flockmq.mqtt.topics import check_topic_name, valid_utf8
 from flockmq.routing.durable import BY_CLIENT, BY_TOPIC, shard_of
 
@@ -50,8 +50,8 @@ def names_in(data: bytes) -> int:
     """How many distinct names a chunk says it has: what checking it costs. Nothing is checked yet."""
     if len(data) < HEADER_BYTES:
         return 0
-    fields: tuple[int, ...] = COVERED.unpack_from(data, 8)
-    return min(fields[16], NAMES_MAX) + min(fields[17], NAMES_MAX)
+    header = read_header(data)
+    return min(header.topics, NAMES_MAX) + min(header.clients, NAMES_MAX)
 
 
 def check_chunk(data: bytes, rules: ChunkRules) -> None:
@@ -60,19 +60,18 @@ def check_chunk(data: bytes, rules: ChunkRules) -> None:
         raise BatchError(f"A chunk may have {rules.bytes_max:,} bytes; this one has {len(data):,}. Stage smaller ones.")
     view = BatchView(data)
     view.verify()
-    fields: tuple[int, ...] = COVERED.unpack_from(data, 8)
-    flags, kind, size, note, count, mask = fields[1], fields[2], fields[5], fields[6], fields[14], fields[15]
-    if kind != DATA or flags or note or fields[3] or fields[19]:
+    header = read_header(data)
+    if header.kind != DATA or header.flags or header.note_bytes or header.zero or header.zero_at_end:
         raise BatchError("A chunk is a plain batch of records: without compression, note or flags.")
-    if size != len(data):
-        raise BatchError(f"A chunk is one batch: its header says {size:,} bytes, {len(data):,} came.")
-    if not 0 < count <= RECORDS_MAX:
-        raise BatchError(f"A chunk has between 1 and {RECORDS_MAX:,} records; this one has {count:,}.")
-    if mask & ~(KEY | USER):
+    if header.size != len(data):
+        raise BatchError(f"A chunk is one batch: its header says {header.size:,} bytes, {len(data):,} came.")
+    if not 0 < header.record_count <= RECORDS_MAX:
+        raise BatchError(f"A chunk has between 1 and {RECORDS_MAX:,} records; this one has {header.record_count:,}.")
+    if header.columns & ~(KEY | USER):
         raise BatchError("A chunk may have keys and user properties beside topics, clients, flags and payloads.")
-    _check_dictionaries(view, fields[7], fields[16], fields[17])
+    _check_dictionaries(view, header.dictionary_bytes, header.topics, header.clients)
     _check_names(view, rules)
-    _check_columns(view, HEADER_BYTES + fields[7], fields[8], fields[18])
+    _check_columns(view, HEADER_BYTES + header.dictionary_bytes, header.columns_bytes, header.stored_bytes)
 
 
 def _check_dictionaries(view: BatchView, size: int, topics: int, clients: int) -> None:

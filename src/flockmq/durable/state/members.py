@@ -91,11 +91,6 @@ class Members:
         self._planned: tuple[int, int, tuple[int, ...], int] = (-1, -1, (), -1)
         """What the plan that found nothing to move was made from."""
 
-    @property
-    def is_leading(self) -> bool:
-        """Whether this node decides."""
-        return self._leading_since >= 0
-
     def tick(self, now: int) -> None:
         """Time passes; called about every 100 ms."""
         if not self._leads():

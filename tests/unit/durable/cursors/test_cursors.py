@@ -13,6 +13,8 @@ from flockmq.durable.cursors.cursors import (
     Cursors,
     Moved,
     Position,
+    lag_of,
+    lost_of,
 )
 from flockmq.log.batch import CURSOR, BatchView
 from partition_cluster import WALL_MS, PartitionCluster
@@ -121,10 +123,11 @@ def test_positions_have_lag_and_say_what_was_lost() -> None:
     found, missing = positions(cluster, cluster.nodes[4].cursors, [NAME])
     assert missing == []
     by_group = {position.group: position for position in found}
-    assert (by_group[1].offset, by_group[1].lag) == (5, 3)
-    assert (by_group[2].offset, by_group[2].lag) == (-1, 3)
-    assert Position(1, NAME, 5, 20, 30).lost == 15
-    assert Position(1, NAME, 5, 20, 30).lag == 10
+    assert (by_group[1].offset, by_group[1].first, by_group[1].end) == (5, 0, 8)
+    assert (by_group[2].offset, by_group[2].first, by_group[2].end) == (-1, 0, 3)
+    assert (lag_of(5, 0, 8), lost_of(5, 0)) == (3, 0)
+    assert (lag_of(-1, 0, 3), lost_of(-1, 7)) == (3, 0), "it was never moved"
+    assert (lag_of(5, 20, 30), lost_of(5, 20)) == (10, 15)
 
 
 def test_all_cursors_of_a_group_without_names_and_groups_without_a_leader() -> None:

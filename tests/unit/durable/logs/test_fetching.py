@@ -8,6 +8,7 @@ from flockmq.durable.logs import fetching
 from flockmq.durable.logs.fetching import Fetched, ReplicaStatus, TooLarge
 from flockmq.durable.logs.reading import Behind, Gone, NotHere
 from flockmq.log.batch import BatchView
+from flockmq.raft.state import LEADER
 from partition_cluster import WALL_MS, PartitionCluster
 
 
@@ -101,9 +102,7 @@ def test_heads_times_and_statuses() -> None:
     assert statuses[0] == []
     found = statuses[1]
     assert found is not None
-    assert [(status.group, status.role_name, status.end, status.leader) for status in found] == [
-        (1, "leader", 5, leader)
-    ]
+    assert [(status.group, status.role, status.end, status.leader) for status in found] == [(1, LEADER, 5, leader)]
     log = cluster.leader(1).engine.host.groups[1].state.log
     assert (found[0].last_term, found[0].last) == (log.last_term, log.last_index)
 

@@ -6,7 +6,7 @@ from durable_broker import DurableBroker
 from flockmq.cluster.commands import AlterTopic, CreateNamespace, CreateTopic, DeleteTopic
 from flockmq.cluster.model import BY_PROPERTY, LEADER, MEMORY
 from flockmq.cluster.state import ClusterState
-from flockmq.durable.publish.topics import Topics, topic_map
+from flockmq.durable.publish.topics import Topics
 from flockmq.mqtt.packets import Ack, Disconnect, Publish
 from flockmq.raft.senders import STORED, TAKEN
 from state_cases import Machine
@@ -140,7 +140,6 @@ def test_of_a_thousand_topics_only_the_one_that_changed_is_made_anew() -> None:
         world.machine.done(CreateTopic(f"t{number}", shards=3))
     world.follow()
     assert len(world.table.topics.topics) == 1_000
-    assert len(topic_map(world.machine.state).topics) == 1_000
     world.machine.done(AlterTopic("t7", shards=4))
     before = dict(world.table.topics.topics)
     world.follow()
