@@ -115,7 +115,7 @@ class ClusterRunner:
         self.node.tick(now)
         if now >= self._ping_at:
             self._ping_at = now + PING_MS
-            self._measure(now)
+            self._measure()
         self._tell_events()
         self.runner.flush_soon()
 
@@ -166,14 +166,14 @@ class ClusterRunner:
                 {"name": member.name, "node_id": f"{member.node_id:016x}", "address": f"{member.host}:{member.port}"},
             )
 
-    def _measure(self, now: int) -> None:
+    def _measure(self) -> None:
         links = self._links
         if links is None:
             return
         for peer in links.connected():
-            self._ping(peer, now)
+            self._ping(peer)
 
-    def _ping(self, peer: int, now: int) -> None:
+    def _ping(self, peer: int) -> None:
         began = time.perf_counter()
         wall_ms = _wall_ms()
 
@@ -184,7 +184,7 @@ class ClusterRunner:
             theirs: int = _WALL.unpack(body)[0]
             self.measured[peer] = Measured(rtt_ms, theirs - wall_ms - rtt_ms / 2)
 
-        self.node.calls.ask(peer, PING, b"", measured, now)
+        self.node.calls.ask(peer, PING, b"").then(measured)
 
 
 def _send(links: Links, peer: int, pieces: list[bytes]) -> None:

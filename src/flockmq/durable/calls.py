@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Final
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U32, U64, Reader, large
 from flockmq.raft.speaking import near, speaks_for
+from flockmq.tasks import Promise
 
 if TYPE_CHECKING:
     from flockmq.durable.state.layout import Layout
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
+    from flockmq.tasks import Task
 
 OK: Final = 0
 ELSEWHERE: Final = 1
@@ -95,8 +97,6 @@ class PartitionCalls:
         self.me = me
         self.engine = engine
         self.layout = layout
-        self.now = 0
-        """The latest time that anybody told."""
         self._calls = calls
         self._serves: dict[int, Serve] = {}
         self._serves_each: dict[int, ServeEach] = {}
@@ -108,12 +108,21 @@ class PartitionCalls:
         self._on_wire = 0
         self._gathers: dict[_Gather, None] = {}
 
+    @property
+    def now(self) -> int:
+        """The present."""
+        return self._calls.tasks.now
+
+    @now.setter
+    def now(self, now: int) -> None:
+        self._calls.tasks.now = now
+
     # Who answers.
 
     def serve(self, kind: int, handler: Serve) -> None:
         """Answer questions to the leader of a group."""
         self._serves[kind] = handler
-        self._calls.serve_later(kind, partial(self._on_question, kind))
+        self._calls.serve_task(kind, partial(self._on_question, kind))
 
     def serve_each(self, kind: int, handler: ServeEach) -> None:
         """Answer, at once, a question about many groups, for each of those that this node leads; None: not now."""
@@ -123,13 +132,14 @@ class PartitionCalls:
     def serve_node(self, kind: int, handler: Callable[[bytes, Replied], None]) -> None:
         """Answer questions to this very node."""
         self._serves_node[kind] = handler
-        self._calls.serve_later(kind, partial(self._on_node_question, kind))
+        self._calls.serve_task(kind, partial(self._on_node_question, kind))
 
-    def _on_question(self, kind: int, peer: int, body: bytes, reply: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
-        self.now = self._calls.now
+    def _on_question(self, kind: int, peer: int, body: bytes) -> Task[bytes | None]:  # noqa: ARG002
+        answer: Promise[bytes | None] = Promise()
         reader = Reader(body)
         group = reader.u64()
-        self._handle(kind, group, reader, partial(_send, reply))
+        self._handle(kind, group, reader, partial(_send, answer.set))
+        return (yield from answer)
 
     def _handle(self, kind: int, group: int, reader: Reader, answer: Replied) -> None:
         if not self.engine.is_leader(group):
@@ -144,7 +154,6 @@ class PartitionCalls:
         return 0 if leader == self.me else leader
 
     def _on_groups_question(self, kind: int, body: bytes) -> bytes:
-        self.now = self._calls.now
         return self._speak(kind, body)
 
     def _speak(self, kind: int, body: bytes) -> bytes:
@@ -165,9 +174,10 @@ class PartitionCalls:
             parts.append(_GROUP.pack(group) + large(found))
         return b"".join(parts)
 
-    def _on_node_question(self, kind: int, peer: int, body: bytes, reply: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
-        self.now = self._calls.now
-        self._serves_node[kind](body, partial(_send, reply))
+    def _on_node_question(self, kind: int, peer: int, body: bytes) -> Task[bytes | None]:  # noqa: ARG002
+        answer: Promise[bytes | None] = Promise()
+        self._serves_node[kind](body, partial(_send, answer.set))
+        return (yield from answer)
 
     # Who asks.
 
@@ -200,7 +210,7 @@ class PartitionCalls:
         self._on_wire += 1
         question = _GROUP.pack(ask.group) + ask.body
         patience = min(ATTEMPT_MS, max(ask.due_at - self.now, 1))
-        self._calls.ask(target, ask.kind, question, partial(self._on_reply, ask), self.now, patience)
+        self._calls.ask(target, ask.kind, question, patience).then(partial(self._on_reply, ask))
 
     def _target(self, group: int, attempts: int) -> int:
         """Who seems to lead; when nobody is known, one replica after the other."""
@@ -213,7 +223,6 @@ class PartitionCalls:
         return others[attempts % len(others)] if others else 0
 
     def _on_reply(self, ask: _Ask, body: bytes | None) -> None:
-        self.now = max(self.now, self._calls.now)
         self._on_wire -= 1
         if body:
             self._on_answer(ask, body[0], body[1:])
@@ -264,7 +273,7 @@ class PartitionCalls:
             except RemoteProtocolError as error:
                 reply(REFUSED, str(error).encode())
             return
-        self._calls.ask(node, kind, body, partial(_received, reply), now, timeout_ms)
+        self._calls.ask(node, kind, body, timeout_ms).then(partial(_received, reply))
 
     # Many groups at once.
 
@@ -299,10 +308,9 @@ class PartitionCalls:
         if node == self.me:
             replied(self._speak(gather.kind, question))
         else:
-            self._calls.ask(node, gather.kind, question, replied, self.now, ATTEMPT_MS)
+            self._calls.ask(node, gather.kind, question, ATTEMPT_MS).then(replied)
 
     def _on_round(self, gather: _Gather, body: bytes | None) -> None:
-        self.now = max(self.now, self._calls.now)
         if body is not None:
             try:
                 reader = Reader(body)

@@ -1,23 +1,23 @@
 """Questions to another node, and their answers: small ones, such as those in the table of ``kinds``.
 
 ```
- ask(peer, kind, body, reply) --> QUESTION number kind body --> serve(kind) there: body in, body out
- reply(body) <------------------- ANSWER number body <----------'
- reply(None) when the link breaks, the peer dies or nothing comes within ``timeout_ms``: exactly one call either way
+ ask(peer, kind, body) --> QUESTION number kind body --> serve(kind) there: body in, body out, now or later
+   a promise of body <---- ANSWER number body <---------'
+   ... of None: the link broke, the peer died, the peer refused, or no answer came within ``timeout_ms``
 ```
-Questions that wait are bounded, both for each peer and in all.
+At most ``OPEN_MAX`` questions wait for their answer.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.errors import RemoteProtocolError
+from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.peering.channels import CALLS
+from flockmq.tasks import Promise, Task, Tasks, promised
 
 if TYPE_CHECKING:
     from flockmq.peering.ports import Outbox
@@ -32,60 +32,63 @@ OPEN_MAX: Final = 1_024
 BODY_BYTES_MAX: Final = 1 << 20
 _HEAD: Final = struct.Struct("<BQH")
 
-Reply = Callable[[bytes | None], None]
 Serve = Callable[[bytes], bytes]
-ServeLater = Callable[[int, bytes, Reply], None]
+ServeTask = Callable[[int, bytes], Task[bytes | None]]
+"""(peer, question) -> a task that returns the answer, or None to refuse."""
 
 
 class _Open:
     """A question that waits for its answer."""
 
-    def __init__(self, peer: int, reply: Reply, due_at: int) -> None:
+    def __init__(self, peer: int, due_at: int) -> None:
         self.peer = peer
-        self.reply = reply
         self.due_at = due_at
+        self.answer: Promise[bytes | None] = Promise()
 
 
 class Calls:
-    """One node's questions and answers; a component of the node."""
+    """One node's questions and answers; a component of the node. ``tasks`` runs the answers that take time."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, tasks: Tasks | None = None) -> None:
+        self.tasks = tasks or Tasks()
         self._outbox = outbox
-        self.now = 0
-        """When the latest question or answer came, or time passed."""
         self._number = 0
         self._open: dict[int, _Open] = {}
         self._served: dict[int, Serve] = {}
-        self._served_later: dict[int, ServeLater] = {}
+        self._served_tasks: dict[int, ServeTask] = {}
         self._linked: set[int] = set()
+
+    @property
+    def now(self) -> int:
+        """The present."""
+        return self.tasks.now
 
     def serve(self, kind: int, answer: Serve) -> None:
         """Answer questions of a kind; ``answer`` must be quick, and raise RemoteProtocolError for nonsense."""
         self._served[kind] = answer
 
-    def serve_later(self, kind: int, answer: ServeLater) -> None:
-        """Answer questions of a kind when there is something to say: ``answer(peer, body, reply)``, and in time
-        ``reply(body)``, or ``reply(None)`` to refuse. Whoever asked gives up by itself."""
-        self._served_later[kind] = answer
+    def serve_task(self, kind: int, answer: ServeTask) -> None:
+        """Answer questions of a kind with what a task returns. The asking node gives up by itself."""
+        self._served_tasks[kind] = answer
 
-    def ask(self, peer: int, kind: int, body: bytes, reply: Reply, now: int, timeout_ms: int = TIMEOUT_MS) -> None:
-        """Ask a peer; ``reply`` gets the answer, or None, exactly once and maybe before this returns."""
+    def ask(self, peer: int, kind: int, body: bytes, timeout_ms: int = TIMEOUT_MS) -> Promise[bytes | None]:
+        """Ask a peer: a promise of its answer, or of None."""
         if peer not in self._linked or len(self._open) >= OPEN_MAX:
-            reply(None)
-            return
+            return promised(None)
         self._number += 1
-        self._open[self._number] = _Open(peer, reply, now + timeout_ms)
+        waiting = self._open[self._number] = _Open(peer, self.now + timeout_ms)
         self._outbox.send(peer, CALLS, _HEAD.pack(QUESTION, self._number, kind) + body)
+        return waiting.answer
 
     def peer_up(self, peer: int, now: int) -> None:  # noqa: ARG002
         """The peer can be asked."""
         self._linked.add(peer)
 
-    def peer_down(self, peer: int, now: int) -> None:  # noqa: ARG002
-        """Whatever it was asked, nothing will come."""
+    def peer_down(self, peer: int, now: int) -> None:
+        """The peer will answer nothing that it was asked."""
+        self.tasks.now = now
         self._linked.discard(peer)
-        for number in [number for number, one in self._open.items() if one.peer == peer]:
-            self._open.pop(number).reply(None)
+        self._give_up([number for number, one in self._open.items() if one.peer == peer])
 
     def peer_dead(self, peer: int, now: int) -> None:
         """As when the link is lost."""
@@ -93,7 +96,7 @@ class Calls:
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
         """A question or an answer."""
-        self.now = now
+        self.tasks.now = now
         if len(body) < _HEAD.size or len(body) > BODY_BYTES_MAX:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"A question between nodes has {len(body)} bytes")
         what, number, kind = _HEAD.unpack_from(body)
@@ -104,18 +107,26 @@ class Calls:
         waiting = self._open.get(number)
         if waiting is not None and waiting.peer == peer:
             del self._open[number]
-            waiting.reply(rest if what == ANSWER else None)
+            waiting.answer.set(rest if what == ANSWER else None)
 
     def _answer(self, peer: int, number: int, kind: int, body: bytes) -> None:
-        later = self._served_later.get(kind)
+        handler = self._served_tasks.get(kind)
         served = self._served.get(kind)
         found: bytes | None = None
         try:
-            if later is not None:
-                later(peer, body, partial(self._reply, peer, number, kind))
+            if handler is not None:
+                answer = handler(peer, body)
+                self.tasks.start(f"answer to question {kind}", self._answered_later(peer, number, kind, answer))
                 return
             if served is not None:
                 found = served(body)
+        except FlockError:
+            found = None
+        self._reply(peer, number, kind, found)
+
+    def _answered_later(self, peer: int, number: int, kind: int, answer: Task[bytes | None]) -> Task[None]:
+        try:
+            found = yield from answer
         except RemoteProtocolError:
             found = None
         self._reply(peer, number, kind, found)
@@ -127,10 +138,14 @@ class Calls:
             self._outbox.send(peer, CALLS, _HEAD.pack(ANSWER, number, kind) + found)
 
     def tick(self, now: int) -> None:
-        """Give up on what took too long."""
-        self.now = now
-        for number in [number for number, one in self._open.items() if one.due_at <= now]:
-            self._open.pop(number).reply(None)
+        """Time passes: give up on what took too long, let tasks go on."""
+        self.tasks.now = now
+        self._give_up([number for number, one in self._open.items() if one.due_at <= now])
+        self.tasks.tick(now)
+
+    def _give_up(self, numbers: list[int]) -> None:
+        for waiting in [self._open.pop(number) for number in numbers]:
+            waiting.answer.set(None)
 
     def flush(self, now: int) -> None:
         """Nothing is collected."""

@@ -197,7 +197,7 @@ class ClusterView:
 
     async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
         answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        self._service.node.calls.ask(peer, kind, body, unless_done(answered), now_ms())
+        self._service.node.calls.ask(peer, kind, body).then(unless_done(answered))
         self._service.runner.runner.flush_soon()
         return await answered
 

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from flockmq.drivers.clock import now_ms
 from flockmq.errors import NoAnswer, NotReady
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Asking:
 
     async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
         calls = self._service.node.calls
-        return await self._reply(lambda done: calls.ask(peer, kind, body, done, now_ms()))
+        return await self._reply(lambda done: calls.ask(peer, kind, body).then(done))
 
 
 def unless_done(answered: asyncio.Future[T]) -> Callable[[T], None]:

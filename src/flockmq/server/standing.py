@@ -16,7 +16,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin.readiness import ClusterFacts
-from flockmq.drivers.clock import now_ms
 from flockmq.drivers.links import HelloError
 from flockmq.durable.state.meta import GROUP
 from flockmq.errors import FlockError
@@ -144,7 +143,7 @@ class Standing:
         heads = durable.meta.facts.heads()
         for peer in [peer for peer, head in heads.items() if head.has_replica]:
             answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-            self._service.node.calls.ask(peer, DECIDERS, b"", unless_done(answered), now_ms())
+            self._service.node.calls.ask(peer, DECIDERS, b"").then(unless_done(answered))
             self._service.runner.runner.flush_soon()
             body = await answered
             found = Reports.read_deciders(body) if body else None

@@ -7,6 +7,7 @@ import pytest
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.calls import BODY_BYTES_MAX, OPEN_MAX, TIMEOUT_MS, Calls
 from flockmq.peering.kinds import PING
+from flockmq.tasks import Promise, Task
 
 
 class Post:
@@ -37,7 +38,7 @@ def test_a_question_is_answered_once() -> None:
     one, one_post, two, two_post = pair()
     two.serve(PING, lambda body: body[::-1])
     answers: list[bytes | None] = []
-    one.ask(2, PING, b"abc", answers.append, 0)
+    one.ask(2, PING, b"abc").then(answers.append)
     carry(one_post, 1, two)
     again = list(two_post.letters)
     carry(two_post, 2, one)
@@ -52,7 +53,7 @@ def test_nobody_else_can_answer() -> None:
     one, one_post, two, two_post = pair()
     two.serve(PING, lambda body: body)
     answers: list[bytes | None] = []
-    one.ask(2, PING, b"x", answers.append, 0)
+    one.ask(2, PING, b"x").then(answers.append)
     carry(one_post, 1, two)
     carry(two_post, 3, one)
     assert answers == []
@@ -70,7 +71,7 @@ def test_no_answer_is_an_answer(end: str) -> None:
         two.serve(PING, refuse)
     elif end == "too much":
         two.serve(PING, lambda body: bytes(BODY_BYTES_MAX))
-    one.ask(3 if end == "not linked" else 2, PING, b"x", answers.append, 0)
+    one.ask(3 if end == "not linked" else 2, PING, b"x").then(answers.append)
     if end == "down":
         one.peer_down(2, 1)
     elif end == "dead":
@@ -89,11 +90,40 @@ def test_questions_that_wait_are_bounded() -> None:
     one, one_post, _, _ = pair()
     answers: list[bytes | None] = []
     for _ in range(OPEN_MAX):
-        one.ask(2, PING, b"", answers.append, 0)
+        one.ask(2, PING, b"").then(answers.append)
     assert answers == []
-    one.ask(2, PING, b"", answers.append, 0)
+    one.ask(2, PING, b"").then(answers.append)
     assert answers == [None]
     assert len(one_post.letters) == OPEN_MAX
+
+
+def test_an_answer_may_take_time() -> None:
+    one, one_post, two, two_post = pair()
+    found: Promise[bytes | None] = Promise()
+    two.serve_task(PING, lambda _peer, _body: found_by(found))
+    answers: list[bytes | None] = []
+    one.ask(2, PING, b"x").then(answers.append)
+    carry(one_post, 1, two)
+    assert two_post.letters == []
+    found.set(b"y")
+    carry(two_post, 2, one)
+    assert answers == [b"y"]
+
+
+def test_a_question_that_a_task_finds_to_be_nonsense_is_refused() -> None:
+    one, one_post, two, two_post = pair()
+    found: Promise[bytes | None] = Promise()
+    two.serve_task(PING, lambda _peer, _body: found_by(found))
+    answers: list[bytes | None] = []
+    one.ask(2, PING, b"x").then(answers.append)
+    carry(one_post, 1, two)
+    found.fail(RemoteProtocolError(0x82, "nonsense"))
+    carry(two_post, 2, one)
+    assert answers == [None]
+
+
+def found_by(promise: Promise[bytes | None]) -> Task[bytes | None]:
+    return (yield from promise)
 
 
 @pytest.mark.parametrize("body", [b"", b"\x01", bytes(10), bytes(BODY_BYTES_MAX + 1)])

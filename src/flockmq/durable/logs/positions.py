@@ -120,7 +120,7 @@ class Positions:
     def _go_on(self, question: Question, now: int) -> None:
         if question.peers and (question.asks_all or question.told is None):
             peer = question.peers.pop(0)
-            self.calls.ask(peer, POSITION, question.body, partial(self._answered, question, now), now)
+            self.calls.ask(peer, POSITION, question.body).then(partial(self._answered, question, now))
         else:
             question.reply(question.outcome())
 

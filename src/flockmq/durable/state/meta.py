@@ -39,7 +39,7 @@ from flockmq.cluster.commands import (
     decode_envelope,
     encode_envelope,
 )
-from flockmq.durable.state.confirming import Confirmation
+from flockmq.durable.state.confirming import CONFIRM_MS, Confirmation
 from flockmq.durable.state.ledger import Ledger
 from flockmq.durable.state.parting import Parting, is_lonely
 from flockmq.durable.state.pulling import Puller
@@ -51,6 +51,7 @@ from flockmq.log.errors import DamageError
 from flockmq.mqtt import reasons
 from flockmq.peering.kinds import META_SUBMIT
 from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
+from flockmq.tasks import Promise
 
 if TYPE_CHECKING:
     import random
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.ready import Ready
     from flockmq.raft.state import RaftState
+    from flockmq.tasks import Task
 
 GROUP: Final = 0
 TOPIC: Final = b"$cluster"
@@ -146,7 +148,7 @@ class Meta:
         self._is_founding = False
         self._now = 0
         self.parting.closed.append(self._was_taken_out)
-        calls.serve_later(META_SUBMIT, self._serve_submit)
+        calls.serve_task(META_SUBMIT, self._serve_submit)
 
     @property
     def state(self) -> ClusterState:
@@ -179,6 +181,7 @@ class Meta:
         if GROUP in self.engine.store.groups:
             self._open(None)
             self._doubt = self._find_doubt()
+        self.calls.tasks.repeat("confirm the committed state", self._confirmation.confirm, CONFIRM_MS)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -332,7 +335,7 @@ class Meta:
         peer = able[int(self._rng.random() * len(able))]
         pending.is_out = True
         left = max(pending.due_at - self._now, 1)
-        self.calls.ask(peer, META_SUBMIT, pending.envelope, partial(self._answered, pending, peer), self._now, left)
+        self.calls.ask(peer, META_SUBMIT, pending.envelope, left).then(partial(self._answered, pending, peer))
 
     def _answered(self, pending: Pending, peer: int, body: bytes | None) -> None:
         if body is None:
@@ -347,18 +350,20 @@ class Meta:
             if self.ledger.index < answer.index:
                 self._puller.pull_from(peer, self._now)
 
-    def _serve_submit(self, peer: int, body: bytes, answer: Callable[[bytes | None], None]) -> None:
+    def _serve_submit(self, peer: int, body: bytes) -> Task[bytes | None]:
         """A peer without a replica has a command."""
+        answer: Promise[bytes | None] = Promise()
         try:
             envelope = decode_envelope(body)
         except RefusedError as error:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, str(error)) from error
         key = (envelope.origin, envelope.boot, envelope.number)
-        pending = Pending(key, body, self._now + TIMEOUT_MS, None, answer)
+        pending = Pending(key, body, self._now + TIMEOUT_MS, None, answer.set)
         if not self.has_replica or envelope.origin != peer or key in self._waiting.by_key:
             pending.tell(unavailable("This node does not take it."))
         elif self._accept(pending):
             self._offer(pending)
+        return (yield from answer)
 
     # Time and turns.
 
@@ -366,7 +371,6 @@ class Meta:
         """Time passes; called about every 100 ms."""
         self._now = now
         self._found()
-        self._confirmation.tick(now)
         self._pull(now)
         if now >= self._offer_at:
             self._offer_at = now + OFFER_MS
@@ -375,7 +379,7 @@ class Meta:
         self._waiting.expire(now)
         if self.has_replica:
             self.parting.consider(GROUP, now)
-        self.parting.tick(now)
+        self.parting.tick()
         if now >= self._keep_at and self.save():
             self._keep_at = now + KEEP_MS
         self.flush(now)
@@ -400,7 +404,6 @@ class Meta:
             self.groups_at_start = self.state.next_group
             for watcher in self._watchers:
                 watcher(self.state)
-        self._confirmation.flush(now)
         if self._waiting.has_finished():
             self._waiting.tell_finished()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.state.read_index import read_index
 from flockmq.durable.state.wire import decode_members, decode_number, encode_members, encode_number
 from flockmq.peering.kinds import META_MEMBERS
 from flockmq.raft.state import LEADER
@@ -26,23 +27,17 @@ if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.state import RaftState
+    from flockmq.tasks import Task
 
 LONELY_MS: Final = 10_000
 """Without a leader for so long a replica asks."""
 AGAIN_MS: Final = 2_000
 LEAVING_MS: Final = 500
-ASKS_MAX: Final = 1_024
 
 
 def is_lonely(state: RaftState) -> bool:
     """Whether no leader was heard for an election timeout. A quiet group has one: the host watches over its node."""
     return state.role != LEADER and not state.quiet and state.clock.elapsed >= state.loyal_until
-
-
-class _Ask:
-    def __init__(self, group: int, answer: Callable[[bytes | None], None]) -> None:
-        self.group = group
-        self.answer = answer
 
 
 class Parting:
@@ -56,11 +51,10 @@ class Parting:
         self._lonely: dict[int, tuple[int, int]] = {}
         """Group -> when to ask, and how often that was done."""
         self._to_close: list[int] = []
-        self._asks: list[_Ask] = []
         self.closed: list[Callable[[int], None]] = []
         self.is_leaving = False
         """This node wants to leave: it asks at once, whether it hears a leader or not."""
-        calls.serve_later(META_MEMBERS, self._serve)
+        calls.serve_task(META_MEMBERS, self._tell_members)
 
     def consider(self, group: int, now: int, peers: tuple[int, ...] = ()) -> None:
         """Look at a replica; call it now and then. ``peers``: who may lead it, else all that have group 0."""
@@ -76,14 +70,14 @@ class Parting:
             able = [node for node, head in self._facts.heads().items() if head.has_replica]
         if able:
             peer = sorted(able)[asked % len(able)]  # one after the other, since only the leader answers
-            self._calls.ask(peer, META_MEMBERS, encode_number(group), partial(self._answered, group), now)
+            self._calls.ask(peer, META_MEMBERS, encode_number(group)).then(partial(self._answered, group))
 
     def forget(self, group: int) -> None:
         """The replica is gone."""
         self._lonely.pop(group, None)
 
-    def tick(self, now: int) -> None:
-        """Time passes: answer others, remove what is over."""
+    def tick(self) -> None:
+        """Remove the replicas that are over."""
         for group in self._to_close:
             if group in self._engine.replicas:
                 self._engine.close_group(group)
@@ -91,10 +85,6 @@ class Parting:
                     closed(group)
             self.forget(group)
         self._to_close = []
-        asks = self._asks
-        self._asks = []
-        for ask in asks:
-            self._engine.read(ask.group, partial(self._confirmed, ask), now)
 
     def _answered(self, group: int, body: bytes | None) -> None:
         node = self._engine.host.groups.get(group)
@@ -104,17 +94,12 @@ class Parting:
         if self._engine.host.node not in configuration.members():
             self._to_close.append(group)  # not now: this may be within a turn
 
-    def _serve(self, peer: int, body: bytes, answer: Callable[[bytes | None], None]) -> None:  # noqa: ARG002
+    def _tell_members(self, peer: int, body: bytes) -> Task[bytes | None]:  # noqa: ARG002
         group = decode_number(body)
-        if self._engine.is_leader(group) and len(self._asks) < ASKS_MAX:
-            self._asks.append(_Ask(group, answer))
-        else:
-            answer(None)
-
-    def _confirmed(self, ask: _Ask, done: bool) -> None:
-        node = self._engine.host.groups.get(ask.group)
-        is_known = done and node is not None and self._engine.is_leader(ask.group)
-        if node is None or not is_known or node.state.configuration_index > node.state.commit:
-            ask.answer(None)  # a change that is not committed may be undone
-            return
-        ask.answer(encode_members(node.state.configuration_index, node.state.configuration))
+        is_confirmed = yield from read_index(self._engine, group, self._calls.now)
+        node = self._engine.host.groups.get(group)
+        if node is None or not is_confirmed or not self._engine.is_leader(group):
+            return None
+        if node.state.configuration_index > node.state.commit:
+            return None  # a change that is not committed may be undone
+        return encode_members(node.state.configuration_index, node.state.configuration)

@@ -113,7 +113,7 @@ class Puller:
     def _ask(self, peer: int) -> None:
         self._asked = peer
         pull = Pull(self._ledger.index, self._state_index, self._received)
-        self._calls.ask(peer, META_PULL, encode_pull(pull), partial(self._answered, peer), self._now)
+        self._calls.ask(peer, META_PULL, encode_pull(pull)).then(partial(self._answered, peer))
 
     def _answered(self, peer: int, body: bytes | None) -> None:
         self._asked = 0

@@ -9,6 +9,7 @@ from flockmq.cluster.commands import SetSetting, encode_envelope
 from flockmq.durable.state.facts import Head
 from flockmq.durable.state.ledger import Ledger
 from flockmq.durable.state.pulling import LOOK_MS, PATIENCE_MS, Puller
+from flockmq.tasks import Promise
 
 if TYPE_CHECKING:
     from flockmq.durable.state.facts import Facts
@@ -37,8 +38,9 @@ class Peers:
     def serve(self, kind: int, serve: object) -> None:
         pass
 
-    def ask(self, peer: int, kind: int, body: bytes, reply: object, now: int) -> None:
-        self.asked.append(now)
+    def ask(self, peer: int, kind: int, body: bytes) -> Promise[bytes | None]:
+        self.asked.append(self.now)
+        return Promise()
 
     def look(self, ms: int, has_leader: bool) -> None:
         for _ in range(ms // LOOK_MS):
@@ -85,5 +87,6 @@ def test_who_is_told_that_a_peer_moved_on_looks_at_once() -> None:
     assert (peers.asked, peers.puller.is_told) == ([], False)
     peers.puller.told()
     assert peers.puller.is_told
-    peers.puller.tick(peers.now + 2, has_leader=False)
-    assert (peers.asked, peers.puller.is_told) == ([peers.now + 2], False)
+    peers.now += 2
+    peers.puller.tick(peers.now, has_leader=False)
+    assert (peers.asked, peers.puller.is_told) == ([peers.now], False)
