@@ -7,8 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := .venv-installed
 HOT := $(shell find src/flockmq/wire src/flockmq/mqtt src/flockmq/session src/flockmq/routing src/flockmq/node src/flockmq/log src/flockmq/raft src/flockmq/peering src/flockmq/durable -name '*.py' 2>/dev/null)
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+CORES ?= $(shell nproc 2>/dev/null || echo 2)
+# Tests with processes wait for them most of the time (a fifth of it is work): two and a half workers per core.
+WORKERS ?= $(shell expr $(CORES) \* 5 / 2)
+PYTEST := $(BIN)/python -m pytest -q --dist loadgroup
+# Plain Python can differ from compiled only in what is compiled (setup.py) and stands on it.
+PURE_TESTS := $(addprefix tests/unit/,wire mqtt session routing node log raft peering durable) tests/properties tests/conformance
 
 .PHONY: help setup demo test test-installed test-compiled test-pure test-long lint format bench bench-durable bench-raft bench-spark faults simulate simulate-nodes clean
 
@@ -45,16 +49,16 @@ demo: setup  ## three nodes, a simulated fleet, one node killed, and Spark compu
 test: lint $(INSTALLED)/.installed test-compiled test-pure  ## what CI runs: lint, all tests compiled, the core again as plain Python
 
 test-installed: $(INSTALLED)/.installed setup  ## `pip install .` in an empty environment, and a broker started from there
-	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) tests/integration/test_install.py
+	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) -n 1 tests/integration/test_install.py
 
 test-compiled: $(INSTALLED)/.installed setup
-	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) tests
+	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) -n $(WORKERS) tests
 
 test-pure: setup
-	FLOCKMQ_PURE=1 $(PYTEST) tests/unit tests/properties tests/conformance
+	FLOCKMQ_PURE=1 $(PYTEST) -n $(CORES) $(PURE_TESTS)
 
 test-long: setup  ## the property tests with 100,000 cases each
-	FLOCKMQ_HYPOTHESIS=long $(PYTEST) tests/properties --timeout 0
+	FLOCKMQ_HYPOTHESIS=long $(PYTEST) -n $(CORES) tests/properties --timeout 0
 
 lint: $(VENV)/.installed  ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .
