@@ -1,34 +1,31 @@
 """Questions about partitions, from any node to the one that leads, or to one that is named.
 
 ```
- ask(group, kind, body, reply)    --> who leads? --> there: OK answer | ELSEWHERE, ask that one | LATER | REFUSED why
-                                        ^------ again, until ``timeout_ms`` is over ------'
-                                     a leader that does not know yet all that is committed says LATER
- gather(groups, kind, body, reply) -> one question per node for all groups that it seems to lead; who does not, or
-                                     can't be sure that nobody else does by now (``raft/speaking.py``): again
- ask_node(node, kind, body, reply) -> that very node
+ ask_leader(group, kind, body) --> the node that seems to lead --> OK answer | ELSEWHERE: ask that one | LATER | REFUSED
+                                      ^---- again after RETRY_MS, until ``timeout_ms`` is over ----'
+                                   a leader that does not know yet all that is committed says LATER
+ ask_leaders(groups, kind, body) -> one question per node for all groups that it seems to lead; groups of a node that
+                                   does not lead them for certain (``raft/speaking.py``) are asked again
+ ask_replica(node_id, kind, body) -> that very node
 ```
 A question to this node itself takes the same way without the network. Everything that waits is bounded.
 """
 
 from __future__ import annotations
 
-import struct
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U32, U64, Reader, large
 from flockmq.raft.speaking import near, speaks_for
-from flockmq.tasks import Promise
+from flockmq.tasks import Promise, Sleep, Task, promised, within
 
 if TYPE_CHECKING:
     from flockmq.durable.state.layout import Layout
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
-    from flockmq.tasks import Task
 
 OK: Final = 0
 ELSEWHERE: Final = 1
@@ -36,7 +33,7 @@ LATER: Final = 2
 REFUSED: Final = 3
 """The answer is a sentence that says why."""
 TIMED_OUT: Final = 4
-"""Nobody answered in time; never sent."""
+"""No answer came in time; never sent."""
 
 TIMEOUT_MS: Final = 3_000
 ATTEMPT_MS: Final = 1_000
@@ -48,46 +45,32 @@ ON_WIRE_MAX: Final = 400
 HINTS_MAX: Final = 20_000
 GROUPS_MAX: Final = 1_024
 ANSWER_BYTES_MAX: Final = 512 * 1_024
-_GROUP: Final = struct.Struct("<Q")
 
-Replied = Callable[[int, bytes], None]
-"""(code, body): OK, REFUSED or TIMED_OUT."""
-Serve = Callable[[int, Reader, Replied], None]
-"""(group, question, answer), at the group's leader."""
+
+class Reply(NamedTuple):
+    """What a question came to."""
+
+    code: int
+    """OK, REFUSED or TIMED_OUT; from a handler also LATER."""
+    body: bytes = b""
+    """The answer; for REFUSED a sentence that says why."""
+
+
+class Gathered(NamedTuple):
+    """What a question about many groups came to."""
+
+    found: dict[int, bytes]
+    """Answers by group."""
+    missing: list[int]
+    """Groups whose leader did not answer in time."""
+
+
+ServeLeader = Callable[[int, Reader], Task[Reply]]
+"""(group, question) at the group's leader."""
+ServeReplica = Callable[[bytes], Task[Reply]]
+"""(question) at the node that was asked."""
 ServeEach = Callable[[int, Reader], bytes | None]
-Gathered = Callable[[dict[int, bytes], list[int]], None]
-"""Answers by group, and the groups without one."""
-
-
-class _Ask:
-    """A question on its way to a leader."""
-
-    def __init__(self, group: int, kind: int, body: bytes, reply: Replied, due_at: int) -> None:
-        self.group = group
-        self.kind = kind
-        self.body = body
-        self.reply = reply
-        self.due_at = due_at
-        self.attempts = 0
-        self.hops = 0
-        self.retry_at = 0
-        self.is_out = False
-
-
-class _Gather:
-    """One question about many groups."""
-
-    def __init__(self, kind: int, body: bytes, reply: Gathered, due_at: int) -> None:
-        self.kind = kind
-        self.body = body
-        self.reply = reply
-        self.due_at = due_at
-        self.found: dict[int, bytes] = {}
-        self.open: dict[int, None] = {}
-        self.attempts = 0
-        self.out = 0
-        self.retry_at = 0
-        self.over = False
+"""(group, question) at the group's leader, answered at once; None: not now."""
 
 
 class PartitionCalls:
@@ -97,64 +80,63 @@ class PartitionCalls:
         self.me = me
         self.engine = engine
         self.layout = layout
+        self.tasks = calls.tasks
         self._calls = calls
-        self._serves: dict[int, Serve] = {}
+        self._serves: dict[int, ServeLeader] = {}
         self._serves_each: dict[int, ServeEach] = {}
-        self._serves_node: dict[int, Callable[[bytes, Replied], None]] = {}
+        self._serves_replica: dict[int, ServeReplica] = {}
         self._hints: dict[int, int] = {}
-        self._asks: dict[_Ask, None] = {}
-        self._line: deque[_Ask] = deque()
-        """Not begun: too many are on the wire."""
+        """Group -> the node that was said to lead it."""
+        self._asks = 0
         self._on_wire = 0
-        self._gathers: dict[_Gather, None] = {}
+        self._line: dict[Promise[None], None] = {}
+        """Questions that wait because too many are on the wire."""
 
     @property
     def now(self) -> int:
         """The present."""
-        return self._calls.tasks.now
+        return self.tasks.now
 
     @now.setter
     def now(self, now: int) -> None:
-        self._calls.tasks.now = now
+        self.tasks.now = now
 
-    # Who answers.
+    # Answers.
 
-    def serve(self, kind: int, handler: Serve) -> None:
+    def serve_leader(self, kind: int, handler: ServeLeader) -> None:
         """Answer questions to the leader of a group."""
         self._serves[kind] = handler
         self._calls.serve_task(kind, partial(self._on_question, kind))
 
     def serve_each(self, kind: int, handler: ServeEach) -> None:
-        """Answer, at once, a question about many groups, for each of those that this node leads; None: not now."""
+        """Answer, at once, a question about many groups, for each group that this node leads."""
         self._serves_each[kind] = handler
-        self._calls.serve(kind, partial(self._on_groups_question, kind))
+        self._calls.serve(kind, partial(self._speak, kind))
 
-    def serve_node(self, kind: int, handler: Callable[[bytes, Replied], None]) -> None:
+    def serve_replica(self, kind: int, handler: ServeReplica) -> None:
         """Answer questions to this very node."""
-        self._serves_node[kind] = handler
-        self._calls.serve_task(kind, partial(self._on_node_question, kind))
+        self._serves_replica[kind] = handler
+        self._calls.serve_task(kind, partial(self._on_replica_question, kind))
 
-    def _on_question(self, kind: int, peer: int, body: bytes) -> Task[bytes | None]:  # noqa: ARG002
-        answer: Promise[bytes | None] = Promise()
+    def _on_question(self, kind: int, peer: int, body: bytes) -> Task[bytes]:  # noqa: ARG002
         reader = Reader(body)
-        group = reader.u64()
-        self._handle(kind, group, reader, partial(_send, answer.set))
-        return (yield from answer)
+        reply = yield from self._handle(kind, reader.u64(), reader)
+        return bytes((reply.code,)) + reply.body
 
-    def _handle(self, kind: int, group: int, reader: Reader, answer: Replied) -> None:
+    def _on_replica_question(self, kind: int, peer: int, body: bytes) -> Task[bytes]:  # noqa: ARG002
+        reply = yield from self._serves_replica[kind](body)
+        return bytes((reply.code,)) + reply.body
+
+    def _handle(self, kind: int, group: int, reader: Reader) -> Task[Reply]:
         if not self.engine.is_leader(group):
-            answer(ELSEWHERE, _GROUP.pack(self._leader_of(group)))
-        elif not self.engine.knows_all(group):
-            answer(LATER, b"")
-        else:
-            self._serves[kind](group, reader, answer)
+            return Reply(ELSEWHERE, U64.pack(self._leader_of(group)))
+        if not self.engine.knows_all(group):
+            return Reply(LATER)
+        return (yield from self._serves[kind](group, reader))
 
     def _leader_of(self, group: int) -> int:
         leader = self.engine.leader_of(group)
         return 0 if leader == self.me else leader
-
-    def _on_groups_question(self, kind: int, body: bytes) -> bytes:
-        return self._speak(kind, body)
 
     def _speak(self, kind: int, body: bytes) -> bytes:
         reader = Reader(body)
@@ -171,49 +153,41 @@ class PartitionCalls:
             size += len(found) + 12
             if parts and size > ANSWER_BYTES_MAX:
                 break  # the others are asked for again
-            parts.append(_GROUP.pack(group) + large(found))
+            parts.append(U64.pack(group) + large(found))
         return b"".join(parts)
 
-    def _on_node_question(self, kind: int, peer: int, body: bytes) -> Task[bytes | None]:  # noqa: ARG002
-        answer: Promise[bytes | None] = Promise()
-        self._serves_node[kind](body, partial(_send, answer.set))
-        return (yield from answer)
+    # Questions to one node.
 
-    # Who asks.
+    def ask_leader(self, group: int, kind: int, body: bytes, timeout_ms: int = TIMEOUT_MS) -> Promise[Reply]:
+        """Ask the leader of a group."""
+        if self._asks >= ASKS_MAX:
+            return promised(Reply(REFUSED, b"Too many questions wait for answers on this node; try again."))
+        question = self._ask_leader(group, kind, body, self.now + timeout_ms)
+        return self.tasks.start(f"question {kind} to the leader of group {group}", question)
 
-    def ask(self, group: int, kind: int, body: bytes, reply: Replied, now: int, timeout_ms: int = TIMEOUT_MS) -> None:
-        """Ask the leader of a group; ``reply`` is called once, maybe before this returns."""
-        self.now = now
-        if len(self._asks) >= ASKS_MAX:
-            reply(REFUSED, b"Too many questions wait for answers on this node; try again.")
-            return
-        ask = _Ask(group, kind, body, reply, now + timeout_ms)
-        self._asks[ask] = None
-        if self._on_wire >= ON_WIRE_MAX:
-            self._line.append(ask)
-        else:
-            self._attempt(ask)
-
-    def _attempt(self, ask: _Ask) -> None:
-        target = self._target(ask.group, ask.attempts)
-        ask.attempts += 1
-        if target == 0:
-            ask.retry_at = self.now + RETRY_MS
-            return
-        ask.is_out = True
-        if target == self.me:
-            try:
-                self._handle(ask.kind, ask.group, Reader(ask.body), partial(self._on_answer, ask))
-            except RemoteProtocolError as error:
-                self._finish(ask, REFUSED, str(error).encode())
-            return
-        self._on_wire += 1
-        question = _GROUP.pack(ask.group) + ask.body
-        patience = min(ATTEMPT_MS, max(ask.due_at - self.now, 1))
-        self._calls.ask(target, ask.kind, question, patience).then(partial(self._on_reply, ask))
+    def _ask_leader(self, group: int, kind: int, body: bytes, due_at: int) -> Task[Reply]:
+        attempts = hops = 0
+        self._asks += 1
+        try:
+            while self.now < due_at:
+                target = self._target(group, attempts)
+                attempts += 1
+                reply = yield from self._attempt(target, group, kind, body, due_at)
+                if reply.code in (OK, REFUSED):
+                    return reply
+                if reply.code == ELSEWHERE and len(reply.body) == 8:
+                    leader = self._hint(group, U64.unpack(reply.body)[0])
+                    hops += 1
+                    if leader and hops % HOPS_MAX:
+                        attempts = 0
+                        continue
+                yield Sleep(max(min(RETRY_MS, due_at - self.now), 0))
+        finally:
+            self._asks -= 1
+        return Reply(TIMED_OUT)
 
     def _target(self, group: int, attempts: int) -> int:
-        """Who seems to lead; when nobody is known, one replica after the other."""
+        """The node that seems to lead; when none is known, one replica after the other; 0: none can be asked."""
         if self.engine.is_leader(group):
             return self.me
         known = self._hints.get(group, 0) or self._leader_of(group)
@@ -222,138 +196,168 @@ class PartitionCalls:
         others = [node for node in self.layout.replicas_of(group) if node != self.me]
         return others[attempts % len(others)] if others else 0
 
-    def _on_reply(self, ask: _Ask, body: bytes | None) -> None:
-        self._on_wire -= 1
-        if body:
-            self._on_answer(ask, body[0], body[1:])
-        else:
-            self._hints.pop(ask.group, None)
-            self._on_answer(ask, LATER, b"")
-        while self._line and self._on_wire < ON_WIRE_MAX:
-            waiting = self._line.popleft()
-            if waiting in self._asks:
-                self._attempt(waiting)
-
-    def _on_answer(self, ask: _Ask, code: int, body: bytes) -> None:
-        ask.is_out = False
-        if ask not in self._asks:
-            return
-        if code in (OK, REFUSED):
-            self._finish(ask, code, body)
-            return
-        ask.retry_at = self.now + RETRY_MS
-        if code == ELSEWHERE and len(body) == 8:
-            leader: int = _GROUP.unpack(body)[0]
-            self._hint(ask.group, leader)
-            ask.hops += 1
-            if leader and leader != self.me and ask.hops % HOPS_MAX:
-                ask.attempts = 0
-                self._attempt(ask)
-
-    def _hint(self, group: int, leader: int) -> None:
-        if leader and leader != self.me:
-            if len(self._hints) >= HINTS_MAX:
-                self._hints = {}
-            self._hints[group] = leader
-        else:
+    def _hint(self, group: int, leader: int) -> int:
+        """Remember which node is said to lead; 0: none, or this one, which knows better."""
+        if not leader or leader == self.me:
             self._hints.pop(group, None)
+            return 0
+        if len(self._hints) >= HINTS_MAX:
+            self._hints = {}
+        self._hints[group] = leader
+        return leader
 
-    def _finish(self, ask: _Ask, code: int, body: bytes) -> None:
-        self._asks.pop(ask, None)
-        ask.reply(code, body)
+    def _attempt(self, target: int, group: int, kind: int, body: bytes, due_at: int) -> Task[Reply]:
+        if target == self.me:
+            return (yield from self._ask_here(self._handle(kind, group, Reader(body)), due_at - self.now))
+        if not target or not (yield from self._room_on_wire(due_at)):
+            return Reply(LATER)
+        self._on_wire += 1
+        patience = min(ATTEMPT_MS, max(due_at - self.now, 1))
+        found = yield from self._calls.ask(target, kind, U64.pack(group) + body, patience)
+        self._on_wire -= 1
+        self._let_next_ask()
+        if found:
+            return Reply(found[0], found[1:])
+        self._hints.pop(group, None)
+        return Reply(LATER)
+
+    def _ask_here(self, handler: Task[Reply], timeout_ms: int) -> Task[Reply]:
+        try:
+            found = yield from within(self.tasks.start("a question of this node to itself", handler), timeout_ms)
+        except RemoteProtocolError as error:
+            return Reply(REFUSED, str(error).encode())
+        return found or Reply(TIMED_OUT)
+
+    def _room_on_wire(self, due_at: int) -> Task[bool]:
+        if self._on_wire < ON_WIRE_MAX:
+            return True
+        turn: Promise[None] = Promise()
+        self._line[turn] = None
+        yield from within(turn, due_at - self.now)
+        self._line.pop(turn, None)
+        return turn.is_set
+
+    def _let_next_ask(self) -> None:
+        if self._line and self._on_wire < ON_WIRE_MAX:
+            turn = next(iter(self._line))
+            del self._line[turn]
+            turn.set(None)
+
+    def ask_replica(self, node_id: int, kind: int, body: bytes, timeout_ms: int = TIMEOUT_MS) -> Promise[Reply]:
+        """Ask one node; TIMED_OUT when it can't be asked, or says nothing."""
+        return self.tasks.start(f"question {kind} to a node", self._ask_replica(node_id, kind, body, timeout_ms))
+
+    def _ask_replica(self, node_id: int, kind: int, body: bytes, timeout_ms: int) -> Task[Reply]:
+        if node_id == self.me:
+            return (yield from self._ask_here(self._serves_replica[kind](body), timeout_ms))
+        found = yield from self._calls.ask(node_id, kind, body, timeout_ms)
+        return Reply(found[0], found[1:]) if found else Reply(TIMED_OUT)
+
+    # Questions to many nodes.
+
+    def ask_leaders(self, groups: list[int], kind: int, body: bytes, timeout_ms: int = TIMEOUT_MS) -> Promise[Gathered]:
+        """Ask the leaders of many groups."""
+        question = self._ask_leaders(dict.fromkeys(groups), kind, body, self.now + timeout_ms)
+        return self.tasks.start(f"question {kind} to many leaders", question)
+
+    def _ask_leaders(self, left: dict[int, None], kind: int, body: bytes, due_at: int) -> Task[Gathered]:
+        found: dict[int, bytes] = {}
+        attempts = 0
+        while left and self.now < due_at:
+            for answer in self._ask_round(left, attempts, kind, body):
+                told = yield from within(answer, due_at - self.now)
+                found.update(_read_answers(told or b""))
+            left = {group: None for group in left if group not in found}
+            attempts += 1
+            if left:
+                yield Sleep(max(min(RETRY_MS, due_at - self.now), 0))
+        return Gathered(found, list(left))
+
+    def _ask_round(self, groups: dict[int, None], attempts: int, kind: int, body: bytes) -> list[Promise[bytes | None]]:
+        by_node: dict[int, list[int]] = {}
+        for group in groups:
+            target = self._target(group, attempts)
+            if target:
+                by_node.setdefault(target, []).append(group)
+        answers: list[Promise[bytes | None]] = []
+        for node_id, chosen in by_node.items():
+            for at in range(0, len(chosen), GROUPS_MAX):
+                some = chosen[at : at + GROUPS_MAX]
+                question = U32.pack(len(some)) + b"".join([U64.pack(group) for group in some]) + large(body)
+                if node_id == self.me:
+                    answers.append(promised(self._speak(kind, question)))
+                else:
+                    answers.append(self._calls.ask(node_id, kind, question, ATTEMPT_MS))
+        return answers
+
+    # The same with callbacks, until all callers are tasks.
+
+    def serve(self, kind: int, handler: Serve) -> None:
+        """``serve_leader`` with a callback."""
+
+        def handle(group: int, reader: Reader) -> Task[Reply]:
+            answer: Promise[Reply] = Promise()
+            handler(group, reader, partial(_set, answer))
+            return (yield from answer)
+
+        self.serve_leader(kind, handle)
+
+    def serve_node(self, kind: int, handler: Callable[[bytes, Replied], None]) -> None:
+        """``serve_replica`` with a callback."""
+
+        def handle(body: bytes) -> Task[Reply]:
+            answer: Promise[Reply] = Promise()
+            handler(body, partial(_set, answer))
+            return (yield from answer)
+
+        self.serve_replica(kind, handle)
+
+    def ask(self, group: int, kind: int, body: bytes, reply: Replied, now: int, timeout_ms: int = TIMEOUT_MS) -> None:
+        """``ask_leader`` with a callback."""
+        self.now = now
+        self.ask_leader(group, kind, body, timeout_ms).then(lambda told: reply(told.code, told.body))
 
     def ask_node(
         self, node: int, kind: int, body: bytes, reply: Replied, now: int, timeout_ms: int = TIMEOUT_MS
     ) -> None:
-        """Ask one node; TIMED_OUT when it can't be asked, or says nothing."""
+        """``ask_replica`` with a callback."""
         self.now = now
-        if node == self.me:
-            try:
-                self._serves_node[kind](body, reply)
-            except RemoteProtocolError as error:
-                reply(REFUSED, str(error).encode())
-            return
-        self._calls.ask(node, kind, body, timeout_ms).then(partial(_received, reply))
-
-    # Many groups at once.
+        self.ask_replica(node, kind, body, timeout_ms).then(lambda told: reply(told.code, told.body))
 
     def gather(
-        self, groups: list[int], kind: int, body: bytes, reply: Gathered, now: int, timeout_ms: int = TIMEOUT_MS
+        self,
+        groups: list[int],
+        kind: int,
+        body: bytes,
+        reply: Callable[[dict[int, bytes], list[int]], None],
+        now: int,
+        timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        """Ask the leaders of many groups; ``reply`` is called once, maybe before this returns."""
+        """``ask_leaders`` with a callback."""
         self.now = now
-        gather = _Gather(kind, body, reply, now + timeout_ms)
-        gather.open = dict.fromkeys(groups)
-        self._gathers[gather] = None
-        self._begin_round(gather)
-
-    def _begin_round(self, gather: _Gather) -> None:
-        by_node: dict[int, list[int]] = {}
-        for group in gather.open:
-            target = self._target(group, gather.attempts)
-            if target:
-                by_node.setdefault(target, []).append(group)
-        gather.attempts += 1
-        gather.retry_at = self.now + RETRY_MS
-        gather.out = 1  # this round, until all its questions are asked
-        for node, chosen in by_node.items():
-            for at in range(0, len(chosen), GROUPS_MAX):
-                self._ask_round(gather, node, chosen[at : at + GROUPS_MAX])
-        self._round_answered(gather)
-
-    def _ask_round(self, gather: _Gather, node: int, groups: list[int]) -> None:
-        gather.out += 1
-        question = U32.pack(len(groups)) + b"".join([U64.pack(group) for group in groups]) + large(gather.body)
-        replied = partial(self._on_round, gather)
-        if node == self.me:
-            replied(self._speak(gather.kind, question))
-        else:
-            self._calls.ask(node, gather.kind, question, ATTEMPT_MS).then(replied)
-
-    def _on_round(self, gather: _Gather, body: bytes | None) -> None:
-        if body is not None:
-            try:
-                reader = Reader(body)
-                while reader.pos < reader.end:
-                    group = reader.u64()
-                    gather.found[group] = reader.large(len(body))
-                    gather.open.pop(group, None)
-            except RemoteProtocolError:
-                pass  # what could be read counts
-        self._round_answered(gather)
-
-    def _round_answered(self, gather: _Gather) -> None:
-        gather.out -= 1
-        if gather.out == 0 and not gather.open:
-            self._finish_gather(gather)
-
-    def _finish_gather(self, gather: _Gather) -> None:
-        if not gather.over:
-            gather.over = True
-            self._gathers.pop(gather, None)
-            gather.reply(gather.found, list(gather.open))
+        self.ask_leaders(groups, kind, body, timeout_ms).then(lambda told: reply(told.found, told.missing))
 
     def tick(self, now: int) -> None:
-        """Ask again, or stop asking."""
+        """Time passes."""
         self.now = now
-        for ask in list(self._asks):
-            if ask.due_at <= now:
-                self._finish(ask, TIMED_OUT, b"")
-            elif not ask.is_out and ask.attempts and ask.retry_at <= now:
-                self._attempt(ask)
-        for gather in list(self._gathers):
-            if gather.due_at <= now:
-                self._finish_gather(gather)
-            elif gather.out == 0 and gather.retry_at <= now:
-                self._begin_round(gather)
 
 
-def _send(reply: Callable[[bytes | None], None], code: int, body: bytes) -> None:
-    reply(bytes((code,)) + body)
+Replied = Callable[[int, bytes], None]
+Serve = Callable[[int, Reader, Replied], None]
 
 
-def _received(reply: Replied, body: bytes | None) -> None:
-    if body:
-        reply(body[0], body[1:])
-    else:
-        reply(TIMED_OUT, b"")
+def _set(answer: Promise[Reply], code: int, body: bytes) -> None:
+    answer.set(Reply(code, body))
+
+
+def _read_answers(body: bytes) -> dict[int, bytes]:
+    """Answers by group; what can't be read is left out."""
+    found: dict[int, bytes] = {}
+    try:
+        reader = Reader(body)
+        while reader.pos < reader.end:
+            group = reader.u64()
+            found[group] = reader.large(len(body))
+    except RemoteProtocolError:
+        pass
+    return found

@@ -271,6 +271,7 @@ class DurableNode:
 
     def _before_turn(self, now: int) -> None:
         self._now = now
+        self.calls.now = now
         self.cursors.flush(now)
         self.releases.flush(now)
         self.collecting.flush(now)

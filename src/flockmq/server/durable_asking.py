@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from flockmq.drivers.clock import now_ms
 from flockmq.errors import NoAnswer, NotReady
 
 if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
     from flockmq.server.cluster import ClusterService
+    from flockmq.tasks import Promise
 
 ANSWER_S_MAX: Final = 15.0
 """Everything that is asked answers by itself sooner than that, if only to say that it can't."""
@@ -39,6 +41,10 @@ class Asking:
             raise NotReady(f"This node takes part no more: {node.engine.stopped} Ask another one.")
         return node
 
+    async def _awaited(self, ask: Callable[[], Promise[T]]) -> T:
+        """The value of a promise that ``ask`` returns."""
+        return await self._reply(lambda done: ask().then(done))
+
     async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
         answered = self._future(ask)
         self._service.runner.runner.flush_soon()
@@ -50,6 +56,7 @@ class Asking:
 
     def _future(self, ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
         answered: asyncio.Future[T] = self._expected()
+        self._service.node.calls.tasks.now = now_ms()
         try:
             ask(unless_done(answered))
         except BaseException:
