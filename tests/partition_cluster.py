@@ -274,7 +274,8 @@ class PartitionCluster:
         for position, payload in enumerate(payloads):
             packet_id = ids[position] if ids else 0
             now = self.now - self.start + WALL_MS
-            batch.builder.add(topic, client, now, 2, payload, packet_id=packet_id, session_epoch=epoch)
+            batch.builder.add(topic, client, now, 2, payload)
+            batch.builder.mark(packet_id=packet_id, session_epoch=epoch)
         batch.waiting[sent] = len(payloads)
         return sent
 

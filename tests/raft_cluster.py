@@ -24,7 +24,7 @@ from flockmq.raft.node import RaftNode
 from flockmq.raft.ports import BROKEN, SAVED, SAVING
 from flockmq.raft.ready import Proposal, Ready
 from flockmq.raft.settings import RaftSettings
-from flockmq.raft.state import LEADER, SOUND, HardState, ReadAnswer
+from flockmq.raft.state import LEADER, SOUND, HardState, ReadAnswer, Stored
 
 GROUP = 7
 SETTINGS = RaftSettings()
@@ -175,9 +175,7 @@ class Replica:
                 self.cluster.settings,
                 self.clock,
                 self.cluster.rng,
-                self.log,
-                self.checkpoint,
-                self.hard,
+                Stored(self.log, self.checkpoint, self.hard),
             ),
             source=self.snapshots,
             sink=self.snapshots,

@@ -38,6 +38,11 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+def add(builder: BatchBuilder, fields: dict[str, Any]) -> None:
+    builder.add(**{name: value for name, value in fields.items() if name not in DEFAULTS})
+    builder.mark(**{name: value for name, value in fields.items() if name in DEFAULTS})
+
+
 def as_dict(record: Record) -> dict[str, Any]:
     names_ = ["topic", "client", "timestamp_ms", "flags", "payload", *DEFAULTS]
     return {name: getattr(record, name) for name in names_}
@@ -47,7 +52,7 @@ def as_dict(record: Record) -> dict[str, Any]:
 def test_a_batch_is_a_list_of_records(wanted: list[dict[str, Any]], compress: bool, note: bytes, offset: int) -> None:
     builder = BatchBuilder()
     for fields in wanted:
-        builder.add(**fields)
+        add(builder, fields)
     view = BatchView(stamp(builder.build(compress, note), 7, 9, offset))
     view.verify()
     found = view.records()
@@ -62,6 +67,6 @@ def test_a_batch_is_a_list_of_records(wanted: list[dict[str, Any]], compress: bo
 def test_selection_is_filtering(given_: list[dict[str, Any]], wanted: set[bytes]) -> None:
     builder = BatchBuilder()
     for fields in given_:
-        builder.add(**fields)
+        add(builder, fields)
     expected = [position for position, fields in enumerate(given_) if fields["topic"] in wanted]
     assert BatchView(builder.build()).select(lambda topic: topic in wanted) == expected

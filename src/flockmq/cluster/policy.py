@@ -14,6 +14,7 @@ decide in the old *and* in the new configuration.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import Command, ForgetNode, NodeSeen, NodeStateChanged, ReplaceNode
@@ -53,37 +54,24 @@ class PolicySettings:
         """Off: dead nodes are kept for ever, until somebody removes them."""
 
 
+@dataclass(slots=True)
 class SeenMember:
     """A node as gossip and its own announcements show it."""
 
-    def __init__(
-        self,
-        node_id: int,
-        name: str,
-        host: str,
-        port: int,
-        state: int = ALIVE,
-        role: int = CORE,
-        api: str = "",
-        zone: str = "",
-        version: str = "",
-        is_leaving: bool = False,
-        store: int = 0,
-    ) -> None:
-        self.node_id = node_id
-        self.name = name
-        self.host = host
-        self.port = port
-        self.state = state
-        """ALIVE (a suspect is alive still), DEAD or LEFT: the words of cluster state, not those of gossip."""
-        self.role = role
-        self.api = api
-        self.zone = zone
-        self.version = version
-        self.store = store
-        """The id of its store; 0: it has not told yet."""
-        self.is_leaving = is_leaving
-        """It is there, and votes, until nothing depends on it any more; ``state`` is LEFT meanwhile."""
+    node_id: int
+    name: str
+    host: str
+    port: int
+    state: int = ALIVE
+    """ALIVE (a suspect is alive still), DEAD or LEFT: the words of cluster state, not those of gossip."""
+    role: int = CORE
+    api: str = ""
+    zone: str = ""
+    version: str = ""
+    is_leaving: bool = False
+    """The node runs, and votes, until nothing depends on it any more; ``state`` is LEFT meanwhile."""
+    store: int = 0
+    """The id of its store; 0: the node has not told it yet."""
 
 
 class View:

@@ -3,7 +3,7 @@
 ```
  names, their indexes, flags, payload offsets and bytes, ... --> assemble() --> header | dictionaries | columns
 ```
-The batch has no place in a log and no time yet: whoever appends it gives it both.
+The batch has no place in a log and no time yet: the leader gives it both when it appends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ from flockmq.log.checksum import crc32c
 from flockmq.log.columns import KEY, USER
 from flockmq.log.header import BATCH_BYTES_MAX, COVERED, DATA, HEADER_BYTES, VERSION, BatchError, seal
 from flockmq.log.layout import put, put_binary
+
+
+class KeyColumns(NamedTuple):
+    """Keys of all records: ``validity`` has one bit per record, set where the record has a key."""
+
+    validity: bytes
+    offsets: bytes
+    keys: bytes
 
 
 class UserColumns(NamedTuple):
@@ -35,9 +43,7 @@ def assemble(
     flags: bytes,
     payload_offsets: bytes,
     payload: bytes,
-    key_validity: bytes = b"",
-    key_offsets: bytes = b"",
-    key: bytes = b"",
+    keys: KeyColumns | None = None,
     user: UserColumns | None = None,
 ) -> bytes:
     """A batch of as many records as there are ``flags``, neither stamped nor compressed.
@@ -54,11 +60,11 @@ def assemble(
         put(columns, column)
     _put_offsets(columns, "payload", payload_offsets, count, payload)
     mask = 0
-    if key_validity:
+    if keys is not None:
         mask |= KEY
-        _check_length("key_validity", key_validity, (count + 7) >> 3)
-        put(columns, key_validity)
-        _put_offsets(columns, "key", key_offsets, count, key)
+        _check_length("key_validity", keys.validity, (count + 7) >> 3)
+        put(columns, keys.validity)
+        _put_offsets(columns, "key", keys.offsets, count, keys.keys)
     if user is not None:
         mask |= USER
         pairs = _last("user", user.offsets, count)

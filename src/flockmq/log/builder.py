@@ -58,12 +58,6 @@ class BatchBuilder:
         timestamp_ms: int,
         flags: int,
         payload: bytes,
-        key: bytes | None = None,
-        packet_id: int = 0,
-        session_epoch: int = 0,
-        expires_at: int = 0,
-        properties: bytes = b"",
-        user: list[UserProperty] | None = None,
     ) -> None:
         """Append one record. Its offset will be the batch's base offset plus how many were added before it."""
         position = self.count
@@ -94,9 +88,21 @@ class BatchBuilder:
         self._payloads.append(payload)
         self._ends.append(end)
         self._end = end
+
+    def mark(
+        self,
+        key: bytes | None = None,
+        packet_id: int = 0,
+        session_epoch: int = 0,
+        expires_at: int = 0,
+        properties: bytes = b"",
+        user: list[UserProperty] | None = None,
+    ) -> None:
+        """Give the record that was added last what most records do not have."""
         if key is not None or packet_id or session_epoch or expires_at or properties or user:
             if self._rare is None:
                 self._rare = RareColumns()
+            position = self.count - 1
             self.size += self._rare.add(position, key, packet_id, session_epoch, expires_at, properties, user or [])
 
     def _name(self, names: dict[bytes, int], name: bytes) -> int:

@@ -44,20 +44,7 @@ def scan_run(
         at = pos + 1
         length = buf[at]
         if length >= 0x80:
-            length &= 0x7F
-            shift = 7
-            while True:
-                at += 1
-                if at == end or shift == 28:
-                    length = -1
-                    break
-                byte = buf[at]
-                length |= (byte & 0x7F) << shift
-                if byte < 0x80:
-                    if byte == 0:  # padded: wrong in MQTT 5, not to be forwarded in 3.1.1
-                        length = -1
-                    break
-                shift += 7
+            at, length = long_length(buf, at, end)
             if length < 0:
                 break
         at += 1
@@ -115,6 +102,22 @@ def scan_run(
     if not count:
         return None
     return Run(version, qos, bool(first & 1), topic, buf[begin:pos], count, pid_at, ends)
+
+
+def long_length(buf: bytes, at: int, end: int) -> tuple[int, int]:
+    """A Remaining Length of several bytes from ``at`` on: where its last byte is, and the length; -1: not plain."""
+    length = buf[at] & 0x7F
+    shift = 7
+    while True:
+        at += 1
+        if at == end or shift == 28:
+            return at, -1
+        byte = buf[at]
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            # Padded with a zero: wrong in MQTT 5, not to be forwarded in 3.1.1.
+            return at, length if byte else -1
+        shift += 7
 
 
 def plain_properties(buf: bytes, pos: int, end: int, most: int = UNBOUNDED) -> bytes:

@@ -31,7 +31,7 @@ from flockmq.raft.node import RaftNode
 from flockmq.raft.peers import Peer
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
 from flockmq.raft.senders import DeskRules, SenderDesk, SenderTable
-from flockmq.raft.state import LEADER
+from flockmq.raft.state import LEADER, Stored
 from flockmq.raft.turn import TURN_WRITE_BYTES_MAX, Flight, GroupReady, Turn
 
 if TYPE_CHECKING:
@@ -112,10 +112,7 @@ class RaftHost:
             self.settings,
             self.clock,
             self.rng,
-            log,
-            checkpoint,
-            hard,
-            commit,
+            Stored(log, checkpoint, hard, commit),
             priority,
             source,
             sink,

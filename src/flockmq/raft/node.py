@@ -15,17 +15,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.log.batch import CONFIG, NOOP, BatchView, control_batch, kind_of
+from flockmq.log.batch import CONFIG, NOOP, control_batch, kind_of
 from flockmq.raft import membership, persistence, quiet, reads, replication, snapshots, transfer
 from flockmq.raft.clock import TickClock
-from flockmq.raft.configuration import Configuration, decode_configuration
+from flockmq.raft.configuration import Configuration
 from flockmq.raft.election import is_loyal, on_timeout_now, on_vote_reply, on_vote_request, tick_election
 from flockmq.raft.following import on_append, on_heartbeat
-from flockmq.raft.log_view import RaftLog
 from flockmq.raft.messages import (
     Append,
     AppendReply,
-    Checkpoint,
     Heartbeat,
     HeartbeatReply,
     Message,
@@ -37,22 +35,19 @@ from flockmq.raft.messages import (
 )
 from flockmq.raft.ready import BUSY, NOT_ALLOWED, NOT_LEADER, Proposal, Ready, Refusal
 from flockmq.raft.roles import append, become_follower, draw_campaign
-from flockmq.raft.state import LEADER, SOUND, HardState, RaftState
+from flockmq.raft.state import LEADER, SOUND, RaftState, Stored
 
 if TYPE_CHECKING:
     import random
 
-    from flockmq.raft.ports import LogReader, SnapshotSink, SnapshotSource
+    from flockmq.raft.ports import SnapshotSink, SnapshotSource
     from flockmq.raft.settings import RaftSettings
 
 HANDING_OVER: Final = "Leadership is being handed over; ask the new leader in a moment."
 
 
 class RaftNode:
-    """See the module. ``checkpoint`` is what the applied state stands for; all after it is replayed from the log.
-
-    The log may end before the checkpoint, when the replica was cut off while it was refilled.
-    """
+    """See the module. The log may end before the checkpoint, when the replica was cut off while it was refilled."""
 
     def __init__(
         self,
@@ -61,34 +56,16 @@ class RaftNode:
         settings: RaftSettings,
         clock: TickClock,
         rng: random.Random,
-        log: LogReader,
-        checkpoint: Checkpoint,
-        hard: HardState,
-        commit: int = 0,
+        stored: Stored,
         priority: int = 0,
         source: SnapshotSource | None = None,
         sink: SnapshotSink | None = None,
     ) -> None:
-        raft_log = RaftLog(log, settings.tail_bytes_max)
-        self.state = RaftState(
-            group,
-            node,
-            settings,
-            clock,
-            rng,
-            raft_log,
-            hard,
-            _configurations(raft_log, checkpoint),
-            min(max(commit, checkpoint.index), raft_log.last_index),
-            checkpoint.index,
-            priority,
-            source,
-            sink,
-        )
+        self.state = RaftState(group, node, settings, clock, rng, stored, priority, source, sink)
         membership.note_commit(self.state)
         draw_campaign(self.state)
         if self.state.configuration.voters == (node,) and not self.state.configuration.is_joint:
-            self.state.campaign_at = clock.elapsed  # nobody else to wait for
+            self.state.campaign_at = clock.elapsed  # there is no other voter to wait for
 
     def tick(self, now: int) -> None:
         """Time passes; for a replica with a clock of its own. Call it every ``tick_ms``."""
@@ -285,18 +262,6 @@ class RaftNode:
     def persisted(self, number: int) -> None:
         """All Readies up to ``number`` are durable."""
         persistence.persisted(self.state, number)
-
-
-def _configurations(log: RaftLog, checkpoint: Checkpoint) -> list[tuple[int, Configuration]]:
-    """The configuration of the checkpoint and all that the log has after it."""
-    found = [(checkpoint.index, checkpoint.configuration)]
-    index = checkpoint.index + 1
-    while index <= log.last_index:
-        for entry in log.read(index, log.last_index + 1, log.tail_bytes_max):
-            if entry.kind == CONFIG:
-                found.append((entry.index, decode_configuration(BatchView(entry.data).body())))
-            index += 1
-    return found
 
 
 def _is_mostly_idle(message: Message) -> bool:

@@ -3,7 +3,7 @@
 ```
  election   following   replication   reads   membership   snapshots   transfer   quiet   health
       \\          |            |          |         |            |          |        |      /
-       `---------------- roles (who am I), commits (what is decided) ---------------------'
+       `---------------- roles (leader or not), commits (what is decided) ----------------'
                                           |
                                       RaftState
                                           |
@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.log.batch import CONFIG, BatchView
+from flockmq.raft.configuration import decode_configuration
+from flockmq.raft.log_view import RaftLog
+
 if TYPE_CHECKING:
     import random
 
     from flockmq.raft.clock import TickClock
     from flockmq.raft.configuration import Configuration
-    from flockmq.raft.log_view import RaftLog
-    from flockmq.raft.messages import Message, SnapshotMeta
-    from flockmq.raft.ports import SnapshotSink, SnapshotSource
+    from flockmq.raft.messages import Checkpoint, Message, SnapshotMeta
+    from flockmq.raft.ports import LogReader, SnapshotSink, SnapshotSource
     from flockmq.raft.progress import Progress
     from flockmq.raft.settings import RaftSettings
 
@@ -50,6 +53,18 @@ class HardState:
         self.term = term
         self.vote = vote
         self.health = health
+
+
+class Stored:
+    """What a replica finds in its store when it starts."""
+
+    def __init__(self, log: LogReader, checkpoint: Checkpoint, hard: HardState, commit: int = 0) -> None:
+        self.log = log
+        self.checkpoint = checkpoint
+        """What the applied state stands for; all after it is replayed from the log."""
+        self.hard = hard
+        self.commit = commit
+        """Up to which index entries are known to be committed; 0: up to the checkpoint."""
 
 
 class PendingRead:
@@ -99,6 +114,58 @@ class Promise:
 class RaftState:
     """The replica's memory; see the module."""
 
+    # As follower.
+    role: int = FOLLOWER
+    leader: int = 0
+    """Id of the node that leads; 0: not known."""
+    preferred: int = 0
+    """The node that should lead; 0: any."""
+    campaign_wait: int = 0
+    campaign_at: int = 0
+    matched: int = 0
+    """Up to here the log is known to be the leader's, in this term; in memory, durable or not."""
+    lease_round_seen: int = 0
+    acknowledge: int = -1
+    """Tell the leader that all up to here is durable, once it is; -1 when there is nothing to tell."""
+    is_answer: bool = True
+    """Whether the message at hand was sent after its sender had heard from this life of the node."""
+    refill_term: int = 0
+    """The term of the leader that refills this impaired replica."""
+    refill_to: int = 0
+    """An impaired replica is whole again once its log reaches what that leader had when they met."""
+
+    # As leader.
+    term_start: int = 0
+    """Index of the first entry of this leader's term."""
+    heartbeat_at: int = 0
+    quorum_check_at: int = 0
+    commit_at_check: int = 0
+    uncommitted_bytes: int = 0
+    transfer_to: int = 0
+    transfer_until: int = 0
+    lease_is_safe: bool = True
+    """False once this leader told a node to campaign at once: the others will vote for it, loyal or not."""
+    round: int = 0
+    round_confirmed: int = 0
+    """The latest round that a quorum has answered."""
+    round_was_spared: bool = False
+    """Some members were not told of the latest round; see ``reads.begin_round``."""
+    round_is_due: bool = False
+    """A read waits for a round that has not begun."""
+
+    # What comes out next.
+    quiet: bool = False
+    held_back: bool = False
+    """Entries were not sent because a link was full."""
+    hard_is_dirty: bool = False
+    dirty: bool = True
+    """Something may have to be taken out by ``take_ready``."""
+    restores: bool = False
+    """The snapshot to install is newer than what was applied here."""
+    number: int = 0
+    barrier: int = 0
+    """The Ready that rewrote entries which an earlier one had given out."""
+
     def __init__(
         self,
         group: int,
@@ -106,11 +173,7 @@ class RaftState:
         settings: RaftSettings,
         clock: TickClock,
         rng: random.Random,
-        log: RaftLog,
-        hard: HardState,
-        configurations: list[tuple[int, Configuration]],
-        commit: int,
-        applied: int,
+        stored: Stored,
         priority: int,
         source: SnapshotSource | None,
         sink: SnapshotSink | None,
@@ -122,109 +185,57 @@ class RaftState:
         self.rng = rng
         self.source = source
         self.sink = sink
+        self.priority = min(max(priority, 0), PRIORITY_MAX)
 
         # Survives a crash.
+        hard = stored.hard
         self.term = hard.term
         self.vote = hard.vote
         self.health = hard.health
-        self.hard_is_dirty = False
         self.durable_term = hard.term
-        """The term a crash would leave us with."""
-        self.log = log
+        """The term that a crash would leave this replica with."""
+        self.log = RaftLog(stored.log, settings.tail_bytes_max)
 
         # What is decided.
-        self.commit = commit
-        self.applied = applied
+        self.commit = min(max(stored.commit, stored.checkpoint.index), self.log.last_index)
+        self.applied = stored.checkpoint.index
         """Entries given out to be applied."""
-        self.configurations = configurations
+        self.configurations = configurations_of(self.log, stored.checkpoint)
         """(index, configuration) of the last committed one and all after it. The last one counts."""
 
-        # Who leads.
-        self.role = FOLLOWER
-        self.leader = 0
-        self.priority = min(max(priority, 0), PRIORITY_MAX)
-        self.preferred = 0
-        """The node that should lead; 0: any."""
         self.votes: dict[int, bool] = {}
         self.loyal_until = clock.elapsed + settings.election_ms
-        """Until then nobody else may be elected with our help; see ``election.is_loyal``."""
-        self.campaign_wait = 0
-        self.campaign_at = 0
-
-        # As follower.
-        self.matched = 0
-        """Up to here our log is known to be the leader's, in this term; in memory, durable or not."""
-        self.lease_round_seen = 0
-        self.acknowledge = -1
-        """Tell the leader that all up to here is durable, once it is; -1 when there is nothing to tell."""
-        self.is_answer = True
-        """Whether the message at hand was said after its sender had heard from this life of the node."""
-        self.refill_term = 0
-        self.refill_to = 0
-        """An impaired replica is whole again when it has what the leader of this term had when they met."""
-
-        # As leader.
+        """Until then this replica votes for no other leader; see ``election.is_loyal``."""
         self.progress: dict[int, Progress] = {}
-        self.term_start = 0
-        """Index of the first entry of this leader's term."""
-        self.heartbeat_at = 0
-        self.quorum_check_at = 0
-        self.commit_at_check = 0
         self.uncommitted: list[tuple[int, int]] = []
         """(index, bytes) of own entries that are not committed."""
-        self.uncommitted_bytes = 0
-        self.transfer_to = 0
-        self.transfer_until = 0
-        self.lease_is_safe = True
-        """False once somebody was told to campaign at once: the others will vote for it, loyal or not."""
-        self.round = 0
-        self.round_confirmed = 0
-        """The latest that a quorum has answered."""
         self.rounds: list[Round] = []
-        """That one, and all after it."""
-        self.round_was_spared = False
-        """Some members were not told of the latest round; see ``reads.begin_round``."""
-        self.round_is_due = False
-        """A read waits for a round that has not begun."""
+        """The round that was confirmed last, and all after it."""
         self.early_reads: list[int] = []
-        """Came before this leader knew what is committed."""
+        """Reads that came before this leader knew what is committed."""
         self.reads: list[PendingRead] = []
-
-        # Quiet.
-        self.quiet = False
         self.work_at = clock.elapsed
         """When there was something to do last."""
         self.unreachable: set[int] = set()
         """Nodes that the host has not heard from. Shared by all groups of a host, changed by it alone."""
         self.congested: set[int] = set()
-        """Nodes whose link is full: no entries are sent there for now. Shared likewise."""
-        self.held_back = False
-        """Something was not sent because of that."""
-
-        # What comes out next.
-        self.dirty = True
-        """Something may have to be taken out by ``take_ready``."""
+        """Nodes whose link is full: no entries are sent there for now. Shared by all groups of a host."""
         self.outbox: list[Message] = []
         self.promises: list[Message] = []
         """Not to be sent before what is remembered now is durable."""
         self.waiting: list[Promise] = []
         self.answers: list[ReadAnswer] = []
         self.install: SnapshotMeta | None = None
-        self.restores = False
-        """Its state is newer than what was applied here."""
-        self.number = 0
-        self.barrier = 0
-        """The Ready that rewrote entries which an earlier one had given out."""
         self.in_flight: list[InFlight] = []
 
     @property
     def configuration(self) -> Configuration:
-        """Who is in the group: the latest configuration in the log, committed or not (Raft paper, section 6)."""
+        """The members of the group: the latest configuration in the log, committed or not (Raft paper, section 6)."""
         return self.configurations[-1][1]
 
     @property
     def configuration_index(self) -> int:
-        """Where in the log it stands."""
+        """Where in the log that configuration stands."""
         return self.configurations[-1][0]
 
     def send(self, message: Message) -> None:
@@ -236,3 +247,15 @@ class RaftState:
         """Send when all that is remembered now has become durable."""
         self.promises.append(message)
         self.dirty = True
+
+
+def configurations_of(log: RaftLog, checkpoint: Checkpoint) -> list[tuple[int, Configuration]]:
+    """The configuration of the checkpoint and all that the log has after it."""
+    found = [(checkpoint.index, checkpoint.configuration)]
+    index = checkpoint.index + 1
+    while index <= log.last_index:
+        for entry in log.read(index, log.last_index + 1, log.tail_bytes_max):
+            if entry.kind == CONFIG:
+                found.append((entry.index, decode_configuration(BatchView(entry.data).body())))
+            index += 1
+    return found

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from flockmq.admin.durable_sinks_model import STAGE_BYTES_MAX
 from flockmq.errors import FlockError
-from flockmq.log.assembling import UserColumns, assemble
+from flockmq.log.assembling import KeyColumns, UserColumns, assemble
 from flockmq.log.columns import RETAIN
 from flockmq.routing.durable import shard_of
 from flockmq.spark.sink_options import SinkColumns
@@ -253,8 +253,7 @@ class RowSink:
         own, indexes = np.unique(numbers, return_inverse=True)
         keys = _joined(parts, "key")
         valid = keys.is_valid().to_numpy(zero_copy_only=False)
-        has_keys = bool(valid.any())
-        stored = (np.packbits(valid, bitorder="little").tobytes(), *_buffers(keys.fill_null(b"")))
+        stored = KeyColumns(np.packbits(valid, bitorder="little").tobytes(), *_buffers(keys.fill_null(b"")))
         data = assemble(
             [self._names[number] for number in own.tolist()],
             indexes.astype("<i4").tobytes(),
@@ -262,7 +261,7 @@ class RowSink:
             bytes(4 * rows),
             np.concatenate([part.column("flags").to_numpy() for part in parts]).tobytes(),
             *_buffers(_joined(parts, "payload")),
-            *(stored if has_keys else (b"", b"", b"")),
+            stored if valid.any() else None,
             _user_columns(_joined(parts, "headers")) if self._columns.headers else None,
         )
         return Chunk(pending.topic, pending.shard, rows, data)

@@ -39,7 +39,8 @@ class MemoryLog:
     def append(self, messages: Sequence[tuple[bytes, bytes, bytes, list[tuple[bytes, bytes]]]], at_ms: int) -> int:
         builder = BatchBuilder()
         for topic, client, payload, user in messages:
-            builder.add(topic, client, at_ms, 1, payload, user=list(user))
+            builder.add(topic, client, at_ms, 1, payload)
+            builder.mark(user=list(user))
         base = self.end
         self.batches.append(stamp(builder.build(), 1, len(self.batches) + 1, base))
         self.end += len(messages)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.log.assembling import UserColumns, assemble
+from flockmq.log.assembling import KeyColumns, UserColumns, assemble
 from flockmq.log.batch import BatchBuilder, BatchError
 
 NAMES = [b"plant/1", b"plant/2", b"$ns/acme/x"]
@@ -46,7 +46,8 @@ def test_a_builder_makes_the_same_bytes(rows: list[Any]) -> None:
     topics: dict[bytes, int] = {}
     clients: dict[bytes, int] = {}
     for topic, client, flags, payload, key, user in rows:
-        builder.add(NAMES[topic], CLIENTS[client], 0, flags, payload, key=key, user=user)
+        builder.add(NAMES[topic], CLIENTS[client], 0, flags, payload)
+        builder.mark(key=key, user=user)
         topics.setdefault(NAMES[topic], len(topics))
         clients.setdefault(CLIENTS[client], len(clients))
     payloads = [row[3] for row in rows]
@@ -67,6 +68,7 @@ def test_a_builder_makes_the_same_bytes(rows: list[Any]) -> None:
         ends([value for _, value in pairs]),
         b"".join(value for _, value in pairs),
     )
+    stored = KeyColumns(bytes(bits), ends([key or b"" for key in keys]), b"".join(key or b"" for key in keys))
     made = assemble(
         list(topics),
         int32([topics[NAMES[row[0]]] for row in rows]),
@@ -75,9 +77,7 @@ def test_a_builder_makes_the_same_bytes(rows: list[Any]) -> None:
         bytes(row[2] for row in rows),
         ends(payloads),
         b"".join(payloads),
-        bytes(bits) if has_key else b"",
-        ends([key or b"" for key in keys]) if has_key else b"",
-        b"".join(key or b"" for key in keys) if has_key else b"",
+        stored if has_key else None,
         user if pairs else None,
     )
     assert made == builder.build()
@@ -90,10 +90,10 @@ def test_a_builder_makes_the_same_bytes(rows: list[Any]) -> None:
         ({"topic_index": b"\0" * 4}, "Column topic_index has 4 bytes; 8 are needed"),
         ({"payload_offsets": int32([0, 1, 3])}, "end at 3, but it has 2 bytes"),
         ({"payload_offsets": int32([1, 1, 2])}, "don't begin at 0"),
-        ({"key_validity": b"\3", "key_offsets": int32([0, 1])}, "key offsets has 8 bytes; 12"),
+        ({"keys": KeyColumns(b"\3", int32([0, 1]), b"")}, "key offsets has 8 bytes; 12"),
     ],
 )
-def test_columns_that_do_not_fit_together_are_refused(change: dict[str, bytes], sentence: str) -> None:
+def test_columns_that_do_not_fit_together_are_refused(change: dict[str, Any], sentence: str) -> None:
     columns: dict[str, Any] = {
         "topics": [b"t"],
         "topic_index": int32([0, 0]),

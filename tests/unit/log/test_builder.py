@@ -10,8 +10,10 @@ from flockmq.log.batch import BatchBuilder, BatchError, BatchView
 def test_what_goes_in_comes_out() -> None:
     builder = BatchBuilder()
     builder.add(b"a", b"me", 1000, 1, b"one")
-    builder.add(b"b", b"me", 999, 5, b"", key=b"")
-    builder.add(b"a", b"you", 2000, 2, b"three", b"k", 7, 2**63, 5000, b"\x01\x01", [(b"unit", b"C"), (b"unit", b"F")])
+    builder.add(b"b", b"me", 999, 5, b"")
+    builder.mark(key=b"")
+    builder.add(b"a", b"you", 2000, 2, b"three")
+    builder.mark(b"k", 7, 2**63, 5000, b"\x01\x01", [(b"unit", b"C"), (b"unit", b"F")])
     view = BatchView(builder.build())
     view.verify()
     first, second, third = view.records()
@@ -49,14 +51,16 @@ def test_rare_columns_are_there_only_where_some_record_has_them() -> None:
     builder.add(b"a", b"me", 1, 0, b"x")
     plain = set(BatchView(builder.build()).columns().spans)
     assert plain == {"topic", "client", "timestamp", "flags", "payload.offsets", "payload.bytes"}
-    builder.add(b"a", b"me", 1, 0, b"x", packet_id=3)
+    builder.add(b"a", b"me", 1, 0, b"x")
+    builder.mark(packet_id=3)
     assert set(BatchView(builder.build()).columns().spans) == plain | {"packet_id"}
 
 
 def test_size_is_a_good_guess() -> None:
     builder = BatchBuilder()
     for number in range(500):
-        builder.add(b"t/%d" % number, b"client", 1, 0, b"x" * (number % 70), key=b"k", user=[(b"a", b"b")])
+        builder.add(b"t/%d" % number, b"client", 1, 0, b"x" * (number % 70))
+        builder.mark(key=b"k", user=[(b"a", b"b")])
     assert builder.count == 500
     assert len(builder.build()) <= builder.size < 1.5 * len(builder.build()), "rather too large than too small"
 
@@ -76,8 +80,10 @@ def test_compression_never_makes_a_batch_larger() -> None:
     rng = random.Random(1)
     for size in [*range(40), 500, 5000]:
         noise = BatchBuilder()
-        noise.add(b"a", b"me", rng.getrandbits(30), 255, rng.randbytes(size), properties=rng.randbytes(8))
-        noise.add(b"b", b"you", rng.getrandbits(30), 255, rng.randbytes(size), properties=rng.randbytes(8))
+        noise.add(b"a", b"me", rng.getrandbits(30), 255, rng.randbytes(size))
+        noise.mark(properties=rng.randbytes(8))
+        noise.add(b"b", b"you", rng.getrandbits(30), 255, rng.randbytes(size))
+        noise.mark(properties=rng.randbytes(8))
         batch = noise.build(compress=True)
         assert len(batch) <= len(noise.build())
         assert BatchView(batch).record(1).payload == BatchView(noise.build()).record(1).payload

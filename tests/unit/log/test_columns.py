@@ -28,6 +28,8 @@ def full_batch(*, compress: bool = False) -> bytes:
             5000 + number,
             number % 3,
             b"%d" % (number * number),
+        )
+        builder.mark(
             key=b"key-%d" % number if number % 2 else None,
             packet_id=number,
             session_epoch=number << 40,
@@ -143,7 +145,8 @@ class CountingBytes(bytes):
 def touches(count: int) -> int:
     builder = BatchBuilder()
     for number in range(count):
-        builder.add(b"a", b"b", 1, 0, b"%d" % number, key=b"k", user=[(b"a", b"b")])
+        builder.add(b"a", b"b", 1, 0, b"%d" % number)
+        builder.mark(key=b"k", user=[(b"a", b"b")])
     batch = CountingBytes(builder.build())
     CountingBytes.touched = 0
     BatchView(batch).columns()

@@ -8,7 +8,8 @@ from flockmq.log.batch import HEADER_BYTES, BatchBuilder, BatchError, BatchView,
 def three_topics() -> bytes:
     builder = BatchBuilder()
     for number in range(9):
-        builder.add(b"t/%d" % (number % 3), b"c", number, 0, b"%d" % number, key=b"k", packet_id=1, user=[(b"a", b"b")])
+        builder.add(b"t/%d" % (number % 3), b"c", number, 0, b"%d" % number)
+        builder.mark(key=b"k", packet_id=1, user=[(b"a", b"b")])
     return stamp(builder.build(), 1, 2, 100)
 
 

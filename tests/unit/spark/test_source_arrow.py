@@ -60,6 +60,8 @@ def stored(drawn: Drawn, prefix: bytes = b"", first: int = 100) -> bytes:
                 10_000 + row["time"],
                 row["flags"],
                 row["payload"],
+            )
+            builder.mark(
                 key=row["key"],
                 packet_id=row["packet_id"],
                 session_epoch=row["epoch"],

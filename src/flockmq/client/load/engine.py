@@ -21,7 +21,7 @@ from typing import Final
 from flockmq.client.load import frames
 from flockmq.client.load.clients import Clients, allow_descriptors
 from flockmq.client.load.histogram import Histogram
-from flockmq.client.load.link import Link
+from flockmq.client.load.link import Greeting, Link
 from flockmq.client.load.plan import Load, Target, filters_of_subscriber
 from flockmq.client.load.poller import WRITE
 from flockmq.client.load.ring import Ring
@@ -213,13 +213,15 @@ class Engine:
         load = self._load
         return Link(
             self._clients.target,
-            version,
-            f"{load.prefix}-{name}-{self._run}",
+            Greeting(
+                version,
+                f"{load.prefix}-{name}-{self._run}",
+                alias_maximum=ALIAS_MAXIMUM if load.topic_alias else 0,
+            ),
             context=self._clients.context,
             filters=filters,
             qos=load.qos,
             ring=ring,
             timed=load.timed and ring is None,
-            alias_maximum=ALIAS_MAXIMUM if load.topic_alias else 0,
             key=self._key,
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from flockmq.client.load import frames
 from flockmq.client.load.clients import Clients, allow_descriptors
 from flockmq.client.load.histogram import Histogram
-from flockmq.client.load.link import Link
+from flockmq.client.load.link import Greeting, Link
 from flockmq.client.load.plan import Target
 from flockmq.client.load.poller import WRITE
 from flockmq.client.load.usage import memory_kb
@@ -131,11 +131,9 @@ def _links(clients: Clients, crowd: Crowd) -> Iterator[Link]:
     for index in range(crowd.connections):
         yield Link(
             clients.target,
-            crowd.version,
-            f"{crowd.prefix}-{run}-{index}",
+            Greeting(crowd.version, f"{crowd.prefix}-{run}-{index}", crowd.keep_alive_s),
             context=clients.context,
             filters=[f"{crowd.prefix}/{index}"] if crowd.subscribe else None,
-            keep_alive_s=crowd.keep_alive_s,
             key=secrets.token_bytes(4),
         )
 

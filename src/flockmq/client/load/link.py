@@ -16,7 +16,7 @@ import os
 import socket
 import ssl
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from flockmq.client.load import frames
 from flockmq.client.load.plan import Target
@@ -46,26 +46,33 @@ UPGRADE_KEY: Final = b"flockmq load gen"
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
+class Greeting(NamedTuple):
+    """What a client says in its CONNECT."""
+
+    version: int
+    client_id: str
+    keep_alive_s: int = 60
+    alias_maximum: int = 0
+
+
 class Link:
     """One connection. The engine calls ``on_readable`` and ``on_writable``; ``wants_write`` says what to watch for."""
 
     def __init__(
         self,
         target: Target,
-        version: int,
-        client_id: str,
+        greeting: Greeting,
         *,
         context: ssl.SSLContext | None = None,
         filters: list[str] | None = None,
         qos: int = 0,
         ring: Ring | None = None,
         timed: bool = False,
-        keep_alive_s: int = 60,
-        alias_maximum: int = 0,
         key: bytes = b"\x00\x00\x00\x00",
     ) -> None:
         self.stage = DIALLING
-        self.client_id = client_id
+        version = greeting.version
+        self.client_id = greeting.client_id
         self.ring = ring
         self.tally = Tally(version, timed)
         self.granted = frames.Granted()
@@ -89,7 +96,12 @@ class Link:
         self._head = b""
         self._decoder = FrameDecoder(from_client=False) if target.websocket else None
         self._connect = frames.connect(
-            version, client_id, keep_alive_s, target.username, target.password, alias_maximum if version == 5 else 0
+            version,
+            greeting.client_id,
+            greeting.keep_alive_s,
+            target.username,
+            target.password,
+            greeting.alias_maximum if version == 5 else 0,
         )
 
     def dial(self, address: tuple[str, int], family: int, source: str = "") -> None:

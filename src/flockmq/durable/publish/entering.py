@@ -105,19 +105,9 @@ def enter_each(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int
             packet_id = run.wire[at] << 8 | run.wire[at + 1]
         size = len(payload) + 2 * len(properties)
         batch = writer.batch_for(group if key is None else topic.group_of_key(key), first + index, size)
-        batch.opened.builder.add(
-            run.topic,
-            held.client,
-            held.wall_ms,
-            flags,
-            payload,
-            key,
-            packet_id,
-            own_epoch,
-            held.expires_at,
-            properties,
-            user,
-        )
+        builder = batch.opened.builder
+        builder.add(run.topic, held.client, held.wall_ms, flags, payload)
+        builder.mark(key, packet_id, own_epoch, held.expires_at, properties, user)
     writer.finish()
 
 
@@ -165,19 +155,8 @@ def enter_less(data: bytes, records: list[Record], kept: list[Share]) -> bytes:
 
 def add_record(builder: BatchBuilder, record: Record, key: bytes | None) -> None:
     """Add a record of another batch."""
-    builder.add(
-        record.topic,
-        record.client,
-        record.timestamp_ms,
-        record.flags,
-        record.payload,
-        key,
-        record.packet_id,
-        record.session_epoch,
-        record.expires_at,
-        record.properties,
-        record.user,
-    )
+    builder.add(record.topic, record.client, record.timestamp_ms, record.flags, record.payload)
+    builder.mark(key, record.packet_id, record.session_epoch, record.expires_at, record.properties, record.user)
 
 
 class ShareWriter:

@@ -107,8 +107,10 @@ def test_only_a_part_of_a_batch() -> None:
 def test_what_has_expired_is_not_delivered() -> None:
     builder = BatchBuilder()
     builder.add(b"a", b"c", WALL_MS, 0, b"stays")
-    builder.add(b"a", b"c", WALL_MS, 0, b"short", expires_at=WALL_MS + 50)
-    builder.add(b"a", b"c", WALL_MS, 0, b"long", expires_at=WALL_MS + 500)
+    builder.add(b"a", b"c", WALL_MS, 0, b"short")
+    builder.mark(expires_at=WALL_MS + 50)
+    builder.add(b"a", b"c", WALL_MS, 0, b"long")
+    builder.mark(expires_at=WALL_MS + 500)
     pieces = decode(builder.build(), now=50)
     assert [(piece.run.payload(0), piece.run.expires_at) for piece in pieces] == [(b"stays", 0), (b"long", 500)]
 
@@ -116,7 +118,8 @@ def test_what_has_expired_is_not_delivered() -> None:
 def test_equal_properties_share_a_run_of_mqtt_5() -> None:
     builder = BatchBuilder()
     for content_type in ("text/plain", "text/plain", "", "image/png"):
-        builder.add(b"a", b"c", WALL_MS, 1, b"p", properties=block(content_type))
+        builder.add(b"a", b"c", WALL_MS, 1, b"p")
+        builder.mark(properties=block(content_type))
     pieces = decode(builder.build())
     assert [(piece.run.version, piece.run.count) for piece in pieces] == [(5, 2), (4, 1), (5, 1)]
     assert pieces[0].run.parse(1) == (block("text/plain"), b"p")
@@ -126,8 +129,10 @@ def test_equal_properties_share_a_run_of_mqtt_5() -> None:
 @pytest.mark.parametrize("raw", [block(), block("text/plain")])
 def test_user_properties_are_delivered_once(raw: bytes) -> None:
     builder = BatchBuilder()
-    builder.add(b"a", b"c", WALL_MS, 0, b"p", properties=raw, user=[(b"k", b"v")])
-    builder.add(b"a", b"c", WALL_MS, 0, b"p", properties=raw + block(user=("k", "v")), user=[(b"k", b"v")])
+    builder.add(b"a", b"c", WALL_MS, 0, b"p")
+    builder.mark(properties=raw, user=[(b"k", b"v")])
+    builder.add(b"a", b"c", WALL_MS, 0, b"p")
+    builder.mark(properties=raw + block(user=("k", "v")), user=[(b"k", b"v")])
     pieces = decode(builder.build())
     assert [piece.run.count for piece in pieces] == [2]
     assert pieces[0].run.parse(0)[0] == raw + block(user=("k", "v"))
@@ -181,7 +186,8 @@ def test_runs_hold_what_the_records_hold(
 ) -> None:
     builder = BatchBuilder()
     for topic, client, flags, payload, expires_at, properties in records:
-        builder.add(topic, client, WALL_MS, flags, payload, expires_at=expires_at, properties=properties)
+        builder.add(topic, client, WALL_MS, flags, payload)
+        builder.mark(expires_at=expires_at, properties=properties)
     batch = stamp(builder.build(compress), 1, 1, 0)
     decoder = BatchDecoder(batch)
     versions = [version if topic == b"a" else NOBODY for topic in decoder.topics]

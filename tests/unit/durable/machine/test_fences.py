@@ -15,7 +15,8 @@ from partition_cluster import PartitionCluster
 def batch(*records: tuple[bytes, int]) -> bytes:
     builder = BatchBuilder()
     for client, epoch in records:
-        builder.add(b"t", client, 1, 2, b"x", packet_id=1 if epoch else 0, session_epoch=epoch)
+        builder.add(b"t", client, 1, 2, b"x")
+        builder.mark(packet_id=1 if epoch else 0, session_epoch=epoch)
     return builder.build()
 
 

@@ -43,7 +43,8 @@ class Log:
     def publish(self, client: bytes, epoch: int, *ids: int, now: int = NOW) -> Entry:
         builder = BatchBuilder()
         for packet_id in ids:
-            builder.add(b"t", client, now, 2, b"x", packet_id=packet_id, session_epoch=epoch)
+            builder.add(b"t", client, now, 2, b"x")
+            builder.mark(packet_id=packet_id, session_epoch=epoch)
         return self.add(builder.build())
 
     def mark(self, *statements: Statement, now: int = NOW) -> Entry:

@@ -218,7 +218,8 @@ def test_collecting_waits_for_what_is_in_the_log_and_not_applied() -> None:
 
 def batch_of(client: bytes, epoch: int) -> bytes:
     builder = BatchBuilder()
-    builder.add(b"t", client, 1, 2, b"x", packet_id=3, session_epoch=epoch)
+    builder.add(b"t", client, 1, 2, b"x")
+    builder.mark(packet_id=3, session_epoch=epoch)
     return builder.build()
 
 

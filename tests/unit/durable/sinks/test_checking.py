@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flockmq.durable.deliver.decoding import BatchDecoder
 from flockmq.durable.sinks.checking import NAMES_MAX, ChunkRules, check_chunk, names_in
-from flockmq.log.assembling import UserColumns, assemble
+from flockmq.log.assembling import KeyColumns, UserColumns, assemble
 from flockmq.log.batch import BatchBuilder, BatchError, control_batch
 from flockmq.log.checksum import crc32c
 from flockmq.log.header import COVERED, HEADER_BYTES, seal
@@ -38,9 +38,7 @@ def columns(**change: object) -> dict[str, Any]:
         "flags": b"\0\1\6",
         "payload_offsets": int32(0, 2, 2, 5),
         "payload": b"abcde",
-        "key_validity": b"\5",
-        "key_offsets": int32(0, 1, 1, 2),
-        "key": b"kl",
+        "keys": KeyColumns(b"\5", int32(0, 1, 1, 2), b"kl"),
         "user": UserColumns(int32(0, 1, 1, 2), int32(0, 4, 8), b"unitunit", int32(0, 1, 3), "Cµ".encode()),
         **change,
     }
@@ -68,7 +66,7 @@ def field(number: int, value: int) -> Callable[[list[int]], None]:
 
 def test_a_chunk_as_it_should_be_is_taken() -> None:
     check_chunk(chunk(), rules())
-    check_chunk(chunk(key_validity=b"", user=None), rules())
+    check_chunk(chunk(keys=None, user=None), rules())
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,7 @@ def test_a_chunk_as_it_should_be_is_taken() -> None:
         ({"payload_offsets": int32(0, 4, 2, 5)}, "offsets of payload have to begin at 0 and must not fall"),
         ({"payload_offsets": int32(0, -4, 2, 5)}, "offsets of payload"),
         ({"payload_offsets": int32(0, 9, 9, 5)}, "offsets of payload"),
-        ({"key_offsets": int32(0, 2, 1, 2)}, "offsets of key"),
+        ({"keys": KeyColumns(b"\5", int32(0, 2, 1, 2), b"kl")}, "offsets of key"),
         ({"topics": [b"plant/+"], "topic_index": bytes(12)}, "can't be a topic name"),
         ({"topics": [b"plant/\0"], "topic_index": bytes(12)}, "can't be a topic name"),
         ({"topics": [b"plant/\xff"], "topic_index": bytes(12)}, "can't be a topic name"),
@@ -152,7 +150,8 @@ def test_names_are_bounded_and_counted_before_anything_else() -> None:
 def test_times_packet_ids_and_compression_are_not_a_writers_business() -> None:
     for fields in ({"packet_id": 1}, {"session_epoch": 1}, {"expires_at": 1}, {"properties": b"\1\1"}):
         builder = BatchBuilder()
-        builder.add(b"plant/1", b"c", 0, 0, b"x", **fields)
+        builder.add(b"plant/1", b"c", 0, 0, b"x")
+        builder.mark(**fields)
         with pytest.raises(BatchError, match="may have keys and user properties"):
             check_chunk(builder.build(), rules())
     builder = BatchBuilder()
