@@ -88,11 +88,11 @@ faults: setup  ## kill, pause and corrupt real nodes under load, KILLS times (de
 	FLOCKMQ_KILLS=$(or $(KILLS),200) FLOCKMQ_PAUSES=$(or $(PAUSES),50) FLOCKMQ_CORRUPTIONS=$(or $(CORRUPTIONS),20) \
 	$(BIN)/python -m pytest -q -s tests/faults
 
-simulate: setup  ## clusters from SEEDS seeds (default 1000), FIRST on, with everything going wrong
-	$(BIN)/python -m flockmq.testing.simulate --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
+simulate: setup  ## clusters of LAYERS (consensus, nodes, gossip; default consensus) from SEEDS seeds (default 1000), FIRST on
+	$(BIN)/python -m flockmq.testing.simulate --layers $(or $(LAYERS),consensus) --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
 
-simulate-nodes: setup  ## the same with whole nodes: brokers, cluster state, durable topics, clients
-	$(BIN)/python -m flockmq.testing.simulate_durable --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
+simulate-nodes:  ## the same with LAYERS=nodes: brokers, cluster state, durable topics, clients
+	$(MAKE) simulate LAYERS=nodes
 
 clean:  ## everything that was built
 	rm -rf $(VENV) $(INSTALLED) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

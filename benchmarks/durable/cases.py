@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.durable import flockmq, nats
 from flockmq.client.load.plan import Load, topic_name
-from flockmq.testing.durable_rest import TopicsApi
+from flockmq.testing.rest import TopicsApi
 
 FLOCKMQ = "flockmq"
 NATS = "nats"

@@ -22,8 +22,8 @@ from flockmq.client.load.run import Setting, run
 from flockmq.client.load.usage import cpu_seconds
 from flockmq.errors import FlockError
 from flockmq.routing.durable import shard_of
-from flockmq.testing.durable_rest import TopicsApi
 from flockmq.testing.nodes import HOST, NodeCluster
+from flockmq.testing.rest import TopicsApi
 
 NODES = 3
 SHARDS = 6

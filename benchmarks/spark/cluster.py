@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from benchmarks.durable import flockmq
 from flockmq.client.log_client import LogClient
 from flockmq.security import credentials
-from flockmq.testing.durable_rest import TopicsApi
 from flockmq.testing.nodes import HOST, NodeCluster
+from flockmq.testing.rest import TopicsApi
 
 
 @dataclass(frozen=True, slots=True)

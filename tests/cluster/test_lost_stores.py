@@ -14,8 +14,8 @@ from flockmq.client.admin import AdminError
 from flockmq.errors import FlockError
 from flockmq.log.witness import read_witness
 from flockmq.server.state_copy import peek_state
-from flockmq.testing.durable_rest import TopicsApi
 from flockmq.testing.nodes import NodeCluster, NodeProcess
+from flockmq.testing.rest import TopicsApi
 
 PAYLOADS = [b"%d" % number for number in range(60)]
 

@@ -15,7 +15,6 @@ from flockmq.drivers.clock import now_ms
 from flockmq.drivers.direct import DirectFile
 from flockmq.drivers.disk import FileDisk
 from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
-from flockmq.drivers.raft_driver import RaftDriver
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchView
 from flockmq.log.errors import DamageError
@@ -30,6 +29,7 @@ from flockmq.raft.ready import Ready
 from flockmq.raft.replicas import bootstrap
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER
+from flockmq.testing.processes.driver import RaftDriver
 from integration.support.node import Run, until
 
 STORE = StoreSettings(journal_bytes=1 << 22, commit_bytes=1 << 20)

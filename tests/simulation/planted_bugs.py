@@ -3,7 +3,7 @@
 ``python tests/simulation/planted_bugs.py NAME --seeds 100`` plants one and simulates until a rule is broken; with
 ``--schedule`` all seeds run that plan. Needs FLOCKMQ_PURE=1: compiled functions can't be changed. The plans that found
 each are kept in ``planted_bugs.txt``, and tried again by ``test_planted_bugs.py``. Those of ``NODE_BUGS`` are mistakes
-of whole nodes, found by ``simulate_durable`` with the plan that stands beside them.
+of whole nodes, found by the layer ``nodes`` with the plan that stands beside them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
 
-from flockmq.testing import durable_plan, simulate_durable
+from flockmq.testing.simulation.consensus.plan import parse_plan
+from flockmq.testing.simulation.layers import LAYERS, run_plan
 from flockmq.testing.simulation.outcome import Outcome
-from flockmq.testing.simulation.run import run_plan
-from flockmq.testing.simulation.schedule import Plan, parse_plan
+from flockmq.testing.simulation.plan import Plan
 from flockmq.testing.simulation.sweep import shrink_outcome, sweep
 
 
@@ -97,7 +97,12 @@ NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
     "a wiped store founds again": (
         WIPED,
         [
-            Change("durable.partitions", "Partitions._is_registered", "record.store == ", "True or record.store == "),
+            Change(
+                "durable.replicas.partitions",
+                "Partitions._is_registered",
+                "record.store == ",
+                "True or record.store == ",
+            ),
             Change("cluster.changes_nodes", "_with_stores", "if known.id in partition.founders:", "if False:"),
         ],
     ),
@@ -135,11 +140,11 @@ def plant_bug(name: str) -> None:
         plant(change)
 
 
-def hunt_in_nodes(name: str, first: int, seeds: int) -> simulate_durable.DurableOutcome | None:
+def hunt_in_nodes(name: str, first: int, seeds: int) -> Outcome | None:
     """The same with whole nodes, and the plan of a bug."""
-    plan = durable_plan.parse_plan(NODE_BUGS[name][0])
+    plan = LAYERS["nodes"].parse(NODE_BUGS[name][0])
     for seed in range(first, first + seeds):
-        outcome = simulate_durable.run_plan(seed, plan)
+        outcome = run_plan(seed, plan)
         if outcome.rule in ("safety", "nothing lost", "replicas"):
             return outcome
     return None
@@ -148,7 +153,7 @@ def hunt_in_nodes(name: str, first: int, seeds: int) -> simulate_durable.Durable
 def outcomes(first: int, seeds: int, plan: Plan | None) -> Iterator[Outcome]:
     """Runs of some seeds, with their own plans or all with one."""
     if plan is None:
-        yield from sweep(first, seeds, jobs=1)
+        yield from sweep("consensus", first, seeds, jobs=1)
     else:
         yield from (run_plan(seed, plan) for seed in range(first, first + seeds))
 

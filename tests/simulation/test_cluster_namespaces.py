@@ -13,7 +13,7 @@ def with_acme(_number: int, harness: BrokerHarness) -> None:
 
 def cluster_of_two() -> ClusterHarness:
     cluster = ClusterHarness(2, before=with_acme)
-    cluster.until(cluster.is_one)
+    cluster.wait(cluster.is_one)
     return cluster
 
 
@@ -21,8 +21,8 @@ def connect(
     cluster: ClusterHarness, number: int, client_id: str, listener: str, *, clean: bool = True, will: Will | None = None
 ) -> HarnessClient:
     packet = Connect(5, client_id, clean, 0, make_properties(session_expiry_s=600), will)
-    client = cluster.nodes[number].harness.connect(packet, listener=listener)
-    cluster.until(lambda: client.has_received)
+    client = cluster[number].harness.connect(packet, listener=listener)
+    cluster.wait(lambda: client.has_received)
     client.connack = client.expect(Connack)
     assert client.connack.reason == 0
     return client
@@ -34,51 +34,51 @@ def got(client: HarnessClient) -> list[tuple[bytes, bytes]]:
 
 def test_messages_cross_nodes_and_not_namespaces() -> None:
     cluster = cluster_of_two()
-    inside, outside = connect(cluster, 1, "w", "acme"), connect(cluster, 1, "w", "tcp")
-    shared = connect(cluster, 1, "s", "acme")
+    inside, outside = connect(cluster, 2, "w", "acme"), connect(cluster, 2, "w", "tcp")
+    shared = connect(cluster, 2, "s", "acme")
     cluster.subscribe(inside, b"#", qos=1)
     cluster.subscribe(outside, b"#", qos=1)
     cluster.subscribe(shared, b"$share/g/a/#", qos=1)
-    publisher = connect(cluster, 0, "p", "acme")
+    publisher = connect(cluster, 1, "p", "acme")
     for number in range(3):
         publisher.send(Publish(b"a/b", b"%d" % number, 1, retain=number == 2, packet_id=number + 1))
-    cluster.advance(2_000)
+    cluster.run_for(2_000)
     expected = [(b"a/b", b"0"), (b"a/b", b"1"), (b"a/b", b"2")]
     assert got(inside) == expected
     assert got(shared) == expected
     assert got(outside) == []
-    late = connect(cluster, 1, "late", "acme")
+    late = connect(cluster, 2, "late", "acme")
     cluster.subscribe(late, b"a/+")
-    cluster.advance(500)
+    cluster.run_for(500)
     assert got(late) == [(b"a/b", b"2")], "retained here, too"
 
 
 def test_a_session_moves_within_its_namespace() -> None:
     cluster = cluster_of_two()
-    first, other = connect(cluster, 0, "c", "acme"), connect(cluster, 0, "c", "tcp")
+    first, other = connect(cluster, 1, "c", "acme"), connect(cluster, 1, "c", "tcp")
     cluster.subscribe(first, b"a", qos=1)
     cluster.subscribe(other, b"a", qos=1)
-    moved = connect(cluster, 1, "c", "acme", clean=False)
+    moved = connect(cluster, 2, "c", "acme", clean=False)
     assert moved.connack.session_present
     assert first.closed
     assert not other.closed
-    publisher = connect(cluster, 0, "p", "acme")
+    publisher = connect(cluster, 1, "p", "acme")
     publisher.send(Publish(b"a", b"x", 1, packet_id=1))
-    cluster.advance(2_000)
+    cluster.run_for(2_000)
     assert got(moved) == [(b"a", b"x")]
     assert got(other) == []
-    counts = [node.harness.broker.node.spaces.by_name["acme"].sessions for node in cluster.nodes]
+    counts = [node.harness.broker.node.spaces.by_name["acme"].sessions for node in cluster.processes()]
     assert counts == [1, 1], "one has moved, the publisher's is where it was"
 
 
 def test_the_will_of_a_dead_node_stays_in_its_namespace() -> None:
     cluster = cluster_of_two()
-    inside, outside = connect(cluster, 1, "w", "acme"), connect(cluster, 1, "w", "tcp")
+    inside, outside = connect(cluster, 2, "w", "acme"), connect(cluster, 2, "w", "tcp")
     cluster.subscribe(inside, b"#")
     cluster.subscribe(outside, b"#")
-    connect(cluster, 0, "p", "acme", will=Will(b"gone", b"p"))
-    cluster.advance(5_000)
-    cluster.kill(0)
-    cluster.advance(120_000)
+    connect(cluster, 1, "p", "acme", will=Will(b"gone", b"p"))
+    cluster.run_for(5_000)
+    cluster.kill(1)
+    cluster.run_for(120_000)
     assert got(inside) == [(b"gone", b"p")]
     assert got(outside) == []

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.testing.durable_plan import draw_plan, parse_plan
-from flockmq.testing.simulate_durable import run_plan, run_seed
+from flockmq.testing.simulation.layers import run_plan, run_seed
+from flockmq.testing.simulation.nodes.plan import draw_plan, parse_plan
+from flockmq.testing.simulation.plan import Plan
+from flockmq.testing.simulation.sweep import kept_runs
 
-KEPT = [
-    line.split(" ", 1)
-    for line in Path(__file__).with_name("failing_durable.txt").read_text("utf-8").splitlines()
-    if line and not line.startswith("#")
-]
+KEPT = kept_runs(Path(__file__).with_name("failing_durable.txt"), "nodes")
 FRESH = (1, 30_001)
 SHORT = (
     "nodes=3 shards=2 copies=3 ms=3000; 300 kill L0; 700 start all; 900 split 1|2,3; 1500 roam 2; 2000 join; "
@@ -25,13 +23,13 @@ SHORT = (
 
 
 @pytest.mark.parametrize(("seed", "plan"), KEPT, ids=[f"{seed}-{number}" for number, (seed, _) in enumerate(KEPT)])
-def test_what_failed_once_passes(seed: str, plan: str) -> None:
-    assert run_plan(int(seed), parse_plan(plan)).violation == ""
+def test_what_failed_once_passes(seed: int, plan: Plan) -> None:
+    assert run_plan(seed, plan).violation == ""
 
 
 @pytest.mark.parametrize("seed", FRESH)
 def test_some_seeds_pass(seed: int) -> None:
-    outcome = run_seed(seed)
+    outcome = run_seed("nodes", seed)
     assert outcome.violation == ""
     assert outcome.figures["acknowledged"] > 0
     assert outcome.figures["deliveries"] > 0

@@ -7,18 +7,18 @@ import random
 import pytest
 
 from flockmq.mqtt.packets import PUBCOMP, PUBREC, PUBREL, Ack, Connack, Connect, Packet, Publish
-from flockmq.testing.durable_harness import DurableHarness
-from flockmq.testing.durable_plan import Plan
-from flockmq.testing.durable_rules import read_log
 from flockmq.testing.harness import make_properties
 from flockmq.testing.harness_client import HarnessClient
+from flockmq.testing.simulation.nodes.plan import NodesPlan
+from flockmq.testing.simulation.nodes.rules import read_log
+from flockmq.testing.simulation.nodes.world import NodesWorld
 
 
 class World:
     """Three nodes with a durable topic, and one client that goes from node to node."""
 
     def __init__(self, version: int = 5) -> None:
-        self.cluster = DurableHarness(7, Plan(nodes=3, shards=2))
+        self.cluster = NodesWorld(7, NodesPlan(nodes=3, shards=2))
         self.cluster.form()
         self.version = version
         self.number = 0

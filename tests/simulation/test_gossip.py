@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.gossip.settings import LAN, LOCAL, WAN, GossipSettings
-from flockmq.testing.gossip_simulation import GossipSimulation
+from flockmq.testing.simulation.gossip.cluster import GossipSimulation
 
 HEAL_MS_MAX = 10_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.testing.durable_harness import DurableHarness
-from flockmq.testing.durable_plan import draw_plan
-from flockmq.testing.simulation.history import Violation
+from flockmq.testing.simulation.nodes.plan import draw_plan
+from flockmq.testing.simulation.nodes.world import NodesWorld
+from flockmq.testing.simulation.world import Violation
 
 SEED = 5
 LEAVE_MS_MAX = 60_000
@@ -14,7 +14,7 @@ LEAVE_MS_MAX = 60_000
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_nothing_depends_on_a_node_that_left(number: int) -> None:
-    harness = DurableHarness(SEED, draw_plan(SEED))
+    harness = NodesWorld(SEED, draw_plan(SEED))
     harness.form()
     leaving = harness.machine(number).process
     assert leaving is not None
@@ -27,7 +27,7 @@ def test_nothing_depends_on_a_node_that_left(number: int) -> None:
     harness.until("leaving", still_there, LEAVE_MS_MAX)
 
     def still_known() -> str:
-        knowing = [one.machine.number for one in harness.processes() if number in one.durable.meta.state.nodes]
+        knowing = [one.number for one in harness.processes() if number in one.durable.meta.state.nodes]
         return f"{knowing} know it" if knowing else ""
 
     harness.until("forgetting", still_known, LEAVE_MS_MAX)
@@ -41,7 +41,7 @@ def test_nothing_depends_on_a_node_that_left(number: int) -> None:
 
 def test_what_a_node_knew_of_a_cluster_that_it_left_does_not_come_back() -> None:
     """It goes with a replica of cluster state, which nobody could take over, and a turn is still to come."""
-    harness = DurableHarness(SEED, draw_plan(SEED))
+    harness = NodesWorld(SEED, draw_plan(SEED))
     harness.form()
     process = next(one for one in harness.processes() if one.durable.meta.has_replica)
     topics = process.harness.broker.node.table.topics.topics

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from flockmq.cluster.commands import SetSetting
 from flockmq.durable.state.meta import GROUP
 from flockmq.durable.state.pulling import LOOK_MS
-from flockmq.testing.durable_harness import FORM_MS_MAX, DurableHarness
-from flockmq.testing.durable_plan import Plan
+from flockmq.testing.simulation.nodes.plan import NodesPlan
+from flockmq.testing.simulation.nodes.world import FORM_MS_MAX, NodesWorld
 
 if TYPE_CHECKING:
     from flockmq.cluster.commands import Result
-    from flockmq.testing.durable_machine import Machine, Process
+    from flockmq.testing.simulation.nodes.process import DurableMachine, DurableProcess
 
 
-def until_all_know(harness: DurableHarness, machine: Machine, value: int) -> int:
+def until_all_know(harness: NodesWorld, machine: DurableMachine, value: int) -> int:
     """Change something on a node; milliseconds until it knows that all others know it."""
     assert machine.process is not None
     durable = machine.process.durable
@@ -37,10 +37,10 @@ def until_all_know(harness: DurableHarness, machine: Machine, value: int) -> int
 
 def test_nodes_without_a_vote_are_not_what_others_wait_for() -> None:
     """Of four nodes three get a replica. Two of them learn at first, and vote later; one never does."""
-    harness = DurableHarness(7, Plan(nodes=4))
+    harness = NodesWorld(7, NodesPlan(nodes=4))
     harness.form()
 
-    def replicas() -> list[Process]:
+    def replicas() -> list[DurableProcess]:
         return [process for process in harness.processes() if process.durable.meta.has_replica]
 
     def voters() -> int:

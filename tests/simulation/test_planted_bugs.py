@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.testing import durable_plan, simulate_durable
-from flockmq.testing.simulation.run import run_plan
+from flockmq.testing.simulation.layers import run_plan
+from flockmq.testing.simulation.nodes.plan import parse_plan
 from flockmq.testing.simulation.sweep import kept_runs
 from simulation.planted_bugs import BUGS, NODE_BUGS
 
@@ -41,7 +41,7 @@ def test_a_bug_of_whole_nodes_is_found_and_without_it_the_same_run_passes(name: 
     told = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     assert told.returncode == 0, told.stdout + told.stderr
     seed = int(told.stdout.partition(" ")[0])
-    assert simulate_durable.run_plan(seed, durable_plan.parse_plan(NODE_BUGS[name][0])).violation == ""
+    assert run_plan(seed, parse_plan(NODE_BUGS[name][0])).violation == ""
 
 
 def test_ten_bugs_are_known() -> None:

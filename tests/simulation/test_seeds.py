@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.testing.simulation.run import run_plan
-from flockmq.testing.simulation.schedule import Plan, parse_plan
-from flockmq.testing.simulation.sweep import kept_runs, run_seed
+from flockmq.testing.simulation.consensus.plan import parse_plan
+from flockmq.testing.simulation.layers import run_plan, run_seed
+from flockmq.testing.simulation.plan import Plan
+from flockmq.testing.simulation.sweep import kept_runs
 
 KEPT = kept_runs(Path(__file__).with_name("failing_seeds.txt"))
 FRESH = (1, 20_001, 20_002, 20_003)
@@ -30,7 +31,7 @@ def test_what_failed_once_passes(seed: int, plan: Plan) -> None:
 
 @pytest.mark.parametrize("seed", FRESH)
 def test_some_seeds_pass(seed: int) -> None:
-    outcome = run_seed(seed)
+    outcome = run_seed("consensus", seed)
     assert outcome.violation == ""
     assert outcome.figures["acknowledged"] > 0
 
@@ -45,7 +46,7 @@ def test_one_seed_run_100_times_gives_one_fingerprint() -> None:
 
 def test_fingerprints_are_the_same_in_every_process_compiled_or_not() -> None:
     expected = run_plan(7, parse_plan(SHORT)).fingerprint
-    command = [sys.executable, "-m", "flockmq.testing.simulate", "--seed", "7", "--schedule", SHORT]
+    command = [sys.executable, "-m", "flockmq.testing.simulate", "--seed", "7", "--plan", SHORT]
     for pure, hash_seed in (("0", "1"), ("1", "2"), ("1", "3")):
         environment = {**os.environ, "FLOCKMQ_PURE": pure, "PYTHONHASHSEED": hash_seed}
         told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout

@@ -23,8 +23,8 @@ from faults.durable import verify
 from faults.durable.clients import TOPIC, Publisher, Subscriber
 from faults.durable.memory import Memory
 from flockmq.errors import FlockError
-from flockmq.testing.durable_rest import TopicsApi
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
+from flockmq.testing.rest import TopicsApi
 
 SHARDS = 6
 PUBLISHERS = 10

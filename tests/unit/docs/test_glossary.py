@@ -18,7 +18,7 @@ OTHER_MEANINGS: Final = {
     "flockmq.spark.pipelines.beside.Result": "what a query of Spark computed",
     "flockmq.spark.sink.FlockStreamWriter": "Spark's word: a streaming query",
     "flockmq.spark.stream_reader.FlockStreamReader": "Spark's word: a streaming query",
-    "flockmq.testing.simulation.history.GroupHistory": "the consensus simulator is about Raft groups",
+    "flockmq.testing.simulation.consensus.history.GroupHistory": "the consensus simulator is about Raft groups",
 }
 """Classes whose name has a replaced word for something that the glossary does not name."""
 

@@ -31,7 +31,6 @@ from flockmq.drivers.boot import next_boot
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import open_disk
 from flockmq.drivers.links import LinkIdentity, Links, PeerInfo
-from flockmq.drivers.raft_driver import RaftDriver
 from flockmq.log.settings import StoreSettings
 from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
 from flockmq.raft.configuration import Configuration
@@ -41,6 +40,7 @@ from flockmq.raft.replicas import bootstrap
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import HEALTH_NAMES, ROLE_NAMES
 from flockmq.server.run import GC_THRESHOLDS
+from flockmq.testing.processes.driver import RaftDriver
 from flockmq.testing.processes.protocol import (
     APPEND,
     APPEND_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flockmq.testing.simulation.schedule import Plan
+from flockmq.testing.simulation.plan import Plan
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Outcome:
         return not self.rule
 
 
-def replay_command(seed: int, plan: Plan) -> str:
-    """What to type to see this run again."""
-    return f"python -m flockmq.testing.simulate --seed {seed} --schedule '{plan}'"
+def replay_command(outcome: Outcome) -> str:
+    """The command that shows this run again."""
+    plan = outcome.plan
+    return f"python -m flockmq.testing.simulate --layers {plan.LAYER} --seed {outcome.seed} --plan '{plan}'"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flockmq.testing.simulation.schedule import Fault
+from flockmq.testing.simulation.plan import Fault
 
 TRIES_MAX: Final = 400
 

@@ -1,7 +1,7 @@
 """Many seeds on all processors, and what came of them.
 
 ```
- seeds --> a process per processor, some seeds at a time --> Outcome each --> Totals --> "N passed, M failed"
+ seeds --> a process per processor -->                        Outcome each --> Totals --> "N passed, M failed"
                                                      `--failed--> shrunk, printed with its command, kept in a file
 ```
 """
@@ -16,13 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from flockmq.testing.simulation.generate import draw_plan
+from flockmq.testing.simulation.layers import LAYERS, run_plan, run_seed
 from flockmq.testing.simulation.outcome import Outcome, replay_command
-from flockmq.testing.simulation.run import run_plan
-from flockmq.testing.simulation.schedule import Fault, Plan, parse_plan
+from flockmq.testing.simulation.plan import Fault, Plan
 from flockmq.testing.simulation.shrink import shrink
 
-CHUNK: Final = 4
 SHRUNK_MAX: Final = 5
 """Failures that are cut down: they are seldom all different, and each costs minutes."""
 
@@ -47,11 +45,6 @@ class Totals:
             self.figures[name] = self.figures.get(name, 0) + count
 
 
-def run_seed(seed: int, nodes: int = 5) -> Outcome:
-    """One run with the plan that its seed draws."""
-    return run_plan(seed, draw_plan(seed, nodes))
-
-
 def shrink_outcome(outcome: Outcome) -> Outcome:
     """The same failure with as few faults as were found to be enough."""
 
@@ -62,15 +55,15 @@ def shrink_outcome(outcome: Outcome) -> Outcome:
     return run_plan(outcome.seed, outcome.plan.with_faults(faults))
 
 
-def sweep(first: int, seeds: int, jobs: int, nodes: int = 5) -> Iterator[Outcome]:
+def sweep(layer: str, first: int, seeds: int, jobs: int, nodes: int = 0) -> Iterator[Outcome]:
     """Outcomes in the order of the seeds."""
     numbers = range(first, first + seeds)
-    work = partial(run_seed, nodes=nodes)
+    work = partial(run_seed, layer, nodes=nodes)
     if jobs == 1 or seeds == 1:
         yield from map(work, numbers)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(work, numbers, chunksize=CHUNK)
+        yield from pool.imap(work, numbers)
 
 
 def default_jobs() -> int:
@@ -78,15 +71,15 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_sweep(first: int, seeds: int, jobs: int, nodes: int, keep: Path | None, say: Callable[[str], None]) -> Totals:
-    """Run seeds, tell about failures as they come, keep them for ever when there is a file for it."""
+def report(outcomes: Iterator[Outcome], seeds: int, keep: Path | None, say: Callable[[str], None]) -> Totals:
+    """Tell about failures as they come, and keep them for ever when there is a file for it."""
     totals = Totals()
-    for outcome in sweep(first, seeds, jobs, nodes):
+    for outcome in outcomes:
         totals.add(outcome)
         if not outcome.passed:
             say(f"seed {outcome.seed} FAILED  {outcome.violation}")
             small = shrink_outcome(outcome) if totals.failed <= SHRUNK_MAX else outcome
-            say(f"  again: {replay_command(small.seed, small.plan)}")
+            say(f"  again: {replay_command(small)}")
             if keep is not None:
                 keep_failure(keep, small)
         done = totals.passed + totals.failed
@@ -101,11 +94,11 @@ def keep_failure(file: Path, outcome: Outcome) -> None:
         lines.write(f"# {outcome.violation}\n{outcome.seed} {outcome.plan}\n")
 
 
-def kept_runs(file: Path) -> list[tuple[int, Plan]]:
+def kept_runs(file: Path, layer: str = "consensus") -> list[tuple[int, Plan]]:
     """Seed and plan of each kept run."""
     runs = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             seed, _, plan = line.partition(" ")
-            runs.append((int(seed), parse_plan(plan)))
+            runs.append((int(seed), LAYERS[layer].parse(plan)))
     return runs

@@ -6,7 +6,8 @@ import pytest
 
 from flockmq.log.batch import NOOP, BatchBuilder, control_batch, stamp
 from flockmq.raft.entry import Entry, entry_of
-from flockmq.testing.simulation.history import GroupHistory, Violation
+from flockmq.testing.simulation.consensus.history import GroupHistory
+from flockmq.testing.simulation.world import Violation
 
 
 def data(index: int, term: int, offset: int, *payloads: bytes) -> Entry:

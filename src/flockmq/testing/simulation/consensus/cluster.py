@@ -1,14 +1,13 @@
 """The whole: nodes, network, clients, faults, and the rules that are checked while they run and afterwards.
 
 ```
- faults go on ............................ heal ... repair ... everybody level? --> final rules
+ faults go on ............................ heal ... repair ... all level? --> final    rules
  (safety is checked at every step)                  (liveness: within HEAL_MS_MAX)
 ```
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Final
 
@@ -16,15 +15,14 @@ from flockmq.log.errors import DamageError
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND
-from flockmq.testing.simulation.clients import Reader, Writer
-from flockmq.testing.simulation.events import EventQueue
-from flockmq.testing.simulation.faults import FaultInjector
-from flockmq.testing.simulation.history import GroupHistory, Violation
+from flockmq.testing.simulation.consensus.clients import Reader, Writer
+from flockmq.testing.simulation.consensus.faults import FaultInjector
+from flockmq.testing.simulation.consensus.history import GroupHistory
+from flockmq.testing.simulation.consensus.node import TICK_MS, SimulatedNode
+from flockmq.testing.simulation.consensus.plan import ConsensusPlan
+from flockmq.testing.simulation.consensus.process import Member
 from flockmq.testing.simulation.network import CALM, Network
-from flockmq.testing.simulation.node import TICK_MS, SimulatedNode
-from flockmq.testing.simulation.process import Member
-from flockmq.testing.simulation.schedule import Plan
-from flockmq.testing.simulation.trace import Trace
+from flockmq.testing.simulation.world import Violation, World
 
 WRITERS: Final = 2
 HEAL_MS_MAX: Final = 60_000
@@ -34,11 +32,11 @@ ACKNOWLEDGED_AFTER_HEAL: Final = 5
 CHECKS_MAX: Final = 10
 
 
-class Cluster:
+class Cluster(World):
     """See the module."""
 
-    def __init__(self, seed: int, plan: Plan, trace: bool = False) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, plan: ConsensusPlan, trace: bool = False) -> None:
+        super().__init__(seed, trace)
         self.plan = plan
         self.settings = RaftSettings(
             tick_ms=TICK_MS,
@@ -51,24 +49,18 @@ class Cluster:
             lease=plan.lease,
             commit_news_at_once=seed % 2 == 1,  # both ways are in use: servers, and consensus alone
         )
-        self.queue = EventQueue()
-        self.trace = Trace(self.queue, trace)
-        self.figures: dict[str, int] = {}
-        self.network = Network(self.queue, self._rng("network"), self._deliver)
+        self.network = Network(self.queue, self.rng("network"), self._deliver)
         self.histories = [GroupHistory(group) for group in range(plan.groups)]
         self.nodes = {
-            number: SimulatedNode(self, number, self._rng(f"node {number}")) for number in range(1, plan.nodes + 1)
+            number: SimulatedNode(self, number, self.rng(f"node {number}")) for number in range(1, plan.nodes + 1)
         }
         self.coups: dict[int, list[Callable[[int], None]]] = {}
         """By group: what to do when it elects its next leader, the one after that, and so on."""
         self._writers: list[Writer] = []
 
-    def _rng(self, name: str) -> random.Random:
-        return random.Random(f"{self.seed} {name}")  # noqa: S311
-
-    def count(self, name: str, by: int = 1) -> None:
-        """Count something for the figures of the run."""
-        self.figures[name] = self.figures.get(name, 0) + by
+    def frames(self) -> int:
+        """How many frames the network carried."""
+        return self.network.sent
 
     def run(self) -> None:
         """Everything; Violation when a rule is broken."""
@@ -77,8 +69,8 @@ class Cluster:
         for group in range(self.plan.groups):
             for number in range(WRITERS):
                 name = b"w%d-%d" % (group, number)
-                self._writers.append(Writer(self, name, group, self._rng(name.decode())))
-            Reader(self, group, self._rng(f"reader {group}"))
+                self._writers.append(Writer(self, name, group, self.rng(name.decode())))
+            Reader(self, group, self.rng(f"reader {group}"))
         injector = FaultInjector(self)
         for fault in self.plan.faults:
             if fault.at_ms < self.plan.duration_ms:
@@ -101,7 +93,7 @@ class Cluster:
         """Liveness: within a bound every group takes writes again and every member has all of them."""
         goals = [len(history.acknowledged) + ACKNOWLEDGED_AFTER_HEAL for history in self.histories]
         until = self.queue.now + HEAL_MS_MAX * 1_000
-        missing = ["nobody looked yet"]
+        missing = ["not looked yet"]
         # Writers go on, so followers are always a little behind: they must have what was acknowledged a while ago.
         levels = [[history.acknowledged_index for history in self.histories]] * LOOKS_BEHIND
         while any(missing):
@@ -149,7 +141,7 @@ class Cluster:
     def check_logs(self) -> None:
         """All replicas hold the same bytes, and they are those that were applied and acknowledged.
 
-        What lies in old segments is verified when somebody reads it. If this is the first to meet damage there, its
+        What lies in old segments is verified when a reader comes to it. If this is the first to meet damage there, its
         node does what it always does then: it writes that down, starts anew, and is refilled.
         """
         for _ in range(CHECKS_MAX):
@@ -200,7 +192,7 @@ class Cluster:
         self.nodes[receiver].receive(sender, frame)
 
     def elected(self, group: int, number: int) -> None:
-        """A group has a new leader; nobody has heard of it yet."""
+        """A group has a new leader, and no other node has heard of it yet."""
         self.count("elections")
         if self.coups.get(group):
             self.coups[group].pop(0)(number)
@@ -216,7 +208,7 @@ class Cluster:
         return None if node is None or node.process is None else node.process.members.get(group)
 
     def leader_of(self, group: int) -> int:
-        """Who leads a group; the one of the latest term if several believe so, 0 if nobody does."""
+        """The node that leads a group, in the latest term if several believe so; 0 without one."""
         best = (0, 0)
         for number in self.nodes:
             member = self.member(number, group)
@@ -225,13 +217,13 @@ class Cluster:
         return best[1]
 
     def ask_for_members(self, group: int, voters: tuple[int, ...], learners: tuple[int, ...]) -> None:
-        """Ask whoever leads for other members."""
+        """Ask the leader for other members."""
         node = self.nodes.get(self.leader_of(group))
         if node is not None and node.process is not None:
             node.do(node.life, node.process.change, group, voters, learners)
 
     def ask_to_hand_over(self, group: int, target: int) -> None:
-        """Ask whoever leads to hand over."""
+        """Ask the leader to hand over."""
         node = self.nodes.get(self.leader_of(group))
         if node is not None and node.process is not None:
             node.do(node.life, node.process.transfer, group, target)

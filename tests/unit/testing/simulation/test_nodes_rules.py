@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from flockmq.testing.durable_rules import Rules
 from flockmq.testing.simulation.events import EventQueue
-from flockmq.testing.simulation.history import Violation
+from flockmq.testing.simulation.nodes.rules import Rules
+from flockmq.testing.simulation.world import Violation
 
 TOPIC = b"t/p/0"
 
@@ -19,12 +19,10 @@ class Cluster:
     def __init__(self) -> None:
         self.figures: dict[str, int] = {}
         self.queue = EventQueue()
+        self.ends = [2]
 
     def count(self, name: str, by: int = 1) -> None:
         self.figures[name] = self.figures.get(name, 0) + by
-
-    def committed_ends(self) -> list[int]:
-        return [2]
 
 
 class Client:

@@ -17,16 +17,16 @@ from flockmq.cluster.commands import CreateCursor
 from flockmq.cluster.model import DEFAULT_NAMESPACE
 from flockmq.cluster.tables import key_of
 from flockmq.durable.cursors.cursors import DONE
-from flockmq.testing.durable_clients import TOPIC
-from flockmq.testing.simulation.history import Violation
+from flockmq.testing.simulation.nodes.clients import TOPIC
+from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
     import random
 
     from flockmq.cluster.commands import Result
     from flockmq.durable.cursors.cursors import Moved, Position
-    from flockmq.testing.durable_harness import DurableHarness
-    from flockmq.testing.durable_machine import Machine
+    from flockmq.testing.simulation.nodes.process import DurableMachine
+    from flockmq.testing.simulation.nodes.world import NodesWorld
 
 ASK_US: Final = 60_000
 """Mean time between two questions."""
@@ -36,7 +36,7 @@ CURSOR: Final = "reader"
 class LogReader:
     """One that asks all the time."""
 
-    def __init__(self, cluster: DurableHarness, rng: random.Random) -> None:
+    def __init__(self, cluster: NodesWorld, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
         self._key = b""
@@ -60,10 +60,10 @@ class LogReader:
             machine.do(machine.life, self._create, machine)
             return
         # A node that stands still hears of this later; all that was true by now has to be in its answer.
-        floors = dict(zip(cluster.groups, cluster.committed_ends(), strict=True))
+        floors = dict(zip(cluster.groups, cluster.ends, strict=True))
         machine.do(machine.life, self._ask, machine, floors, dict(self._stored))
 
-    def _create(self, machine: Machine) -> None:
+    def _create(self, machine: DurableMachine) -> None:
         if machine.process is not None:
             meta = machine.process.durable.meta
             known = meta.state.cursors.get(key_of(DEFAULT_NAMESPACE, CURSOR))
@@ -75,7 +75,7 @@ class LogReader:
     def _created(self, result: Result) -> None:
         self._cluster.count("cursors made", int(result.ok))
 
-    def _ask(self, machine: Machine, floors: dict[int, int], stored: dict[int, int]) -> None:
+    def _ask(self, machine: DurableMachine, floors: dict[int, int], stored: dict[int, int]) -> None:
         if machine.process is None:
             return
         durable = machine.process.durable

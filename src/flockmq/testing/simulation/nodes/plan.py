@@ -1,23 +1,17 @@
-"""What a run of whole nodes is made of: the cluster, its clients, and what goes wrong when. Text that can be read back.
+"""Plans of the layer ``nodes``: a cluster with one durable topic, and what goes wrong. See ``simulation/plan.py``.
 
-```
- nodes=3 shards=2 copies=3 ms=12000; 1200 kill 2; 1900 start 2; 2000 split 1|2,3; 5000 join; 6000 pause L0 2500
- `------------- the cluster --------' ^ ms  ^ what  ^ with
-```
 ``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early, ``readers=1`` where logs
-are asked for their ends, and for a cursor. ``L0`` is whoever leads shard 0 at that moment. A plan is drawn from a seed,
-or given; chance inside a fault comes from the seed and the fault's own text, so that a fault can be left out and the
-others stay as they were.
+are asked for their ends, and for a cursor. ``L0`` is the leader of shard 0 at that moment.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from flockmq.cluster.model import ACK_NAMES, LEADER, MEMORY, QUORUM
-from flockmq.errors import FlockError
+from flockmq.testing.simulation.plan import Fault, Plan, PlanError, split_plan
 
 KINDS: Final = {
     "kill": "NODE: the process dies, what it wrote stays",
@@ -49,75 +43,49 @@ START_MS: Final = 300
 """A node that is down is started after this at the earliest."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Fault:
-    """One thing that goes wrong."""
-
-    at_ms: int
-    kind: str
-    words: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return " ".join((str(self.at_ms), self.kind, *self.words))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is decided before a run begins; all else follows from it and the seed."""
+class NodesPlan(Plan):
+    """The cluster, its topic, and how it is read."""
 
+    LAYER: ClassVar[str] = "nodes"
     nodes: int = 3
     shards: int = 2
     copies: int = 3
-    duration_ms: int = 12_000
-    """How long things go wrong; then all is healed and must work again."""
     ack: int = QUORUM
     readers: int = 0
-    """Who ask where logs end, and move a cursor."""
-    faults: tuple[Fault, ...] = field(default=())
+    """Clients that ask where logs end, and move a cursor."""
 
-    def with_faults(self, faults: list[Fault]) -> Plan:
-        """The same cluster with other faults."""
-        return replace(self, faults=tuple(faults))
-
-    def __str__(self) -> str:
+    def head(self) -> str:
+        """The cluster, as text."""
         head = f"nodes={self.nodes} shards={self.shards} copies={self.copies} ms={self.duration_ms}"
         if self.ack != QUORUM:
             head += f" ack={ACK_NAMES[self.ack]}"
-        if self.readers:
-            head += f" readers={self.readers}"
-        return "; ".join((head, *map(str, self.faults)))
+        return f"{head} readers={self.readers}" if self.readers else head
 
 
-def parse_plan(text: str) -> Plan:
-    """Read ``str(plan)``; FlockError says what is wrong with it."""
-    head, *rest = (part.strip() for part in text.split(";"))
-    values = dict(word.partition("=")[::2] for word in head.split())
-    faults = []
+def parse_plan(text: str) -> NodesPlan:
+    """Read ``str(plan)``; PlanError says what is wrong with it."""
+    values, faults = split_plan(text, KINDS)
     try:
-        for part in rest:
-            at, kind, *words = part.split()
-            if kind not in KINDS:
-                raise FlockError(f"No fault is called {kind!r}; there are {', '.join(KINDS)}")
-            faults.append(Fault(int(at), kind, tuple(words)))
-        return Plan(
+        return NodesPlan(
             nodes=int(values["nodes"]),
             shards=int(values["shards"]),
             copies=int(values["copies"]),
             duration_ms=int(values["ms"]),
             ack=ACK_NAMES.index(values.get("ack", ACK_NAMES[QUORUM])),
             readers=int(values.get("readers", 0)),
-            faults=tuple(faults),
+            faults=faults,
         )
     except (KeyError, ValueError) as error:
-        raise FlockError(f"A plan reads like 'nodes=3 shards=2 copies=3 ms=12000; 900 kill 2', not {text!r}") from error
+        raise PlanError(f"A plan reads like 'nodes=3 shards=2 copies=3 ms=12000; 900 kill 2', not {text!r}") from error
 
 
-def draw_plan(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw_plan(seed: int, nodes: int = 0) -> NodesPlan:
+    """The plan of a seed, with so many nodes if they are given."""
     rng = random.Random(f"{seed} plan")  # noqa: S311
-    nodes = rng.choice((3, 3, 3, 4, 5))
-    plan = Plan(
-        nodes=nodes,
+    drawn = rng.choice((3, 3, 3, 4, 5))
+    plan = NodesPlan(
+        nodes=nodes or drawn,
         shards=rng.choice((1, 2, 3)),
         duration_ms=rng.choice((6_000, 9_000, 12_000, 18_000)),
         ack=random.Random(f"{seed} ack").choice(ACKS),  # noqa: S311
@@ -131,7 +99,7 @@ def draw_plan(seed: int) -> Plan:
     return plan.with_faults(sorted([*faults, *stores, *([] if stores else _draw_flips(seed, plan, faults))]))
 
 
-def _draw_flips(seed: int, plan: Plan, faults: list[Fault]) -> list[Fault]:
+def _draw_flips(seed: int, plan: NodesPlan, faults: list[Fault]) -> list[Fault]:
     """One node has a bad disk, where no other copy is lost on purpose: what only it has is gone for good."""
     rng = random.Random(f"{seed} flips")  # noqa: S311
     if any(fault.kind == "copies" for fault in faults):
@@ -140,7 +108,7 @@ def _draw_flips(seed: int, plan: Plan, faults: list[Fault]) -> list[Fault]:
     return [Fault(rng.randrange(1_000, plan.duration_ms), "flip", (node,)) for _ in range(rng.choice((0, 1, 4)))]
 
 
-def _draw_stores(seed: int, plan: Plan) -> list[Fault]:
+def _draw_stores(seed: int, plan: NodesPlan) -> list[Fault]:
     """In half of the runs stores are wiped, or replaced by older copies of themselves."""
     rng = random.Random(f"{seed} stores")  # noqa: S311
     if rng.random() < 0.5:
@@ -161,7 +129,7 @@ def _draw_stores(seed: int, plan: Plan) -> list[Fault]:
     return faults
 
 
-def _draw_fault(rng: random.Random, plan: Plan, at: int, faults: list[Fault]) -> int:
+def _draw_fault(rng: random.Random, plan: NodesPlan, at: int, faults: list[Fault]) -> int:
     """Add a fault, and what ends it; when the next one may come."""
     node = rng.choice((f"L{rng.randrange(plan.shards)}", str(rng.randrange(plan.nodes) + 1)))
     kind = rng.choice(DRAWN)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from flockmq.testing.simulation.disk import SimulatedDisk
 
 if TYPE_CHECKING:
-    from flockmq.testing.durable_machine import Machine, Process
+    from flockmq.testing.simulation.nodes.process import DurableMachine, DurableProcess
 
 
-def flip(machine: Machine, rng: random.Random) -> str:
+def flip(machine: DurableMachine, rng: random.Random) -> str:
     """Turn a bit over among committed entries in files of a node that runs; where, empty when there is none."""
     process = machine.process
     if process is None:
@@ -30,16 +30,16 @@ def flip(machine: Machine, rng: random.Random) -> str:
     return disk.flip_at(path, rng.randrange(length), rng)
 
 
-def scrub(processes: list[Process]) -> None:
+def scrub(processes: list[DurableProcess]) -> None:
     """Let all nodes look at all they have."""
     for process in processes:
         process.durable.scrubbing.scrub_now(list(process.engine.replicas))
 
 
-def unmended(processes: list[Process]) -> str:
+def unmended(processes: list[DurableProcess]) -> str:
     """What is damaged, or not looked at."""
     for process in processes:
-        number = process.machine.number
+        number = process.number
         scrubbing = process.durable.scrubbing
         for group, replica in process.engine.replicas.items():
             if scrubbing.is_due(group) or scrubbing.is_looking_at(group):

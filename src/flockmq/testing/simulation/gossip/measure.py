@@ -1,4 +1,4 @@
-"""``python -m flockmq.testing.simulate_gossip``: a large cluster's membership for hours of simulated time.
+"""``python -m flockmq.testing.simulation.gossip.measure``: a large cluster's membership for hours of simulated time.
 
 ```
  --nodes 1000 --loss 0.05 --hours 1     start them, let them find each other, then kill and restart one now and then;
@@ -17,7 +17,7 @@ import sys
 import time
 
 from flockmq.gossip.settings import PROFILES, GossipSettings
-from flockmq.testing.gossip_simulation import GossipSimulation
+from flockmq.testing.simulation.gossip.cluster import GossipSimulation
 
 DISSEMINATION_FACTOR = 3
 """The paper's lambda: after lambda x ln(nodes) rounds all but nodes^-(2 lambda - 2) have heard it."""
@@ -155,7 +155,9 @@ def measure_bandwidth(
 
 def parse_options(words: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m flockmq.testing.simulate_gossip", description="Simulate members.")
+    parser = argparse.ArgumentParser(
+        prog="python -m flockmq.testing.simulation.gossip.measure", description="Simulate members."
+    )
     parser.add_argument("--nodes", type=int, default=100, help="how many (default 100)")
     parser.add_argument("--loss", type=float, help="share of datagrams that is lost (default 0.05; of --bandwidth: 0)")
     parser.add_argument("--hours", type=float, default=0.1, help="simulated (default 0.1)")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.testing.simulation.history import Violation
+from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flockmq.testing.durable_clients import Client
+    from flockmq.testing.simulation.nodes.clients import Client
 
 NEVER = 1 << 62
 

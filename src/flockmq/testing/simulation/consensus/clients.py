@@ -20,7 +20,7 @@ from flockmq.raft.senders import COMMITTED, REFUSED
 from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
-    from flockmq.testing.simulation.cluster import Cluster
+    from flockmq.testing.simulation.consensus.cluster import Cluster
 
 WRITE_GAP_US: Final = 120_000
 READ_GAP_US: Final = 120_000

@@ -27,12 +27,13 @@ from flockmq.raft.node import RaftNode
 from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
 from flockmq.raft.state import LEADER
 from flockmq.raft.turn import GroupReady
-from flockmq.testing.simulation.history import GroupHistory, Violation
-from flockmq.testing.simulation.machine import Machine, machine_from
+from flockmq.testing.simulation.consensus.chain import Machine, machine_from
+from flockmq.testing.simulation.consensus.history import GroupHistory
 from flockmq.testing.simulation.storage import StorageWorker
+from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
-    from flockmq.testing.simulation.node import SimulatedNode
+    from flockmq.testing.simulation.consensus.node import SimulatedNode
 
 STORE: Final = StoreSettings(
     journal_bytes=65_536,
@@ -118,6 +119,10 @@ class Process:
         member = Member(replica, forwarder, self._cluster.histories[log.group])
         member.history.restored(self.node.number, member.machine.index, member.machine.chain)
         self.members[log.group] = member
+
+    def die(self, rng: random.Random) -> None:
+        """The process ends, perhaps in the middle of a write."""
+        self.worker.die(rng)
 
     # What comes in.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.testing.simulation.generate import WEIGHTS, draw_plan
-from flockmq.testing.simulation.schedule import KINDS, Fault, Plan, ScheduleError, parse_plan
+from flockmq.testing.simulation.consensus.generate import WEIGHTS, draw_plan
+from flockmq.testing.simulation.consensus.plan import KINDS, ConsensusPlan, parse_plan
+from flockmq.testing.simulation.plan import Fault, PlanError
 from flockmq.testing.simulation.shrink import shrink
 
 
@@ -15,7 +16,7 @@ def test_a_plan_can_be_read_back() -> None:
     plan = parse_plan(text)
     assert str(plan) == text
     assert (plan.election_ms, plan.tiny, plan.lease, plan.prefer) == (300, True, False, True)
-    assert parse_plan("nodes=5 voters=1,2,3,4,5 ms=10000") == Plan()
+    assert parse_plan("nodes=5 voters=1,2,3,4,5 ms=10000") == ConsensusPlan()
     assert plan.voters == (1, 2, 3)
     assert plan.faults[0] == Fault(12, "crash", ("3",))
     assert plan.faults[2].numbers(1) == (1, 2, 3)
@@ -34,7 +35,7 @@ def test_a_plan_can_be_read_back() -> None:
     ],
 )
 def test_what_is_no_plan_is_refused_with_a_sentence(text: str) -> None:
-    with pytest.raises(ScheduleError, match=r"(starts with its cluster|is no fault)"):
+    with pytest.raises(PlanError, match=r"(starts with its cluster|is no fault)"):
         parse_plan(text)
 
 
@@ -87,5 +88,5 @@ def test_shrinking_gives_up_in_time_and_can_end_with_nothing() -> None:
 
 
 def test_a_plan_keeps_its_cluster_when_faults_are_taken_away() -> None:
-    plan = Plan(groups=3, voters=(1, 2, 3), faults=(Fault(1, "join"), Fault(2, "join")))
-    assert plan.with_faults([Fault(2, "join")]) == Plan(groups=3, voters=(1, 2, 3), faults=(Fault(2, "join"),))
+    plan = ConsensusPlan(groups=3, voters=(1, 2, 3), faults=(Fault(1, "join"), Fault(2, "join")))
+    assert plan.with_faults([Fault(2, "join")]) == ConsensusPlan(groups=3, voters=(1, 2, 3), faults=(Fault(2, "join"),))

@@ -1,7 +1,7 @@
 """A whole cluster's membership in one process, from one seed: datagrams get lost and late, nodes die and pause.
 
 ```
- buckets of events by millisecond --> datagram or link message arrives at a node | a node wakes up | links come up
+ events in the order of their times --> datagram or link message arrives at a node | a node wakes up | links come up
         ^                                    |
         '---- loss, delay, partitions, <-----'  what the node sends; its events are checked against the truth
               one-way cuts, pauses
@@ -13,8 +13,8 @@ stand for TCP: nothing is lost on them while both sides can reach each other.
 
 from __future__ import annotations
 
-import heapq
 import random
+from collections.abc import Callable
 from typing import Final
 
 from flockmq.gossip.lists import LINK_PING
@@ -23,6 +23,7 @@ from flockmq.gossip.seal import SEAL_BYTES
 from flockmq.gossip.settings import LAN, GossipSettings
 from flockmq.gossip.speaking import Address
 from flockmq.gossip.swim import Swim
+from flockmq.testing.simulation.events import EventQueue
 
 DATAGRAM_HEAD_BYTES: Final = SEAL_BYTES + 28
 """Seal, UDP and IPv4."""
@@ -32,13 +33,9 @@ PORT: Final = 16_000
 INBOX_MAX: Final = 512
 """So many datagrams wait for a paused node, as in a socket's buffer; more are lost."""
 
-_WAKE: Final = 0
-_DATAGRAM: Final = 1
-_LINK_MESSAGE: Final = 2
-_LINK_UP: Final = 3
-_RESUME: Final = 4
-
-Event = tuple[int, int, int, bytes]  # kind, node, from whom or which life, body
+START_MS: Final = 1_000_000
+RETRY_MS: Final = 1_000
+"""A node tries again so often to connect to one that it holds alive."""
 
 
 class SimulatedNode:
@@ -49,7 +46,7 @@ class SimulatedNode:
         self.index = index
         self.running = True
         self.paused_until = 0
-        self.inbox: list[Event] = []
+        self.inbox: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.wake_at = 0
         self.life = 0
         self.datagrams_sent = 0
@@ -79,6 +76,7 @@ class GossipSimulation:
         delay_ms_max: int = 4,
         links: bool = True,
         link_probes: bool = True,
+        queue: EventQueue | None = None,
     ) -> None:
         self.settings = settings
         self.rng = random.Random(seed)  # noqa: S311
@@ -88,7 +86,7 @@ class GossipSimulation:
         self.links = links
         self.link_probes = link_probes
         """Whether probes may also go over links; without, all that is known of failures came by datagrams."""
-        self.now = 1_000_000
+        self.queue = queue if queue is not None else EventQueue()
         self.nodes: list[SimulatedNode] = []
         self.index_of: dict[int, int] = {}
         self.group: dict[int, int] = {}
@@ -105,9 +103,12 @@ class GossipSimulation:
         self.excused: set[int] = set()
         """Nodes whose being called dead is no mistake now: paused, cut off."""
         self.datagrams = 0
-        self._buckets: dict[int, list[Event]] = {}
-        self._times: list[int] = []
         self._linked: set[tuple[int, int]] = set()
+
+    @property
+    def now(self) -> int:
+        """Milliseconds, as all nodes see them."""
+        return START_MS + self.queue.now // 1_000
 
     # The cluster
 
@@ -127,7 +128,7 @@ class GossipSimulation:
         self._after(node)
 
     def start_many(self, count: int, over_ms: int = 0, contacts: int = 3) -> None:
-        """Start nodes one after the other; the first few are everybody's contact points."""
+        """Start nodes one after the other; the first few are the contact points of all."""
         for number in range(count):
             self.start([index for index in range(min(contacts, count)) if index != len(self.nodes)])
             if over_ms:
@@ -160,25 +161,35 @@ class GossipSimulation:
         self._begin(node, contacts if contacts is not None else [0, 1, 2])
 
     def leave(self, index: int) -> None:
-        """It says good-bye, then is gone."""
+        """It says good-bye, then is gone; time passes until it is."""
+        self.take_leave(index)
+        while self.nodes[index].running:
+            self.run(50)
+
+    def take_leave(self, index: int) -> None:
+        """It says good-bye, and is gone as soon as it has told enough others."""
         node = self.nodes[index]
         node.swim.leave(self.now)
         self._after(node)
-        while not node.swim.has_left(self.now):
-            self.run(50)
-        node.running = False
+        self.queue.after(50_000, self._end_left, node)
+
+    def _end_left(self, node: SimulatedNode) -> None:
+        if node.swim.has_left(self.now):
+            node.running = False
+        elif node.running:
+            self.queue.after(50_000, self._end_left, node)
 
     def pause(self, index: int, duration_ms: int) -> None:
         """The process stands still for a while; its socket's buffer fills."""
         self.nodes[index].paused_until = self.now + duration_ms
-        self._put(self.now + duration_ms, (_RESUME, index, self.nodes[index].life, b""))
+        self.queue.after(duration_ms * 1_000, self._resume, index, self.nodes[index].life)
 
     def partition(self, *groups: list[int]) -> None:
         """Only nodes of one group reach each other; links between groups are silent."""
         self.group = {index: number for number, group in enumerate(groups) for index in group}
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """All nodes reach each other."""
         self.group = {}
         self.cuts.clear()
 
@@ -207,14 +218,7 @@ class GossipSimulation:
 
     def run(self, duration_ms: int) -> None:
         """Let time pass."""
-        until = self.now + duration_ms
-        times = self._times
-        while times and times[0] <= until:
-            self.now = heapq.heappop(times)
-            # What is put for this same millisecond meanwhile makes a new bucket, handled next.
-            for event in self._buckets.pop(self.now):
-                self._handle(event)
-        self.now = until
+        self.queue.run_until(self.queue.now + duration_ms * 1_000)
 
     def run_until_agreed(self, limit_ms: int, step_ms: int = 100) -> int:
         """Let time pass until all agree; how long it took, or -1."""
@@ -225,47 +229,44 @@ class GossipSimulation:
             self.run(step_ms)
         return self.now - began
 
-    def _put(self, at: int, event: Event) -> None:
-        bucket = self._buckets.get(at)
-        if bucket is None:
-            self._buckets[at] = [event]
-            heapq.heappush(self._times, at)
-        else:
-            bucket.append(event)
-
-    def _handle(self, event: Event) -> None:
-        kind, index, source, body = event
+    def _happen(self, index: int, action: Callable[..., None], *arguments: object) -> None:
+        """Something comes to a node: it is lost if the node is gone, and waits while the node stands still."""
         node = self.nodes[index]
         if not node.running:
             return
-        if kind in {_WAKE, _RESUME} and source != node.life:
-            return
-        if kind == _RESUME:
-            inbox = node.inbox
-            node.inbox = []
-            for held in inbox:
-                self._handle(held)
-            node.wake_at = 0
-            self._after(node)
-            return
         if node.paused_until > self.now:
-            if kind != _WAKE and len(node.inbox) < INBOX_MAX:
-                node.inbox.append(event)
+            if len(node.inbox) < INBOX_MAX:
+                node.inbox.append((action, arguments))
             return
-        now = self.now
-        if kind == _DATAGRAM:
-            node.swim.receive_datagram(body, (f"h{source}", PORT), now)
-        elif kind == _WAKE:
-            if now != node.wake_at:
-                return  # it asked for another moment since
-            node.wake_at = 0
-            node.swim.tick(now)
-        elif kind == _LINK_MESSAGE:
-            if (min(index, source), max(index, source)) in self._linked:
-                node.swim.receive(self.nodes[source].swim.me.node_id, body, now)
-        elif kind == _LINK_UP:
-            self._link_up(index, source)
+        action(node, *arguments)
         self._after(node)
+
+    def _resume(self, index: int, life: int) -> None:
+        node = self.nodes[index]
+        if not node.running or life != node.life:
+            return
+        inbox = node.inbox
+        node.inbox = []
+        for action, arguments in inbox:
+            self._happen(index, action, *arguments)
+        node.wake_at = 0
+        self._after(node)
+
+    def _wake(self, index: int, life: int) -> None:
+        node = self.nodes[index]
+        now = self.now
+        if not node.running or life != node.life or node.paused_until > now or now != node.wake_at:
+            return  # the node asked for another moment since
+        node.wake_at = 0
+        node.swim.tick(now)
+        self._after(node)
+
+    def _receive_datagram(self, node: SimulatedNode, source: int, body: bytes) -> None:
+        node.swim.receive_datagram(body, (f"h{source}", PORT), self.now)
+
+    def _receive_by_link(self, node: SimulatedNode, source: int, body: bytes) -> None:
+        if (min(node.index, source), max(node.index, source)) in self._linked:
+            node.swim.receive(self.nodes[source].swim.me.node_id, body, self.now)
 
     # What nodes do
 
@@ -280,7 +281,7 @@ class GossipSimulation:
         wake_at = swim.wake_at
         if not node.wake_at or wake_at < node.wake_at:
             node.wake_at = max(wake_at, self.now + 1)
-            self._put(node.wake_at, (_WAKE, node.index, node.life, b""))
+            self.queue.after((node.wake_at - self.now) * 1_000, self._wake, node.index, node.life)
 
     def _send(self, node: SimulatedNode, out: list[tuple[Address, bytes]]) -> None:
         index = node.index
@@ -297,7 +298,7 @@ class GossipSimulation:
             if restricted and not self.can_reach(index, target):
                 continue
             delay = self.delay_ms_min + int(rng_random() * spread)
-            self._put(self.now + delay, (_DATAGRAM, target, index, body))
+            self.queue.after(delay * 1_000, self._happen, target, self._receive_datagram, index, body)
         node.datagrams_sent += len(out)
         self.datagrams += len(out)
 
@@ -306,12 +307,13 @@ class GossipSimulation:
         target = self.index_of.get(peer, -1)
         pair = (min(index, target), max(index, target))
         if pair in self._linked and self.can_reach(index, target) and self.can_reach(target, index):
-            self._put(self.now + self.delay_ms_max, (_LINK_MESSAGE, target, index, body))
+            delay_us = self.delay_ms_max * 1_000
+            self.queue.after(delay_us, self._happen, target, self._receive_by_link, index, body)
 
-    def _link_up(self, index: int, other: int) -> None:
+    def _link_up(self, node: SimulatedNode, other: int) -> None:
         """A connection is tried, again and again while this node holds the other alive."""
+        index = node.index
         pair = (min(index, other), max(index, other))
-        node = self.nodes[index]
         if pair in self._linked:
             return
         peer = self.nodes[other]
@@ -324,7 +326,7 @@ class GossipSimulation:
         else:
             known = node.swim.members.get(peer.swim.me.node_id)
             if known is not None and known.is_live:
-                self._put(self.now + 1_000, (_LINK_UP, index, other, b""))
+                self.queue.after(RETRY_MS * 1_000, self._happen, index, self._link_up, other)
 
     def _look_at_events(self, node: SimulatedNode) -> None:
         for event in node.swim.take_events():
@@ -332,7 +334,8 @@ class GossipSimulation:
             kind = event.kind
             if kind in {JOINED, ALIVE_AGAIN}:
                 if self.links:
-                    self._put(self.now + 2 * self.delay_ms_max, (_LINK_UP, node.index, other, b""))
+                    delay_us = 2 * self.delay_ms_max * 1_000
+                    self.queue.after(delay_us, self._happen, node.index, self._link_up, other)
             elif kind == SUSPECTED:
                 if self.nodes[other].running and other not in self.excused:
                     self.suspicions += 1

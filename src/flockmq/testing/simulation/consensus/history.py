@@ -25,15 +25,8 @@ from bisect import bisect_left
 
 from flockmq.log.batch import DATA, BatchView
 from flockmq.raft.entry import Entry
-from flockmq.testing.simulation.machine import chain_after
-
-
-class Violation(Exception):  # noqa: N818
-    """A rule was broken."""
-
-    def __init__(self, rule: str, text: str) -> None:
-        super().__init__(f"{rule}: {text}")
-        self.rule = rule
+from flockmq.testing.simulation.consensus.chain import chain_after
+from flockmq.testing.simulation.world import Violation
 
 
 class GroupHistory:

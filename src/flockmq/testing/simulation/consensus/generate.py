@@ -13,8 +13,9 @@ import itertools
 import random
 from typing import Final
 
-from flockmq.testing.simulation.recipes import RECIPES
-from flockmq.testing.simulation.schedule import Fault, Plan
+from flockmq.testing.simulation.consensus.plan import ConsensusPlan
+from flockmq.testing.simulation.consensus.recipes import RECIPES
+from flockmq.testing.simulation.plan import Fault
 
 WEIGHTS: Final = {
     "crash": 6,
@@ -32,6 +33,7 @@ WEIGHTS: Final = {
     "move": 3,
     "compact": 3,
 }
+NODES: Final = 5
 JUMPS_MS: Final = (-60_000, -5_000, -1_500, -300, 300, 1_500, 5_000, 60_000)
 
 
@@ -127,8 +129,9 @@ class _Drawing:
         self.add(back, "join")
 
 
-def draw_plan(seed: int, nodes: int = 5) -> Plan:
-    """Everything about a run that is decided before it begins."""
+def draw_plan(seed: int, nodes: int = 0) -> ConsensusPlan:
+    """Everything about a run that is decided before it begins; of five nodes unless another number is given."""
+    nodes = nodes or NODES
     rng = random.Random(f"{seed} plan")  # noqa: S311
     drawing = _Drawing(rng, nodes, rng.choice((1, 1, 2, 3)))
     kinds = [kind for kind in WEIGHTS if rng.random() < 0.6] or ["crash"]
@@ -147,7 +150,7 @@ def draw_plan(seed: int, nodes: int = 5) -> Plan:
         else:
             drawing.draw(rng.choices(kinds, weights)[0], at)
         at += rng.randrange(1, 2 * gap_ms)
-    return Plan(
+    return ConsensusPlan(
         nodes=nodes,
         groups=drawing.groups,
         voters=drawing.voters,

@@ -30,13 +30,13 @@ from flockmq.durable.deliver.replay import CLEAN_WAIT_MS
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.columns import RETAIN
 from flockmq.routing.durable import shard_of
-from flockmq.testing.durable_deliveries import Seen, check_delivery
-from flockmq.testing.simulation.history import Violation
+from flockmq.testing.simulation.nodes.deliveries import Seen, check_delivery
+from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
     from flockmq.log.group import GroupLog
-    from flockmq.testing.durable_clients import Client
-    from flockmq.testing.durable_harness import DurableHarness
+    from flockmq.testing.simulation.nodes.clients import Client
+    from flockmq.testing.simulation.nodes.world import NodesWorld
 
 READ_BYTES = 1 << 20
 PATIENCE_US = (CLEAN_WAIT_MS - 10) * 1_000
@@ -50,7 +50,7 @@ Log = list[tuple[bytes, bytes]]
 class Rules:
     """What was promised to whom."""
 
-    def __init__(self, cluster: DurableHarness, shards: int, is_early: bool = False) -> None:
+    def __init__(self, cluster: NodesWorld, shards: int, is_early: bool = False) -> None:
         self.promised: dict[bytes, int] = {}
         """What is acknowledged, and by which node."""
         self._cluster = cluster
@@ -114,7 +114,7 @@ class Rules:
         if waited_us >= PATIENCE_US:
             self._cluster.count("SUBACKs without a promise")
             return
-        seen.promise(-1 if replay else self._cluster.queue.now, [] if replay else self._cluster.committed_ends())
+        seen.promise(-1 if replay else self._cluster.queue.now, [] if replay else list(self._cluster.ends))
 
     # In the end.
 

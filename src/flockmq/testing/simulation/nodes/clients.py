@@ -19,10 +19,10 @@ from flockmq.testing.harness import make_properties
 if TYPE_CHECKING:
     import random
 
-    from flockmq.testing.durable_deliveries import Seen
-    from flockmq.testing.durable_harness import DurableHarness
     from flockmq.testing.harness import HarnessClient
     from flockmq.testing.simulation.events import Action
+    from flockmq.testing.simulation.nodes.deliveries import Seen
+    from flockmq.testing.simulation.nodes.world import NodesWorld
 
 TOPIC: Final = "t"
 KEYS: Final = 2
@@ -39,7 +39,7 @@ BURST: Final = (1, 1, 2, 4)
 class Client:
     """One after the other, each with a connection of its own."""
 
-    def __init__(self, cluster: DurableHarness, name: str, rng: random.Random, *, clean: bool) -> None:
+    def __init__(self, cluster: NodesWorld, name: str, rng: random.Random, *, clean: bool) -> None:
         self.name = name
         self.node = 0
         self.connected = False
@@ -160,7 +160,7 @@ class _Message:
 class Publisher(Client):
     """Publishes with one QoS."""
 
-    def __init__(self, cluster: DurableHarness, name: str, qos: int, rng: random.Random) -> None:
+    def __init__(self, cluster: NodesWorld, name: str, qos: int, rng: random.Random) -> None:
         self.qos = qos
         self.open: list[_Message] = []
         self._numbers = [0] * KEYS
@@ -239,7 +239,7 @@ class Publisher(Client):
 class Subscriber(Client):
     """Hears everything, from now on or from the beginning, and takes it down for each connection apart."""
 
-    def __init__(self, cluster: DurableHarness, name: str, qos: int, rng: random.Random, *, replay: bool) -> None:
+    def __init__(self, cluster: NodesWorld, name: str, qos: int, rng: random.Random, *, replay: bool) -> None:
         self.qos = qos
         self.replay = replay
         self._seen: Seen | None = None

@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
+import random
 import zlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import random
-
-    from flockmq.testing.durable_harness import DurableHarness
+    from flockmq.testing.simulation.machine import Machine
+    from flockmq.testing.simulation.world import World
 
 DELAY_US_MIN: Final = 200
 DELAY_US_MAX: Final = 2_000
@@ -22,24 +23,26 @@ LINK_US: Final = 100_000
 """How often links are looked after."""
 
 
-class DurableNetwork:
-    """See the module."""
+class LinkNetwork:
+    """See the module. ``loss`` is the share of datagrams that vanish."""
 
-    def __init__(self, cluster: DurableHarness, rng: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random, machines: Sequence[Machine[Any]], loss: float = 0.0) -> None:
         self.delay_us = DELAY_US_MAX
         self.frames = 0
-        self._cluster = cluster
+        self._world = world
         self._rng = rng
+        self._machines = machines
+        self._loss = loss
         self._parts: list[set[int]] = []
         self._links: dict[tuple[int, int], int] = {}
         """Linked pairs, the smaller first, and which link of theirs it is: frames of an older one are lost."""
         self._last: dict[tuple[int, int], int] = {}
         self._number = 0
-        cluster.queue.after(LINK_US, self._look_after)
+        world.queue.after(LINK_US, self._look_after)
 
-    def split(self, parts: list[set[int]]) -> None:
+    def split(self, parts: Iterable[set[int]]) -> None:
         """Nodes of different parts don't reach each other from now on; no parts: all do."""
-        self._parts = parts
+        self._parts = list(parts)
         for first, second in list(self._links):
             if not self.reaches(first, second):
                 self.unlink(first, second)
@@ -50,10 +53,8 @@ class DurableNetwork:
 
     def are_linked(self, nodes: set[int]) -> bool:
         """Whether all of these have links with each other."""
-        return (
-            sum(first in nodes and second in nodes for first, second in self._links)
-            == len(nodes) * (len(nodes) - 1) // 2
-        )
+        among = sum(first in nodes and second in nodes for first, second in self._links)
+        return among == len(nodes) * (len(nodes) - 1) // 2
 
     def unlink(self, first: int, second: int) -> None:
         """End a link, if there is one."""
@@ -61,7 +62,7 @@ class DurableNetwork:
         if self._links.pop(pair, None) is None:
             return
         for one, other in (pair, pair[::-1]):
-            machine = self._cluster.machine(one)
+            machine = self._machines[one - 1]
             if machine.process is not None:
                 machine.do(machine.life, machine.process.link_down, other)
 
@@ -71,40 +72,42 @@ class DurableNetwork:
             self.unlink(first, second)
 
     def send_frame(self, sender: int, receiver: int, frame: bytes) -> None:
-        """Frames keep their order."""
+        """Send a frame over a link, behind those before it; without a link it is lost."""
         link = self._links.get(_pair(sender, receiver))
         if link is None:
             return
         self.frames += 1
         due = max(self._due(), self._last.get((sender, receiver), 0))
         self._last[sender, receiver] = due
-        self._cluster.queue.at(due, self._frame, sender, receiver, link, frame)
+        self._world.queue.at(due, self._frame, sender, receiver, link, frame)
 
     def send_datagram(self, sender: int, receiver: int, body: bytes) -> None:
-        """Datagrams don't."""
-        self._cluster.queue.at(self._due(), self._datagram, sender, receiver, body)
+        """Send a datagram; it may overtake others, or vanish."""
+        if self._loss and self._rng.random() < self._loss:
+            return
+        self._world.queue.at(self._due(), self._datagram, sender, receiver, body)
 
     def _due(self) -> int:
-        return self._cluster.queue.now + DELAY_US_MIN + int(self._rng.random() * self.delay_us)
+        return self._world.queue.now + DELAY_US_MIN + int(self._rng.random() * self.delay_us)
 
     def _frame(self, sender: int, receiver: int, link: int, frame: bytes) -> None:
-        machine = self._cluster.machine(receiver)
+        machine = self._machines[receiver - 1]
         if machine.process is not None and self._links.get(_pair(sender, receiver)) == link:
-            self._cluster.trace.note("frame", sender, receiver, zlib.crc32(frame))
+            self._world.trace.note("frame", sender, receiver, zlib.crc32(frame))
             machine.do(machine.life, machine.process.frame, sender, frame)
 
     def _datagram(self, sender: int, receiver: int, body: bytes) -> None:
-        machine = self._cluster.machine(receiver)
+        machine = self._machines[receiver - 1]
         if machine.process is not None and self.reaches(sender, receiver):
-            machine.do(machine.life, machine.process.datagram, self._cluster.machine(sender).host, body)
+            machine.do(machine.life, machine.process.datagram, sender, body)
 
     def _look_after(self) -> None:
-        self._cluster.queue.after(LINK_US, self._look_after)
-        for machine in self._cluster.machines:
+        self._world.queue.after(LINK_US, self._look_after)
+        for machine in self._machines:
             if machine.process is None:
                 continue
             for other in list(machine.process.wishes):
-                peer = self._cluster.machine(other)
+                peer = self._machines[other - 1]
                 pair = _pair(machine.number, other)
                 if pair in self._links or peer.process is None or not self.reaches(*pair):
                     continue

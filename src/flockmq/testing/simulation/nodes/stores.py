@@ -16,8 +16,8 @@ from flockmq.raft.configuration import Configuration
 from flockmq.raft.state import SOUND
 
 if TYPE_CHECKING:
-    from flockmq.testing.durable_harness import DurableHarness
-    from flockmq.testing.durable_machine import Machine, Process
+    from flockmq.testing.simulation.nodes.process import DurableMachine, DurableProcess
+    from flockmq.testing.simulation.nodes.world import NodesWorld
 
 VOTERS_MIN: Final = 3
 COPY_AGE_MS_MIN: Final = 1_500
@@ -29,7 +29,7 @@ COMMAND_MS_MAX: Final = 10_000
 class StoreFaults:
     """Which stores are lost and not yet refilled, and whether another one may be."""
 
-    def __init__(self, cluster: DurableHarness) -> None:
+    def __init__(self, cluster: NodesWorld) -> None:
         self._cluster = cluster
         self._lost: dict[int, None] = {}
         self._copies: dict[int, tuple[int, dict[str, bytes]]] = {}
@@ -42,7 +42,7 @@ class StoreFaults:
         self._few_until = 0
         """Until then the topic may come down to too few replicas, whatever cluster state says now."""
 
-    def look_at(self, process: Process) -> None:
+    def look_at(self, process: DurableProcess) -> None:
         """A turn of a node is over: remember what it knows, for times when no node runs."""
         state = process.durable.meta.state
         if state.index >= self._state.index:
@@ -53,17 +53,17 @@ class StoreFaults:
                 self._deciders_as_of = (raft.term, raft.configuration_index)
                 self._deciders = raft.configuration
 
-    def copy(self, machine: Machine) -> None:
+    def copy(self, machine: DurableMachine) -> None:
         """Put a copy of a store away."""
         self._copies[machine.number] = (self._cluster.now_ms(), machine.disk.copy())
 
-    def wipe(self, machine: Machine) -> None:
+    def wipe(self, machine: DurableMachine) -> None:
         """A store that is gone."""
         if self._may_lose(machine):
             self._lose(machine)
             machine.disk.wipe()
 
-    def roll_back(self, machine: Machine) -> None:
+    def roll_back(self, machine: DurableMachine) -> None:
         """A copy in the place of the store."""
         at, files = self._copies.get(machine.number, (0, {}))
         now = self._cluster.now_ms()
@@ -89,12 +89,12 @@ class StoreFaults:
                 del self._lost[number]
         return f"node {next(iter(self._lost))} is not refilled" if self._lost else ""
 
-    def _lose(self, machine: Machine) -> None:
+    def _lose(self, machine: DurableMachine) -> None:
         self._cluster.count("stores lost")
         self._lost[machine.number] = None
         machine.die(machine.rng, power=False)
 
-    def _may_lose(self, machine: Machine) -> bool:
+    def _may_lose(self, machine: DurableMachine) -> bool:
         if self.unhealed() and list(self._lost) != [machine.number]:
             self._cluster.count("stores spared")
             return False
@@ -111,7 +111,7 @@ class StoreFaults:
             self._cluster.count("stores spared")
         return bool(is_sure)
 
-    def _is_healed(self, machine: Machine) -> bool:
+    def _is_healed(self, machine: DurableMachine) -> bool:
         process = machine.process
         if process is None or not process.durable.is_ready():
             return False

@@ -1,0 +1,1 @@
+"""The layer ``gossip``: membership of small and large clusters, by datagrams and links."""

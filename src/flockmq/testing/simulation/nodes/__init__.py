@@ -1,0 +1,1 @@
+"""The layer ``nodes``: brokers, membership, cluster state and durable topics, with their clients."""
