@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flockmq.client.log_batches import Batches
+from flockmq.client.log_client import Batches
 from flockmq.drivers.disk import FileDisk
 from flockmq.durable.logs.reading import Extents, FilePart
 from flockmq.durable.logs.scanning import scan_extents

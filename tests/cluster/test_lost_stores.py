@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.clients import Clients, command
-from flockmq.client.admin import AdminError
-from flockmq.errors import FlockError
+from flockmq.errors import ApiError, FlockError
 from flockmq.log.witness import read_witness
 from flockmq.server.state_copy import peek_state
 from flockmq.testing.nodes import NodeCluster, NodeProcess
@@ -39,7 +38,7 @@ def end_offset(cluster: NodeCluster, node: NodeProcess, topic: str) -> int:
     def is_led() -> bool:
         try:
             return node.admin().topic_partitions(topic)[0].leader is not None
-        except AdminError:
+        except ApiError:
             return False
 
     cluster.wait(is_led, f"a leader of {topic}")

@@ -9,9 +9,9 @@ import pytest
 
 from cluster.clients import Clients, command
 from flockmq.admin.durable_model import WAIT_MS_MAX, TopicRequest
-from flockmq.client.admin import AdminError
 from flockmq.client.log_client import LogClient
 from flockmq.client.mqtt import MqttError
+from flockmq.errors import ApiError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import SubscribeEntry, Will
 from flockmq.security import credentials
@@ -176,5 +176,5 @@ def test_a_lone_node_is_asked_twice_before_it_gives_up_its_topics(tmp_path: Path
         cluster.create_topic("plant")
         refused = command(one, "cluster", "leave", "--yes", code=1)
         assert "1 topic" in refused
-        with pytest.raises(AdminError, match="alone"):
+        with pytest.raises(ApiError, match="alone"):
             one.admin().leave()

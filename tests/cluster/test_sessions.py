@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.clients import Clients, next_message
-from flockmq.client.admin import AdminError
 from flockmq.client.mqtt import MqttError
+from flockmq.errors import ApiError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import SubscribeEntry, Will
 from flockmq.mqtt.properties import Properties
@@ -95,5 +95,5 @@ async def test_an_operator_reaches_a_client_through_any_node(tmp_path: Path, cli
         assert [session.client_id for session in one.admin().sessions(node=one.name)] == ["device"]
         two.admin().delete_session("device")
         assert [session.client_id for session in one.admin().sessions(node=one.name)] == []
-        with pytest.raises(AdminError, match="There is no session of client"):
+        with pytest.raises(ApiError, match="There is no session of client"):
             two.admin().delete_session("device")

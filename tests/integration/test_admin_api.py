@@ -20,9 +20,9 @@ from flockmq.admin.guard import AttemptThrottle
 from flockmq.admin.operations import Operation
 from flockmq.admin.routes import OPERATIONS
 from flockmq.admin.web import WebLimits
-from flockmq.client.admin import AdminClient, AdminError, UnreachableError
+from flockmq.client.admin import AdminClient, UnreachableError
 from flockmq.drivers.clock import now_ms
-from flockmq.errors import ConfigError
+from flockmq.errors import ApiError, ConfigError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Disconnect
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
@@ -197,11 +197,11 @@ def test_clients_that_come_and_go_during_a_listing_do_no_harm(run: Run) -> None:
 def test_the_client_says_what_is_wrong(run: Run) -> None:
     async def scenario() -> None:
         async with serving() as site:
-            with pytest.raises(AdminError) as missing:
+            with pytest.raises(ApiError) as missing:
                 await site.use(lambda client: client.kick("nobody"))
             assert (missing.value.status, missing.value.code) == (404, "not_found")
             for token in ("wrong", None):
-                with pytest.raises(AdminError) as refused:
+                with pytest.raises(ApiError) as refused:
                     await site.use(lambda client: client.node(), token)
                 assert refused.value.code == "unauthorized"
                 assert "flockmq login" in str(refused.value)

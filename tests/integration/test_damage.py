@@ -10,7 +10,7 @@ import pytest
 
 from flockmq.cli.doctor import FAIL, examine
 from flockmq.client.log_client import LogClient
-from flockmq.client.transport import AdminError
+from flockmq.errors import Damaged
 from flockmq.log.header import HEADER_BYTES
 from flockmq.security import credentials
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
@@ -185,13 +185,13 @@ def test_without_another_replica_the_damage_is_named_and_the_rest_is_served(clus
     name = cluster.nodes[0].admin().partition(group).replicas[0].node
     node = next(one for one in cluster.nodes if one.name == name)
     flip(segments(node, group)[1], SEGMENT_BYTES // 3)
-    with pytest.raises(AdminError, match="damaged") as caught:
+    with pytest.raises(Damaged, match="damaged") as caught:
         read_all(node, "alone")
-    assert caught.value.code == "damaged"
     cluster.wait(lambda: bool(events(node, "log_damaged", group)), "the log to tell")
     damaged = events(node, "log_damaged", group)[-1]
     first, end = int(str(damaged["first_offset"])), int(str(damaged["end_offset"]))
     assert end - first == RECORDS
+    assert (caught.value.first, caught.value.end) == (first, end)
     assert f"{first} to {end - 1}" in str(caught.value)
     assert f"read on from offset {end}" in str(caught.value)
     assert read_all(node, "alone", end) == payloads[end:]

@@ -15,7 +15,8 @@ import pytest
 from flockmq.admin.api import AdminApi
 from flockmq.admin.desk import NodeInfo
 from flockmq.cli.main import run
-from flockmq.client.admin import AdminClient, AdminError
+from flockmq.client.admin import AdminClient
+from flockmq.errors import ApiError
 from flockmq.security.passwords import HashCost, delete_user, set_password
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
 from unit.admin.durable_desks import MemoryDurable
@@ -184,7 +185,7 @@ def test_shards_are_chosen_in_one_way(site: Site) -> None:
         said = "with --shard use offset:N"
         assert said in site.fails("cursor", "reset", "reader", words, "--shard", "1", code=2)
         assert said in site.fails("log", "read", "plant", "--from", words, "--shard", "1", code=2)
-        with pytest.raises(AdminError, match="both choose shards") as refused:
+        with pytest.raises(ApiError, match="both choose shards") as refused:
             AdminClient(site.url, "right").reset_cursor("reader", words, shard=1)
         assert refused.value.status == 400
 

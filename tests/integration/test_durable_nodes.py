@@ -13,10 +13,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
-from flockmq.client.admin import AdminError
 from flockmq.client.log_client import LogClient
 from flockmq.cluster.advice import Advice, LeaderAdvice
-from flockmq.errors import FlockError
+from flockmq.errors import ApiError, FlockError
 from flockmq.security import credentials
 from flockmq.server.state_copy import STATE_FILE
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
@@ -119,7 +118,7 @@ def test_what_is_beyond_the_end_is_told_by_any_node(cluster: NodeCluster, copies
     with log_client(cluster, 0) as client:
         client.publish(name, [(name, b"x")] * 3)
     for node in cluster.nodes:
-        with pytest.raises(AdminError) as refusal:
+        with pytest.raises(ApiError) as refusal:
             node.admin().records(name, 0, offset=9_999)
         assert (refusal.value.status, refusal.value.code) == (416, "beyond_end")
         assert refusal.value.headers["x-flockmq-end-offset"] == "3"
@@ -272,7 +271,7 @@ def test_a_leader_that_says_nothing_moves_no_cursor(cluster: NodeCluster) -> Non
     try:
         [position] = admin.cursor("still").positions
         assert (position.known, position.offset, position.lag) == (False, None, None)
-        with pytest.raises(AdminError) as refused:
+        with pytest.raises(ApiError) as refused:
             admin.create_cursor(request)
         assert refused.value.status == 503
     finally:

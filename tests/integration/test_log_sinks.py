@@ -12,10 +12,10 @@ import pytest
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_sinks_model as sinks
 from flockmq.admin.durable_sinks_port import CommitStatus
-from flockmq.client.admin import AdminClient, AdminError
+from flockmq.client.admin import AdminClient
 from flockmq.client.log_client import LogClient
 from flockmq.client.log_sinks import CommittedStage, StageName, StagePart
-from flockmq.errors import FlockError
+from flockmq.errors import ApiError, FlockError
 from flockmq.log.assembling import assemble
 from integration.support.node import Run
 from integration.test_log_client import Flock, flock
@@ -70,7 +70,7 @@ def test_chunks_with_many_names_are_checked_too(run: Run) -> None:
         good = assemble(names, indexes, [b"c"], bytes(4 * count), bytes(count), offsets, b"")
         client.stage("plant", 0, StageName("q", 0, 0, 0), 0, good)
         bad = assemble([*names[:-1], b"home"], indexes, [b"c"], bytes(4 * count), bytes(count), offsets, b"")
-        with pytest.raises(AdminError, match="'home' is no topic name of this durable topic"):
+        with pytest.raises(ApiError, match="'home' is no topic name of this durable topic"):
             client.stage("plant", 0, StageName("q", 0, 0, 0), 1, bad)
 
     async def check() -> None:
@@ -85,7 +85,7 @@ def test_what_is_dropped_has_to_be_staged_again(run: Run) -> None:
     def write(client: LogClient) -> None:
         client.stage("plant", 0, StageName("q", 0, 0, 0), 0, chunk(b"a"))
         client.drop_stages("plant", "q", 0)
-        with pytest.raises(AdminError, match="stage it again") as caught:
+        with pytest.raises(ApiError, match="stage it again") as caught:
             client.commit_stages("plant", "q", 0, {0: [StagePart(0, 0, 1)]})
         assert (caught.value.status, caught.value.code) == (409, "conflict")
         with pytest.raises(FlockError, match="has 1 shard, counted from 0; there is no shard 1"):

@@ -14,7 +14,7 @@ from flockmq.admin.durable_sinks_model import ShardStages, SinkCommit, StagedPar
 from flockmq.client.log_client import LogClient
 from flockmq.client.log_sinks import StageName, StagePart
 from flockmq.client.mqtt import Message, MqttClient, Options
-from flockmq.client.transport import AdminError
+from flockmq.errors import ApiError
 from flockmq.log.assembling import UserColumns, assemble
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.routing.durable import shard_of
@@ -142,7 +142,7 @@ def test_a_namespace_of_its_own(cluster: NodeCluster) -> None:
     cluster.wait(lambda: admin.topic_partitions("spaced", namespace="acme")[0].leader is not None, "a leader")
     with log_client(cluster, 0) as client:
         client.namespace = "acme"
-        with pytest.raises(AdminError, match="is not of this namespace"):
+        with pytest.raises(ApiError, match="is not of this namespace"):
             client.stage("spaced", 0, StageName("q", 0, 0, 0), 0, chunk("spaced/x", [b"a"]))
         data = assemble(
             [b"$ns/acme/spaced/x"], bytes(4), [b"$ns/acme/spark"], bytes(4), b"\1", int32([0, 1]), b"a"
@@ -158,11 +158,11 @@ def test_what_is_not_staged_is_refused(cluster: NodeCluster) -> None:
     cluster.create_topic("refused")
     with log_client(cluster, 1) as client:
         client.stage("refused", 0, StageName("q", 0, 0, 0), 0, chunk("refused/x", [b"a"]))
-        with pytest.raises(AdminError, match="Stage the batch again") as caught:
+        with pytest.raises(ApiError, match="Stage the batch again") as caught:
             client.commit_stages("refused", "q", 0, {0: [StagePart(0, 0, 2)]})
         assert caught.value.code == "conflict"
         client.drop_stages("refused", "q", 0)
-        with pytest.raises(AdminError, match="is not staged"):
+        with pytest.raises(ApiError, match="is not staged"):
             client.commit_stages("refused", "q", 0, {0: [StagePart(0, 0, 1)]})
         for data, sentence in (
             (chunk("elsewhere", [b"a"]), "is no topic name of this durable topic"),
@@ -170,7 +170,7 @@ def test_what_is_not_staged_is_refused(cluster: NodeCluster) -> None:
             (chunk("refused/x", [b"a"], flags=3), "flags"),
             (b"", "96 bytes"),
         ):
-            with pytest.raises(AdminError, match=sentence) as caught:
+            with pytest.raises(ApiError, match=sentence) as caught:
                 client.stage("refused", 0, StageName("q", 0, 0, 0), 0, data)
             assert caught.value.code == "invalid_body"
         assert read_all(client, "refused") == []

@@ -11,8 +11,9 @@ import pytest
 
 from flockmq.admin.durable_model import TopicRequest
 from flockmq.admin.durable_tenants_model import AccessRequest, AccessRule, ClientChange, ClientRequest
-from flockmq.client.admin import AdminClient, AdminError
+from flockmq.client.admin import AdminClient
 from flockmq.client.mqtt import MqttClient, MqttError, Options
+from flockmq.errors import ApiError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.security import credentials
@@ -206,7 +207,7 @@ async def test_a_tenant_stores_no_more_than_it_may_on_all_nodes_together(cluster
         shown = await asyncio.to_thread(admin.namespace, "umbrella")
         assert shown.stored_bytes is not None
         assert shown.stored_bytes >= 20_000
-        with pytest.raises(AdminError, match="shorten retention") as refused:
+        with pytest.raises(ApiError, match="shorten retention") as refused:
             await asyncio.to_thread(partial(admin.publish, "kept/a", b"x", namespace="umbrella"))
         assert refused.value.status == 422
     await asyncio.to_thread(admins[0].alter_namespace, "umbrella", {"stored_bytes_max": None})
@@ -259,7 +260,7 @@ def test_the_token_of_the_founder_opens_every_node(cluster: NodeCluster) -> None
         admin = AdminClient(f"http://{HOST}:{cluster.nodes[number].api_port}", token)
         try:
             return admin.node() is not None
-        except AdminError:
+        except ApiError:
             return False
 
     tokens = [

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from zlib import crc32
 
 from flockmq.admin.durable_model import RECORDS_PER_PUBLISH_MAX, Placed
-from flockmq.client.admin import AdminClient, AdminError
+from flockmq.client.admin import AdminClient
 from flockmq.client.log_client import LogClient
-from flockmq.errors import FlockError
+from flockmq.errors import ApiError, FlockError
 from flockmq.security import credentials
 from flockmq.testing.nodes import HOST, NodeCluster
 
@@ -136,7 +136,7 @@ class SparkCluster:
         """Whether every node knows the state of the cluster, with all nodes and the token that they share."""
         try:
             dumps = [self.admin(number).dump() for number in range(NODES)]
-        except AdminError:
+        except ApiError:
             return False
         return all(
             sum(1 for node in one["nodes"] if node["state"] == "ALIVE" and node["api"]) == NODES for one in dumps

@@ -12,8 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from flockmq.admin.durable_model import TopicRequest
 from flockmq.client.admin import AdminClient
-from flockmq.client.transport import AdminError
-from flockmq.errors import FlockError
+from flockmq.errors import ApiError, FlockError
 from flockmq.security import credentials
 from flockmq.spark.servers import Servers
 from flockmq.spark.sink import FlockStreamWriter
@@ -58,7 +57,7 @@ class SecureCluster:
     def _is_settled(self) -> bool:
         try:
             found = [self.admin(number).dump() for number in range(NODES)]
-        except AdminError:
+        except ApiError:
             return False
         apis = [sorted(node["api"] for node in one["nodes"] if node["state"] == "ALIVE") for one in found]
         return all(one == sorted(self.urls) for one in apis)

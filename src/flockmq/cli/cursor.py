@@ -33,6 +33,7 @@ from flockmq.cli.output import (
     print_table,
 )
 from flockmq.cli.usage import UsageError
+from flockmq.errors import ApiError, NotFound
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
@@ -92,25 +93,21 @@ def create(
 @contextmanager
 def _refusals_of_words() -> Iterator[None]:
     """What only the broker could see: these words fit no topic with that many shards."""
-    from flockmq.client.transport import AdminError
 
     try:
         yield
-    except AdminError as error:
+    except ApiError as error:
         if error.code != "invalid_body":
             raise
         raise UsageError(str(error)) from None
 
 
 def _exists(client: AdminClient, name: str, namespace: str) -> bool:
-    from flockmq.client.transport import AdminError
 
     try:
         client.cursor(name, namespace=namespace)
-    except AdminError as error:
-        if error.code == "not_found":
-            return False
-        raise
+    except NotFound:
+        return False
     return True
 
 

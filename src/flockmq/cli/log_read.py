@@ -18,7 +18,7 @@ from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client, log_clie
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, WHERE_HELP, NamespaceOption, parse_where
 from flockmq.cli.output import JsonOption
 from flockmq.cli.usage import UsageError
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, OffsetGone
 from flockmq.server.escape import printable
 from flockmq.wording import no_shard
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flockmq.admin.durable_model import Head, LogRecord
-    from flockmq.client.log_batches import Batches
-    from flockmq.client.log_client import LogClient
+    from flockmq.client.log_client import Batches, LogClient
     from flockmq.durable.logs.starts import Start
 
 WAIT_MS: Final = 10_000
@@ -128,14 +127,13 @@ def _read(client: LogClient, topic: str, shard: int, offset: int) -> Batches:
 
 def _oldest(client: LogClient, topic: str, shard: int) -> Batches:
     """What is first in a shard. Retention may remove that while it is asked for."""
-    from flockmq.client.log_batches import OffsetGoneError
 
     offset = 0
     while True:
         try:
             return _read(client, topic, shard, offset)
-        except OffsetGoneError as gone:
-            offset = max(gone.first_offset, offset + 1)
+        except OffsetGone as gone:
+            offset = max(gone.first, offset + 1)
 
 
 def _wait(client: LogClient, topic: str, positions: dict[int, int | None], *, is_whole: bool) -> None:

@@ -10,8 +10,7 @@ import typer
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import YesOption, confirm
 from flockmq.cli.output import JsonOption, print_json
-from flockmq.client.admin import AdminError
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, NotFound
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.5
 WAIT_S_DEFAULT: Final = 60.0
-GONE: Final = 404
 
 
 def remove(
@@ -82,9 +80,8 @@ def _look(client: AdminClient, found: NodeRemoval) -> NodeRemoval:
 
     try:
         return client.remove_node(found.id)
-    except AdminError as error:
-        if error.status != GONE:
-            raise
+    except NotFound:
+        pass
     return msgspec.structs.replace(found, partitions_left=0, votes=False, done=True)
 
 

@@ -17,7 +17,7 @@ import typer
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption, in_namespace
 from flockmq.cli.output import JsonOption, print_json
-from flockmq.errors import FlockError
+from flockmq.errors import Conflict, FlockError, NotFound
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def import_clients(
     in their namespace that its rules allow; see `flockmq acl`.
     """
     from flockmq.admin.durable_tenants_model import ClientRequest
-    from flockmq.client.transport import AdminError
     from flockmq.security.passwords import read_secrets
 
     admin = admin_client(server)
@@ -54,10 +53,10 @@ def import_clients(
     for name, (space, own) in places.items():
         try:
             admin.register_client(ClientRequest(name=own, password_hash=secrets[name]), namespace=space)
-        except FlockError as error:
-            if not isinstance(error, AdminError) or error.code != "conflict":
-                raise FlockError(_stopped(str(error), name, len(registered))) from None
+        except Conflict:
             existed.append(name)
+        except FlockError as error:
+            raise FlockError(_stopped(str(error), name, len(registered))) from None
         else:
             registered.append(name)
     without_rules = _without_rules(admin, sorted({space for space, _ in places.values()}))
@@ -124,15 +123,15 @@ def _stopped(why: str, name: str, count: int) -> str:
 
 def _without_rules(admin: AdminClient, namespaces: list[str]) -> list[str]:
     """Those that the cluster has no rules for. Who can't be asked is not among them: the clients are registered."""
-    from flockmq.client.transport import AdminError
 
     found: list[str] = []
     for namespace in namespaces:
         try:
             admin.acl(namespace)
-        except FlockError as error:
-            if isinstance(error, AdminError) and error.code == "not_found":
-                found.append(namespace)
+        except NotFound:
+            found.append(namespace)
+        except FlockError:
+            continue
     return found
 
 

@@ -2,9 +2,8 @@
 
 ```
  read(topic, shard, offset)
-     metadata: partitions, replicas and where their nodes' APIs are   (kept, and fetched again when something fails)
          |--> the replica that answered last --> other replicas --> the servers named by the caller, which fetch
-         |        `-- nobody there, behind, wrong token: the next one, then a pause and all of them again
+         |        `-- no answer, behind, wrong token: the next one, then a pause and all of them again
          `--> Batches: bytes as they came, BatchViews over them
 ```
 Offsets mean the same on all replicas, so a read goes on anywhere in the middle of a log. Nothing is done per record.
@@ -14,91 +13,80 @@ Synchronous and of the standard library alone. Not for several threads at once: 
 from __future__ import annotations
 
 import base64
-import random
-import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, Literal
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import MessageProperties
-from flockmq.client.durable_calls import DEFAULT_NAMESPACE, DurableCalls
-from flockmq.client.log_batches import ORDERS, Batches, OffsetBeyondEndError, OffsetGoneError, ReadFrom, what_fits
+from flockmq.client.failover import ASK_AGAIN, METADATA_S, NOT_FOR_US, RETRY_S, Order, Patience
 from flockmq.client.log_sinks import LogSinks
-from flockmq.client.transport import DEFAULT_SERVER_URL, AdminError, UnreachableError
-from flockmq.errors import FlockError
-from flockmq.wording import no_shard
+from flockmq.client.transport import Answer, UnreachableError
+from flockmq.errors import END_OFFSET, FIRST_OFFSET, NEXT_OFFSET, ApiError, Damaged, FlockError
+from flockmq.log.batch import BatchView
 
-FIRST_OFFSET: Final = "x-flockmq-first-offset"
-END_OFFSET: Final = "x-flockmq-end-offset"
-NEXT_OFFSET: Final = "x-flockmq-next-offset"
-RETRY_S: Final = 30.0
-PAUSE_S: Final = 0.05
-PAUSE_S_MAX: Final = 2.0
-METADATA_S: Final = 60.0
-"""How long what is known of replicas is used without asking again."""
-SERVERS_MAX: Final = 64
 READ_BYTES: Final = 4 * 1024 * 1024
 """Asked for at once, unless the caller says how much: a request costs as much as the bytes of half a megabyte."""
-_ASK_AGAIN: Final = frozenset({429, 503})
-_NOT_FOR_US: Final = frozenset({401, 403, 421})
-_TRY_ELSEWHERE: Final = frozenset({401, 403, 404, 421, 429, 500, 502, 503, 504})
+FILTER_BYTES_MAX: Final = 4_096
+"""Filters that are sent with a read, as a URL has room for."""
+_TRY_ELSEWHERE: Final = ASK_AGAIN | NOT_FOR_US | {404, 500, 502, 504}
 
-__all__ = ["Batches", "LogClient", "OffsetBeyondEndError", "OffsetGoneError", "ReadFrom"]
+__all__ = ["RETRY_S", "Batches", "LogClient", "ReadFrom"]
 
-T = TypeVar("T")
+ReadFrom = Literal["any", "leader", "follower"]
+
+
+class Batches:
+    """Part of a partition's log: whole batches end to end. The first may begin before the offset that was asked for."""
+
+    def __init__(
+        self, data: bytes, offset: int, first_offset: int, end_offset: int, server_url: str, next_offset: int = 0
+    ) -> None:
+        self.data = data
+        self.offset = offset
+        """What was asked for."""
+        self.first_offset = first_offset
+        """The oldest record of the partition."""
+        self.end_offset = end_offset
+        """End of what was committed when the server read it."""
+        self.server_url = server_url
+        """The server that answered."""
+        self.views: list[BatchView] = []
+        position = 0
+        while position < len(data):
+            self.views.append(BatchView(data, position))
+            position = self.views[-1].end
+        self.next_offset = max(next_offset, self.views[-1].next_offset if self.views else offset)
+        """Where to read on; further than the last batch when others were left out behind it."""
+
+    @classmethod
+    def of(cls, answer: Answer, offset: int, server_url: str, *, verify: bool) -> Batches:
+        """What a server answered; UnreachableError when that is no part of a log."""
+        try:
+            first = int(answer.headers[FIRST_OFFSET.lower()])
+            end = int(answer.headers[END_OFFSET.lower()])
+            following = int(answer.headers.get(NEXT_OFFSET.lower(), "0"))
+            found = cls(answer.body, offset, first, end, server_url, following)
+            if verify:
+                for view in found.views:
+                    view.verify()
+        except (KeyError, ValueError, FlockError) as error:
+            raise UnreachableError(
+                f"{server_url} answered with something that is no part of a log ({error!r})"
+            ) from error
+        return found
+
+    def __iter__(self) -> Iterator[BatchView]:
+        return iter(self.views)
+
+    def __len__(self) -> int:
+        return len(self.views)
 
 
 class LogClient(LogSinks):
-    """See the module. ``token_of`` says which token goes to which server; ``token`` goes to all of them. Without either
-    it is ``FLOCKMQ_TOKEN``, or what this user's credentials file has: as for the command line. With ``named_first`` the
-    servers that were named are asked before replicas, whose addresses may mean nothing where the caller is."""
-
-    def __init__(
-        self,
-        servers: str | Sequence[str] = DEFAULT_SERVER_URL,
-        token: str | None = None,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        token_of: Callable[[str], str | None] | None = None,
-        timeout_s: float = 10.0,
-        retry_s: float = RETRY_S,
-        ssl_context: ssl.SSLContext | None = None,
-        verify: bool = True,
-        named_first: bool = False,
-    ) -> None:
-        self.namespace = namespace
-        self._named = [servers] if isinstance(servers, str) else list(servers)
-        if not self._named:
-            raise FlockError(f"No server is named; name one like {DEFAULT_SERVER_URL}")
-        self._token_of = token_of or (self._own_token if token is None else lambda _url: token)
-        self._timeout_s = timeout_s
-        self._retry_s = retry_s
-        self._ssl_context = ssl_context
-        self._verify = verify
-        self._named_first = named_first
-        self._servers: dict[str, DurableCalls] = {}
-        self._partitions: dict[str, tuple[float, list[model.Partition]]] = {}
-        self._told: dict[str, None] = {}
-        """Servers that answers named."""
-        self._good: dict[tuple[str, int, ReadFrom], str] = {}
-        """Who answered last, by topic, shard and whom the caller prefers."""
-        self._jitter = random.Random()  # noqa: S311  (spreads retries)
-        self._is_https = self._named[0].startswith("https://")
-
-    def close(self) -> None:
-        """Close all connections."""
-        for server in self._servers.values():
-            server.close()
-        self._servers.clear()
-
-    def __enter__(self) -> LogClient:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
+    """See the module; for its parameters ``Failover``."""
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
@@ -109,23 +97,6 @@ class LogClient(LogSinks):
     def topics(self) -> list[model.DataTopic]:
         """All durable topics of the namespace."""
         return self._anywhere(lambda server: list(server.topics(namespace=self.namespace)))
-
-    def metadata(self, topic: str, *, fresh: bool = False) -> list[model.Partition]:
-        """The partitions of a topic, by shard: replicas, leaders, and where the APIs of their nodes are."""
-        known = self._partitions.get(topic)
-        if known is not None and not fresh and time.monotonic() - known[0] < METADATA_S:
-            return known[1]
-        return self._keep(topic, self._anywhere(partial(self._ask_partitions, topic)))
-
-    def _ask_partitions(self, topic: str, server: DurableCalls) -> list[model.Partition]:
-        return server.topic_partitions(topic, namespace=self.namespace)
-
-    def _keep(self, topic: str, found: list[model.Partition]) -> list[model.Partition]:
-        self._partitions[topic] = (time.monotonic(), found)
-        for replica in (one for partition in found for one in partition.replicas):
-            if replica.api is not None and self._is_safe(replica.api) and len(self._told) < SERVERS_MAX:
-                self._told[replica.api] = None
-        return found
 
     def heads(self, topic: str, *, after: str | None = None, wait_ms: int = 0) -> model.Heads:
         """How far the partitions reach; with ``after`` (of an earlier answer) it waits until one reaches further."""
@@ -155,84 +126,62 @@ class LogClient(LogSinks):
         With ``filters`` (of MQTT) batches without a name that one of them matches may be left out, so the answer may be
         empty and ``next_offset`` further on; rows of other names are still among those that come. ``read_from`` says
         which replicas are asked first: the leader, followers, or any; the others stand in for them.
-        OffsetGoneError when retention removed them, OffsetBeyondEndError when the log ends before that offset (at its
-        end there is nothing yet, which is no error); AdminError (code ``damaged``) when no
-        replica can give these records back; FlockError when no replica could serve for ``retry_s``.
+
+        OffsetGone: retention removed the records. BeyondEnd: the log ends before that offset (at its end there is
+        nothing yet, which is no error). Damaged: no replica can give these records back. Other FlockErrors: no replica
+        could serve for ``retry_s``.
         """
-        deadline = time.monotonic() + self._retry_s
-        pause_s = PAUSE_S
-        filters = what_fits(filters)
+        asked: dict[str, Any] = {
+            "offset": offset,
+            "max_bytes": max_bytes,
+            "wait_ms": wait_ms,
+            "namespace": self.namespace,
+        }
+        asked["filters"] = filters if fit(filters) else ()
+        patience = Patience(self._retry_s)
         while True:
             problem: FlockError | None = None
             for url in self._candidates(topic, shard, read_from):
                 try:
-                    found = self._read(url, topic, shard, offset, max_bytes, wait_ms, filters)
-                except (UnreachableError, AdminError) as error:
-                    problem = _elsewhere(error)
-                    continue
-                self._good[(topic, shard, read_from)] = url
-                return found
-            if isinstance(problem, AdminError) and problem.code == "damaged":
+                    answer = self._server(url).read_batches(topic, shard, **asked)
+                    found = Batches.of(answer, offset, url, verify=self._verify)
+                except UnreachableError as error:
+                    problem = error
+                except ApiError as error:
+                    if error.status not in _TRY_ELSEWHERE:
+                        raise
+                    problem = error
+                else:
+                    self._good[(topic, shard, read_from)] = url
+                    return found
+            if isinstance(problem, Damaged):
                 raise problem  # the node asked all replicas: waiting does not bring records back
-            if time.monotonic() >= deadline:
+            if patience.is_over():
                 raise FlockError(
                     f"No node could serve shard {shard} of topic {topic!r} from offset {offset} on for "
                     f"{self._retry_s:g} s; the last one said: {problem}"
                 )
             self._partitions[topic] = (float("-inf"), self._partitions.get(topic, (0.0, []))[1])
             self._good.pop((topic, shard, read_from), None)
-            time.sleep(pause_s * self._jitter.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
-
-    def _read(
-        self, url: str, topic: str, shard: int, offset: int, max_bytes: int, wait_ms: int, filters: Sequence[str]
-    ) -> Batches:
-        answer = self._server(url).read_batches(
-            topic,
-            shard,
-            offset=offset,
-            max_bytes=max_bytes,
-            wait_ms=wait_ms,
-            filters=filters,
-            namespace=self.namespace,
-        )
-        try:
-            first = int(answer.headers[FIRST_OFFSET])
-            end = int(answer.headers[END_OFFSET])
-            following = int(answer.headers.get(NEXT_OFFSET, "0"))
-            found = Batches(answer.body, offset, first, end, url, following)
-            if self._verify:
-                for view in found.views:
-                    view.verify()
-        except (KeyError, ValueError, FlockError) as error:
-            raise UnreachableError(f"{url} answered with something that is no part of a log ({error!r})") from error
-        return found
+            patience.pause()
 
     def _candidates(self, topic: str, shard: int, read_from: ReadFrom) -> list[str]:
-        """Whom to ask, best first. What was known before is better than nothing."""
+        """Servers to ask, best first. What was known before is better than nothing."""
         at, partitions = self._partitions.get(topic, (float("-inf"), []))
         if time.monotonic() - at >= METADATA_S:
             try:
-                partitions = self._keep(topic, self._round(partial(self._ask_partitions, topic)))
+                partitions = self._round(partial(self._learn, topic))
                 self._good.pop((topic, shard, read_from), None)  # another may lead by now
             except UnreachableError:
                 pass
-            except AdminError as error:
-                if error.status not in _ASK_AGAIN:
+            except ApiError as error:
+                if error.status not in ASK_AGAIN:
                     raise
-        if partitions and not 0 <= shard < len(partitions):
-            raise FlockError(no_shard(topic, len(partitions), shard))
         good = self._good.get((topic, shard, read_from))
         urls = [good] if good is not None else []
         urls += self._named if self._named_first else []
-        if partitions:
-            replicas = sorted(partitions[shard].replicas, key=ORDERS[read_from])
-            urls += [one.api for one in replicas if one.api is not None and self._is_safe(one.api)]
+        urls += self._holders(topic, shard, partitions, ORDERS[read_from]) if partitions else []
         return list(dict.fromkeys([*urls, *self._named]))
-
-    def _is_safe(self, url: str) -> bool:
-        """A token that was sent in TLS is not sent in the clear because some answer says so."""
-        return url.startswith("https://") or not self._is_https
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -246,8 +195,9 @@ class LogClient(LogSinks):
         """Append messages (topic name, payload, maybe properties) in order; where each of them is after commit.
 
         None stands for one that is certainly not in the log, while others are. Where none is, they are sent again for
-        ``retry_s``, and then it is an AdminError (503). When nobody can say what became of them, FlockError: publishing
-        again may then double them. A node that could not be reached at all is no reason to give up.
+        ``retry_s``, and then it is an ApiError (503). When no node can say what became of them, OutcomeUnknown or
+        UnreachableError: publishing again may then double them. A node that could not be reached at all is no reason to
+        give up.
         """
         records = [
             model.RecordToPublish(
@@ -270,8 +220,9 @@ class LogClient(LogSinks):
         """Create a cursor; one of this name over this topic that is there stays where it stands, and holds retention or
         not as before unless ``hold`` says otherwise.
 
-        A cursor is over one topic. Who reads several makes one for each, named ``NAME.TOPIC``. With ``hold`` retention
-        waits for it: up to four times the topic's ``retention_bytes``, or the nodes' ``store.held_bytes`` without that.
+        A cursor is over one topic. A reader of several makes one for each, named ``NAME.TOPIC``. With ``hold``
+        retention waits for it: up to four times the topic's ``retention_bytes``, or the nodes' ``store.held_bytes``
+        without that.
         """
         request = tenants.CursorRequest(name=name, topic=topic, namespace=self.namespace, hold=hold, start=start)
         return self._anywhere(lambda server: server.create_cursor(request))
@@ -289,65 +240,20 @@ class LogClient(LogSinks):
         """
         self._anywhere(lambda server: server.commit_cursor(name, positions, namespace=self.namespace))
 
-    # --- servers ----------------------------------------------------------------------------------------------------
 
-    def _own_token(self, url: str) -> str | None:
-        """The token that this user has for a server, else that for the one that was named: clusters share one."""
-        from flockmq.client.tokens import token_for
-
-        return token_for(url, self._ssl_context) or token_for(self._named[0], self._ssl_context)
-
-    def _server(self, url: str) -> DurableCalls:
-        server = self._servers.get(url)
-        if server is None:
-            if len(self._servers) >= SERVERS_MAX:
-                self._servers.pop(next(iter(self._servers))).close()
-            server = self._servers[url] = DurableCalls(
-                url, self._token_of(url), timeout_s=self._timeout_s, ssl_context=self._ssl_context, keep=True
-            )
-        return server
-
-    def _anywhere(self, ask: Callable[[DurableCalls], T], *, is_repeatable: bool = True) -> T:
-        """Ask one server after the other until one answers; ``is_repeatable`` when asking twice does no harm."""
-        deadline = time.monotonic() + self._retry_s
-        pause_s = PAUSE_S
-        while True:
-            try:
-                return self._round(ask, is_repeatable=is_repeatable)
-            except (UnreachableError, AdminError) as error:
-                is_final = isinstance(error, AdminError) and error.status not in _ASK_AGAIN
-                is_sent = isinstance(error, UnreachableError) and not is_repeatable and not error.was_never_sent
-                if is_final or is_sent or time.monotonic() >= deadline:
-                    raise
-            time.sleep(pause_s * self._jitter.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
-
-    def _round(self, ask: Callable[[DurableCalls], T], *, is_repeatable: bool = True) -> T:
-        """Ask all servers once: those that were named, then those that they told of."""
-        problem: UnreachableError | AdminError | None = None
-        for url in list(dict.fromkeys([*self._named, *self._told])):
-            try:
-                return ask(self._server(url))
-            except UnreachableError as error:
-                if not is_repeatable and not error.was_never_sent:
-                    raise
-                problem = problem or error
-            except AdminError as error:
-                # The token of one node may be wrong on another: only those that were named are believed in that.
-                if error.status not in _ASK_AGAIN and (url in self._named or error.status not in _NOT_FOR_US):
-                    raise
-                problem = error
-        assert problem is not None
-        raise problem
+def fit(filters: Sequence[str]) -> bool:
+    """Whether a request has room for these filters; otherwise all batches come."""
+    size = sum(3 * len(one.encode()) + 8 for one in filters)
+    return len(filters) <= model.FILTERS_PER_READ_MAX and size <= FILTER_BYTES_MAX
 
 
-def _elsewhere(error: UnreachableError | AdminError) -> FlockError:
-    """Go on with another server, or give up."""
-    if isinstance(error, AdminError):
-        if error.status == 410:
-            raise OffsetGoneError(str(error), int(error.headers.get(FIRST_OFFSET, "0"))) from error
-        if error.status == 416:
-            raise OffsetBeyondEndError(str(error), int(error.headers.get(END_OFFSET, "0"))) from error
-        if error.status not in _TRY_ELSEWHERE or error.code == "invalid_parameter":
-            raise error
-    return error
+def _is_late(replica: model.Replica) -> bool:
+    return replica.lag is None or replica.lag > 0
+
+
+ORDERS: Final[dict[ReadFrom, Order]] = {
+    "any": _is_late,
+    "leader": lambda one: (one.role != "leader", _is_late(one)),
+    "follower": lambda one: (one.role == "leader", _is_late(one)),
+}
+"""Which replicas come first: by what the caller prefers, and whether they are behind."""

@@ -14,8 +14,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from flockmq.client.transport import AdminError, Transport
-from flockmq.errors import FlockError
+from flockmq.client.transport import Transport
+from flockmq.errors import ApiError, FlockError
 from flockmq.security import credentials
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def cluster_of(server_url: str, ssl_context: ssl.SSLContext | None = None) -> st
     transport = Transport(server_url, None, timeout_s=ASK_S_MAX, ssl_context=ssl_context)
     try:
         transport.request("GET", "/api/v1/node")
-    except AdminError as error:
+    except ApiError as error:
         told = _CLUSTER.search(error.headers.get("www-authenticate", ""))
         return told[1] if told is not None else ""
     except FlockError:

@@ -2,8 +2,8 @@
 
 ```
  Transport.request(...) --> Answer(status, headers, body)
-      |-- nobody answers, or not in HTTP, or not in time --> UnreachableError   (is it running?)
-      `-- {"error": ...} ----------------------------------> AdminError         (code, status, sentence)
+      |-- no answer, or not in HTTP, or not in time --> UnreachableError   (is it running?)
+      `-- {"error": ...} -----------------------------> the class of flockmq.errors that the broker raised
 ```
 With ``keep`` the connection stays open for the next request; one that the server closed meanwhile is opened again.
 Proxies named in the environment are not used and redirects are not followed: the token goes to the server that was
@@ -24,7 +24,7 @@ import msgspec
 
 from flockmq import __version__
 from flockmq.admin import model
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, decode
 
 DEFAULT_SERVER_URL: Final = "http://127.0.0.1:18083"
 DEFAULT_PORT: Final = 18_083
@@ -33,20 +33,10 @@ RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class UnreachableError(FlockError):
-    """Nobody answers at the server's address, or not in HTTP, or not in time."""
+    """No broker answers at the server's address, or not in HTTP, or not in time."""
 
     was_never_sent = False
     """Whether there was not even a connection, so that the request was certainly not heard."""
-
-
-class AdminError(FlockError):
-    """The broker answered with an error; ``code`` is for programs, ``str(error)`` is the sentence for people."""
-
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers or {}
 
 
 class Answer:
@@ -109,7 +99,22 @@ class Transport:
             headers["Content-Type"] = "application/json"
         elif data is not None:
             headers["Content-Type"] = data_type
-        answer = self._exchange(method, self._prefix + path, body, headers, wait_s, is_repeatable or method == "GET")
+        path = self._prefix + path
+        answer = None
+        if self._connection is not None and (is_repeatable or method == "GET"):
+            # The server may have closed the kept connection meanwhile: only what can be asked twice is tried on it.
+            try:
+                answer = self._ask(self._connection, method, path, body, headers, wait_s)
+            except TimeoutError as error:
+                raise UnreachableError(self._why(error)) from error
+            except (OSError, http.client.HTTPException):
+                pass
+        if answer is None:
+            connection = self._connect()
+            try:
+                answer = self._ask(connection, method, path, body, headers, wait_s)
+            except (OSError, http.client.HTTPException) as error:
+                raise UnreachableError(self._why(error)) from error
         if not 200 <= answer.status < 300:
             raise self._error(answer)
         return answer
@@ -119,31 +124,6 @@ class Transport:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _exchange(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], wait_s: float, is_repeatable: bool
-    ) -> Answer:
-        connection = self._connection
-        if connection is not None and is_repeatable:
-            # It may have been closed meanwhile. Only what can be asked twice is tried on it.
-            try:
-                return self._ask(connection, method, path, body, headers, wait_s)
-            except TimeoutError as error:
-                raise UnreachableError(self._why(error)) from error
-            except (OSError, http.client.HTTPException):
-                pass
-        self.close()
-        connection = self._connect()
-        try:
-            connection.connect()
-        except (OSError, UnicodeError) as error:  # UnicodeError: no host name has such a label
-            unreachable = UnreachableError(self._why(error))
-            unreachable.was_never_sent = True
-            raise unreachable from error
-        try:
-            return self._ask(connection, method, path, body, headers, wait_s)
-        except (OSError, http.client.HTTPException) as error:
-            raise UnreachableError(self._why(error)) from error
 
     def _ask(
         self,
@@ -177,10 +157,18 @@ class Transport:
         return Answer(response.status, named, answer)
 
     def _connect(self) -> http.client.HTTPConnection:
+        self.close()
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         if self._scheme == "https":
             context = self._ssl_context or ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
+        try:
+            connection.connect()
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host name has such a label
+            unreachable = UnreachableError(self._why(error))
+            unreachable.was_never_sent = True
+            raise unreachable from error
+        return connection
 
     def _why(self, error: Exception) -> str:
         for kind, sentence in _CAUSES:
@@ -196,7 +184,7 @@ class Transport:
                 f"{self.server_url} answered with HTTP status {answer.status} and without FlockMQ's explanation; "
                 "check that the address is that of a broker's admin API"
             )
-        return AdminError(answer.status, detail.code, detail.message, answer.headers)
+        return decode(answer.status, detail.code, detail.message, answer.headers)
 
 
 _Sentence = Callable[[str, float, Exception], str]

@@ -17,8 +17,7 @@ from typing import Final
 
 from flockmq.admin.durable_tenants_model import ReadCursor
 from flockmq.client.log_client import LogClient
-from flockmq.client.transport import AdminError
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, NotFound
 from flockmq.spark.offsets import Offsets, Reach, firsts
 from flockmq.spark.options import ReadOptions
 
@@ -49,9 +48,7 @@ def positions_of(options: ReadOptions, client: LogClient, reach: Reach) -> Offse
     for topic in reach:
         try:
             cursor = _known(client, cursor_name(options, topic))
-        except AdminError as error:
-            if error.status != 404:
-                raise
+        except NotFound:
             continue
         _check_topic(cursor.name, cursor.topic, topic)
         is_known = True
@@ -105,9 +102,7 @@ class QueryCursors:
     def _exists(self, name: str) -> bool:
         try:
             self._client.cursor(name)
-        except AdminError as error:
-            if error.status != 404:
-                raise
+        except NotFound:
             return False
         return True
 

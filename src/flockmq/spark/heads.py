@@ -18,8 +18,7 @@ from typing import Final
 
 from flockmq.admin.durable_model import Head
 from flockmq.client.log_client import LogClient
-from flockmq.client.transport import AdminError
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, NotFound
 from flockmq.spark.options import ReadOptions
 from flockmq.spark.servers import RETRY_S
 from flockmq.wording import no_shard
@@ -138,7 +137,7 @@ class HeadsWatch:
         except FlockError as error:
             # The next question does not wait: a node where too many wait already answers those that don't.
             after.pop(topic, None)
-            if isinstance(error, AdminError) and error.status == 404:
+            if isinstance(error, NotFound):
                 self._lost(topic)
             else:
                 self._failed(topic, error)

@@ -26,9 +26,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from flockmq.admin.durable_model import READ_BYTES_MAX
-from flockmq.client.log_client import Batches, LogClient, OffsetBeyondEndError, OffsetGoneError
+from flockmq.client.log_client import Batches, LogClient
 from flockmq.cluster.filters import namespace_prefix
-from flockmq.errors import FlockError
+from flockmq.errors import BeyondEnd, FlockError, OffsetGone
 from flockmq.mqtt.topics import matches
 from flockmq.spark.arrow import Decoder
 from flockmq.spark.options import ReadOptions
@@ -119,13 +119,13 @@ class ReadTask:
                     filters=self.names or self.options.filters,
                     read_from=self.options.read_from,
                 )
-            except OffsetGoneError as error:
-                report_loss(self.options, one.topic, one.shard, at, min(error.first_offset, one.end))
-                if error.first_offset >= one.end or error.first_offset <= at:
+            except OffsetGone as error:
+                report_loss(self.options, one.topic, one.shard, at, min(error.first, one.end))
+                if error.first >= one.end or error.first <= at:
                     return None
-                at = error.first_offset
-            except OffsetBeyondEndError as error:
-                raise FlockError(_stuck(one, at, error.end_offset)) from error
+                at = error.first
+            except BeyondEnd as error:
+                raise FlockError(_stuck(one, at, error.end)) from error
 
 
 def ahead(items: Iterator[Fetched]) -> Iterator[Fetched]:

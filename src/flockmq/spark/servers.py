@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from flockmq.client.durable_calls import DEFAULT_NAMESPACE
 from flockmq.client.log_client import LogClient
 from flockmq.client.tokens import token_for
+from flockmq.client.topic_calls import DEFAULT_NAMESPACE
 from flockmq.client.transport import DEFAULT_SERVER_URL, server_url
 from flockmq.errors import FlockError
 from flockmq.security import credentials

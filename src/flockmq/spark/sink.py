@@ -25,8 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from flockmq.client.log_sinks import StageName, StagePart
-from flockmq.client.transport import AdminError
-from flockmq.errors import FlockError
+from flockmq.errors import Conflict, FlockError
 from flockmq.spark.sink_options import SinkColumns, SinkOptions
 from flockmq.spark.sink_topics import Directory
 
@@ -95,9 +94,7 @@ class _Sink:
         for (query, batch, topic), stages in _by_topic(messages).items():
             try:
                 client.commit_stages(topic, query, batch, stages)
-            except AdminError as error:
-                if error.code != "conflict":
-                    raise
+            except Conflict as error:
                 raise FlockError(
                     f"Batch {batch} of query {query} can't be committed to topic {topic!r}: {error}. "
                     "Nothing of it is lost or doubled: start the query again, which writes this batch again"

@@ -21,9 +21,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from flockmq.admin.durable_model import TopicRequest
-from flockmq.client.admin import AdminClient, AdminError, UnreachableError
+from flockmq.client.admin import AdminClient, UnreachableError
 from flockmq.cluster.policy import SEATS, VOTERS_MAX
-from flockmq.errors import FlockError
+from flockmq.errors import ApiError, FlockError
 from flockmq.security import credentials
 from flockmq.testing.ports import free_ports
 
@@ -266,6 +266,6 @@ def _knows_leaders(node: NodeProcess, topic: TopicRequest) -> bool:
     """Whether a node knows a topic, and leaders of all of its partitions."""
     try:
         partitions = node.admin().topic_partitions(topic.name, namespace=topic.namespace)
-    except AdminError:
+    except ApiError:
         return False
     return all(one.leader is not None for one in partitions)

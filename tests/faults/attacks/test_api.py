@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from faults.attacks.support import attacked
-from flockmq.client.admin import AdminClient, AdminError
+from flockmq.client.admin import AdminClient
+from flockmq.errors import ApiError
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
 STRANGERS = 300
@@ -98,7 +99,7 @@ def test_wrong_tokens_do_not_keep_the_right_one_out(cluster: NodeCluster) -> Non
         while not stop.is_set():
             try:
                 wrong.node()
-            except AdminError as error:
+            except ApiError as error:
                 codes.append(error.status)
 
     with attacked(cluster):

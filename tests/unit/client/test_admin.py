@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from flockmq.admin.routes import OPERATIONS
-from flockmq.client.admin import AdminClient, AdminError, UnreachableError
-from flockmq.errors import FlockError
+from flockmq.client.admin import AdminClient, UnreachableError
+from flockmq.errors import ApiError, FlockError
 
 
 class Stub:
@@ -133,7 +133,7 @@ def test_a_listing_that_nobody_reads_asks_nothing() -> None:
 
 def test_the_brokers_own_words_are_passed_on() -> None:
     answer = {"error": {"code": "not_found", "message": "There is no session of client 'x'; look again"}}
-    with stub(http(404, answer)) as server, pytest.raises(AdminError) as refused:
+    with stub(http(404, answer)) as server, pytest.raises(ApiError) as refused:
         AdminClient(server.url).session("x")
     assert (refused.value.status, refused.value.code) == (404, "not_found")
     assert str(refused.value) == "There is no session of client 'x'; look again"
