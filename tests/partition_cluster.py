@@ -112,7 +112,6 @@ class Node:
         self.engine.tick(now)
         for part in (self.calls, self.control, self.asking, self.reader, self.keeper, self.collecting, self.releases):
             part.tick(now)
-        self.sinks.tick(now)
         self.ends.tick(now)
         self.scrubbing.tick(now)
         wall_ms = now + WALL_MS - self.cluster.start
@@ -123,6 +122,7 @@ class Node:
 
     def turn(self) -> None:
         now = self.cluster.now
+        self.asking.now = now
         self.cursors.flush(now)
         self.releases.flush(now)
         self.collecting.flush(now)

@@ -230,6 +230,20 @@ class Tasks:
         """Run a task again and again, ``pause_ms`` after it ended or failed, until it returns True."""
         return self.start(name, self._repeated(make, pause_ms))
 
+    def every(self, name: str, ms: int, work: Callable[[], bool | None]) -> Running[None]:
+        """Call a function, first at the next tick and then every ``ms``, until it returns True."""
+        return self.start(name, self._called_every(ms, work))
+
+    def _called_every(self, ms: int, work: Callable[[], bool | None]) -> Task[None]:
+        is_over: bool | None = False
+        yield Sleep(0)
+        while not is_over:
+            try:
+                is_over = work()
+            except Exception as error:
+                self._failures.append(error)
+            yield Sleep(ms)
+
     def _repeated(self, make: Callable[[], Task[bool | None]], pause_ms: int) -> Task[None]:
         while True:
             try:

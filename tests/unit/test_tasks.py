@@ -219,6 +219,27 @@ def test_a_repeated_task_goes_on_after_an_error_until_it_returns_true() -> None:
     assert len(tasks) == 0
 
 
+def test_a_function_is_called_again_and_again_until_it_returns_true() -> None:
+    tasks = Tasks()
+    calls: list[int] = []
+
+    def work() -> bool:
+        calls.append(tasks.now)
+        if len(calls) == 2:
+            raise FlockError("once")
+        return len(calls) == 3
+
+    tasks.every("works", 100, work)
+    assert calls == []
+    tasks.tick(10)
+    with pytest.raises(FlockError, match="once"):
+        tasks.tick(110)
+    for now in (200, 210, 310, 410):
+        tasks.tick(now)
+    assert calls == [10, 110, 210]
+    assert len(tasks) == 0
+
+
 def test_a_signal_is_heard_each_time_it_fires() -> None:
     tasks = Tasks()
     signal = Signal()

@@ -104,7 +104,7 @@ class DurableNode:
         self.machines = Machines()
         self.fences = Fences(self.engine, self.machines)  # QoS 2, exactly once into the log
         host.rules.admits = self.fences.admits
-        self.control = Control(self.engine, self.machines, self.fences, self._wall_offset_ms, self._wake)
+        self.control = Control(self.engine, self.machines, self.fences, self._wall_offset_ms)
         self.reader = Reader(self.engine, self.machines, self.layout)
         self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
@@ -184,7 +184,6 @@ class DurableNode:
         self.keeper.tick(now)
         self.tidying.tick(now)
         self.scrubbing.tick(now)
-        self.sinks.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)
         self.usage.tick(now)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.sinks.sinks import Committed, SinkStatus, Staged
+from flockmq.durable.sinks.sinks import Committed
 from flockmq.errors import Conflict, NoLeader, Refused
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.server.durable_asking import Asking
@@ -26,13 +26,9 @@ class SinkView(Asking):
         topic = node.layout.topic_of(group)
         if topic is not None and topic.namespace.encode() in node.cluster.broker.node.spaces.full:
             raise Refused(WHY_NAMESPACE_FULL)
-
-        def ask(done: Callable[[Staged], None]) -> None:
-            sinks.stage(
-                group, name.query, name.batch, name.task, name.attempt, name.sequence, chunk, done, now_ms()
-            )  # fmt: skip
-
-        staged = await self._reply(ask)
+        staged = await self._awaited(
+            lambda: sinks.stage(group, name.query, name.batch, name.task, name.attempt, name.sequence, chunk)
+        )
         if staged.reason:
             raise Conflict(staged.reason) if staged.is_final else NoLeader(staged.reason)
 
@@ -50,11 +46,7 @@ class SinkView(Asking):
 
     async def _commit_once(self, group: int, query: bytes, batch: int, parts: list[tuple[int, int, int]]) -> Committed:
         sinks = self._working().sinks
-
-        def ask(done: Callable[[Committed], None]) -> None:
-            sinks.commit(group, query, batch, parts, done, now_ms())
-
-        told = await self._reply(ask)
+        told = await self._awaited(lambda: sinks.commit(group, query, batch, parts))
         if told.reason:
             raise Conflict(told.reason) if told.is_final else NoLeader(told.reason)
         return told
@@ -62,11 +54,7 @@ class SinkView(Asking):
     async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
         """See ``SinkPort``."""
         sinks = self._working().sinks
-
-        def ask(done: Callable[[tuple[dict[int, SinkStatus], list[int]]], None]) -> None:
-            sinks.states(list(groups), query, lambda found, missing: done((found, missing)), now_ms())
-
-        found, missing = await self._reply(ask)
+        found, missing = await self._awaited(lambda: sinks.states(list(groups), query))
         if missing:
             raise NoLeader.of(missing[0])
         return [(found[group].last, found[group].staged_bytes) for group in groups]
@@ -74,9 +62,5 @@ class SinkView(Asking):
     async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
         """See ``SinkPort``."""
         sinks = self._working().sinks
-
-        def ask(done: Callable[[bool], None]) -> None:
-            sinks.drop(group, query, batch, done, now_ms())
-
-        if not await self._reply(ask):
+        if not await self._awaited(lambda: sinks.drop(group, query, batch)):
             raise NoLeader.of(group)

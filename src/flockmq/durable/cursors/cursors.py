@@ -177,7 +177,7 @@ class Cursors:
             commands.append(CursorCommand(what, name, offset))
         body = b"".join([bytes((code,)) + U64.pack(offset) for code, offset in outcomes])
         if commands:
-            self._control.move(group, commands, partial(_moved, answer, body), self._calls.now)
+            self._control.move(group, commands, self._calls.now).then(partial(_moved, answer, body))
         else:
             answer(OK, body)
 

@@ -60,9 +60,5 @@ class Tidying:
         gone = sorted(unknown & before)[:DELETED_MAX]
         if gone:
             commands = [CursorCommand(DELETE, name, 0) for name in gone]
-            self._control.move(group, commands, _whatever, now)
+            self._control.move(group, commands, now)  # if it is not done, the next round does it
         self._unknown[group] = unknown
-
-
-def _whatever(done: bool) -> None:
-    """If it was not done, the next round does it."""

@@ -1,17 +1,17 @@
 """Statements on their way into the logs of partitions that this node leads: those of one turn share a control batch.
 
 ```
- move(group, cursor commands, told)  --.
- mark(group, statements, told)       --+--> flush(): one batch per group and kind --> proposed
-                                                 told(True)  <-- applied, with the very term it was proposed in
-                                                 told(False) <-- not taken, replaced by another leader, or too late
+ move(group, cursor commands) --.
+ mark(group, statements)      --+--> flush(): one batch per group and kind --> proposed
+ put(group, kind, body)  --> proposed at once                                     |
+          a promise of True:  applied, with the very term that it was proposed in <'
+                    of False: not taken, replaced by another leader, or too late
 ```
-All statements may be made twice, so "not known" and "not done" need not be told apart.
+Each statement may be made twice, so "not known" and "not done" need not be told apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.machine.control_bodies import (
@@ -24,6 +24,7 @@ from flockmq.durable.machine.control_bodies import (
 )
 from flockmq.log.batch import CURSOR, MARKER
 from flockmq.raft.ready import Proposal
+from flockmq.tasks import Promise, promised
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.fences import Fences
@@ -35,24 +36,22 @@ GIVE_UP_MS: Final = 5_000
 WAITING_MAX: Final = 100_000
 """Statements that wait; more are refused."""
 
-Told = Callable[[bool], None]
-
 
 class _Open:
     """What this turn brought for a group."""
 
     def __init__(self) -> None:
         self.commands: list[CursorCommand] = []
-        self.commands_told: list[Told] = []
+        self.commands_told: list[Promise[bool]] = []
         self.statements: list[Statement] = []
-        self.statements_told: list[Told] = []
+        self.statements_told: list[Promise[bool]] = []
         self.bytes = 0
 
 
 class _Proposed:
     """A control batch in the log."""
 
-    def __init__(self, index: int, term: int, told: list[Told], due_at: int) -> None:
+    def __init__(self, index: int, term: int, told: list[Promise[bool]], due_at: int) -> None:
         self.index = index
         self.term = term
         self.told = told
@@ -60,7 +59,7 @@ class _Proposed:
 
 
 class Control:
-    """See the module. ``wake``: let ``flush`` be called soon."""
+    """See the module."""
 
     def __init__(
         self,
@@ -68,54 +67,55 @@ class Control:
         machines: Machines,
         fences: Fences,
         wall_offset_ms: int,
-        wake: Callable[[], None] | None = None,
     ) -> None:
         self._engine = engine
         self._machines = machines
         self._fences = fences
         self.wall_offset_ms = wall_offset_ms
-        """From the clock of ticks to that of the calendar; whoever knows better may set it."""
-        self._wake = wake
+        """From the clock of ticks to that of the calendar; set anew at each tick."""
         self._open: dict[int, _Open] = {}
         self._proposed: dict[int, list[_Proposed]] = {}
         self._waiting = 0
         self.now = 0
-        """The latest time that anybody told."""
+        """The time of the latest call."""
 
-    def move(self, group: int, commands: list[CursorCommand], told: Told, now: int) -> None:
+    def move(self, group: int, commands: list[CursorCommand], now: int) -> Promise[bool]:
         """Move cursors, if this node leads."""
         opened = self._room(group, sum([len(command.name) + 11 for command in commands]), now)
         if opened is None or len(commands) > COMMANDS_MAX:
-            told(False)
-            return
+            return promised(False)
         if len(opened.commands) + len(commands) > COMMANDS_MAX:
             self._propose(group, opened)
         opened.commands += commands
+        told: Promise[bool] = Promise()
         opened.commands_told.append(told)
         self._waiting += 1
+        return told
 
-    def mark(self, group: int, statements: list[Statement], told: Told, now: int) -> None:
+    def mark(self, group: int, statements: list[Statement], now: int) -> Promise[bool]:
         """State something about the packet ids of clients, if this node leads."""
         opened = self._room(group, sum([statement.size() for statement in statements]), now)
         if opened is None:
-            told(False)
-            return
+            return promised(False)
         for statement in statements:
             # From now on, not from when it is applied: what comes behind it in the log must be of no older epoch.
             if statement.epoch > self._fences.epoch_of(group, statement.client):
                 self._fences.note(statement.client, statement.epoch, now)
         opened.statements += statements
+        told: Promise[bool] = Promise()
         opened.statements_told.append(told)
         self._waiting += 1
+        return told
 
-    def put(self, group: int, kind: int, body: bytes, told: Told, now: int) -> None:
+    def put(self, group: int, kind: int, body: bytes, now: int) -> Promise[bool]:
         """Put a control batch of its own into the log at once, if this node leads."""
         self.now = now
         if self._waiting >= WAITING_MAX or not self._engine.is_leader(group):
-            told(False)
-            return
+            return promised(False)
+        told: Promise[bool] = Promise()
         self._waiting += 1
         self._put(group, kind, body, [told])
+        return told
 
     def _room(self, group: int, size: int, now: int) -> _Open | None:
         self.now = now
@@ -124,8 +124,7 @@ class Control:
         opened = self._open.get(group)
         if opened is None:
             opened = self._open[group] = _Open()
-            if self._wake is not None:
-                self._wake()
+            self._engine.wake()
         elif opened.bytes + size > BODY_BYTES_MAX:
             self._propose(group, opened)
         opened.bytes += size
@@ -156,7 +155,7 @@ class Control:
             self._put(group, MARKER, body, statements)
         opened.bytes = 0
 
-    def _put(self, group: int, kind: int, body: bytes, told: list[Told]) -> None:
+    def _put(self, group: int, kind: int, body: bytes, told: list[Promise[bool]]) -> None:
         wall_ms = max(self.now + self.wall_offset_ms, 0)
         proposal = self._engine.propose_control(group, kind, body, wall_ms)
         if not isinstance(proposal, Proposal):
@@ -165,10 +164,10 @@ class Control:
         due_at = self.now + GIVE_UP_MS
         self._proposed.setdefault(group, []).append(_Proposed(proposal.index, proposal.term, told, due_at))
 
-    def _tell(self, told: list[Told], done: bool) -> None:
+    def _tell(self, told: list[Promise[bool]], done: bool) -> None:
         self._waiting -= len(told)
         for one in told:
-            one(done)
+            one.set(done)
 
     # Listener
 

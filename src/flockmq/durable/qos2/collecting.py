@@ -392,7 +392,7 @@ class Collecting:
                     by_group.setdefault(group, []).append(Statement(ADOPT, client, epoch, []))
         job.marks = len(by_group) + 1
         for group, statements in by_group.items():
-            self._control.mark(group, statements, partial(self._on_adopted, job, group), self._calls.now)
+            self._control.mark(group, statements, self._calls.now).then(partial(self._on_adopted, job, group))
         job.marks -= 1
 
     def _on_adopted(self, job: _Job, group: int, done: bool) -> None:

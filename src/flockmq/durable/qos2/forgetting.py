@@ -97,9 +97,5 @@ class Forgetting:
                 elif engine.leader_of(group) not in alive:
                     is_all = False
         for group, chosen in by_group.items():
-            self._control.mark(group, chosen, _ignore, self._calls.now)
+            self._control.mark(group, chosen, self._calls.now)
         answer(OK if is_all else LATER, b"")
-
-
-def _ignore(done: bool) -> None:
-    """What could not be said now is said when the client starts clean again."""

@@ -243,7 +243,7 @@ class Releases:
 
     def _on_release(self, group: int, reader: Reader, answer: Replied) -> None:
         statements = [one for one in read_statements(reader) if one.what in (RELEASE, FORGET, ADOPT)]
-        self._control.mark(group, statements, partial(_marked, answer), self._calls.now)
+        self._control.mark(group, statements, self._calls.now).then(partial(_marked, answer))
 
     # Sessions that go on here, or end.
 

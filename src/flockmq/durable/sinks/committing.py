@@ -1,4 +1,4 @@
-"""Commits of sinks at the leader of a partition: what was staged becomes records that everybody can read, once.
+"""Commits of sinks at the leader of a partition: what was staged becomes records of the partition, once.
 
 ```
  commit(query, batch, parts) --> has it, or a later one: DONE, a repeat
@@ -6,7 +6,7 @@
       v
  BEGIN in the log, applied --> part 0, 1, 2 ... proposed as DATA, a few ahead of what is applied --> all applied: DONE
                                   ^
- a new leader, once an entry of its own term is applied: goes on with the next part, whether anybody asks or not
+ a new leader, once an entry of its own term is applied: goes on with the next part, asked or not
 ```
 Why no part is in the log twice: within a term a leader proposes each part once, and it begins with what its state says
 when an entry of its own term is applied. Whatever earlier leaders have proposed is then either in that state or can
@@ -15,25 +15,24 @@ never be committed.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import LATER, OK, REFUSED
+from flockmq.durable.calls import LATER, OK, REFUSED, Reply
 from flockmq.durable.machine.sink_bodies import PartName, begin_body, part_of, read_sink_entry
 from flockmq.errors import FlockError
 from flockmq.log.batch import SINK
 from flockmq.log.errors import DamageError, SpoiledError
 from flockmq.peering.fields import U32, U64
 from flockmq.raft.ready import Proposal
+from flockmq.tasks import Signal, within
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machine import PartitionMachine
     from flockmq.durable.machine.machines import Machines
     from flockmq.durable.machine.sink_table import SinkQuery, SinkTable
-    from flockmq.raft.engine import RaftEngine
-    from flockmq.raft.entry import Entry
+    from flockmq.tasks import Task
 
 DONE: Final = 1
 UNDER_WAY: Final = 2
@@ -44,21 +43,14 @@ PARTS_AHEAD: Final = 8
 BYTES_AHEAD: Final = 4 * 1024 * 1024
 """Few enough that reading them does not keep clients waiting."""
 PATIENCE_MS: Final = 500
-"""After so long whoever asked hears how far it is: sooner than questions between nodes are given up."""
+"""After so long the caller hears how far the commit is: sooner than questions between nodes are given up."""
+AGAIN_MS: Final = 100
+"""After so long a part that could not be proposed is tried again."""
 WAITING_MAX: Final = 10_000
 NO_OFFSET: Final = (1 << 64) - 1
 
 PartKey = tuple[int, int, int]
 """(task, attempt, chunks)"""
-
-
-class _Waiting:
-    """Somebody who wants to hear when a batch is committed."""
-
-    def __init__(self, batch: int, answer: Replied, due_at: int) -> None:
-        self.batch = batch
-        self.answer = answer
-        self.due_at = due_at
 
 
 class _Job:
@@ -75,19 +67,23 @@ class _Job:
 class Committing:
     """See the module. A listener of ``Machines``, behind ``Control``."""
 
-    def __init__(self, engine: RaftEngine, machines: Machines, control: Control) -> None:
-        self._engine = engine
+    def __init__(self, calls: PartitionCalls, machines: Machines, control: Control) -> None:
+        self._calls = calls
+        self._engine = calls.engine
         self._machines = machines
         self._control = control
         self._jobs: dict[tuple[int, bytes], _Job] = {}
         self._beginning: set[tuple[int, bytes]] = set()
         """Whose BEGIN is on its way into the log."""
-        self._waiting: dict[int, dict[bytes, list[_Waiting]]] = {}
-        self._waiting_count = 0
+        self._waiting = 0
+        """Commits that wait until their batch is committed."""
+        self._moved: dict[int, Signal] = {}
+        """Fires when a group's machine has moved on, or is closed; only for groups with commits that wait."""
         self._active: set[int] = set()
         """Groups with batches that are being committed."""
         self.unreadable = 0
         """How often a chunk that is certain to be committed could not be read here."""
+        calls.tasks.every("go on with commits of sinks", AGAIN_MS, self._go_on_all)
 
     def is_current(self, group: int) -> bool:
         """Whether this node leads, and has applied all that was committed before it did."""
@@ -99,39 +95,41 @@ class Committing:
 
     # What is asked.
 
-    def commit(self, group: int, query: bytes, batch: int, parts: list[PartKey], answer: Replied, now: int) -> None:
+    def commit(self, group: int, query: bytes, batch: int, parts: list[PartKey]) -> Task[Reply]:
         """Commit what was staged of a batch, unless that was done before."""
         machine = self._machines.by_group.get(group)
-        if machine is None or not self.is_current(group) or self._waiting_count >= WAITING_MAX:
-            answer(LATER, b"")
-            return
-        table = machine.sinks
-        known = table.queries.get(query)
+        if machine is None or not self.is_current(group) or self._waiting >= WAITING_MAX:
+            return Reply(LATER)
+        known = machine.sinks.queries.get(query)
         if known is not None and known.last >= batch:
-            answer(OK, _told(known, batch, True))
-        elif known is not None and known.committing >= 0:
-            self._wait(group, query, batch, answer, now)
-        elif (group, query) in self._beginning:
-            answer(LATER, b"")
-        else:
-            self._begin(machine, query, batch, parts, answer, now)
+            return Reply(OK, _told(known, batch, True))
+        if known is None or known.committing < 0:
+            reply = yield from self._begin(machine, query, batch, parts)
+            if reply is not None:
+                return reply
+        return (yield from self._wait(group, query, batch))
 
-    def _begin(
-        self, machine: PartitionMachine, query: bytes, batch: int, parts: list[PartKey], answer: Replied, now: int
-    ) -> None:
+    def _begin(self, machine: PartitionMachine, query: bytes, batch: int, parts: list[PartKey]) -> Task[Reply | None]:
+        """Put BEGIN into the log; None: it is there."""
         group = machine.group
-        table = machine.sinks
-        found = self._find(group, table, query, batch, parts)
+        if (group, query) in self._beginning:
+            return Reply(LATER)
+        found = self._find(group, machine.sinks, query, batch, parts)
         if isinstance(found, str):
-            answer(REFUSED, found.encode())
-            return
-        if not table.has_room_for(query, machine.clock_ms):
-            answer(REFUSED, b"Too many queries write to this partition within an hour; write with fewer of them.")
-            return
+            return Reply(REFUSED, found.encode())
+        if not machine.sinks.has_room_for(query, machine.clock_ms):
+            return Reply(REFUSED, b"Too many queries write to this partition within an hour; write with fewer of them.")
         self._beginning.add((group, query))
-        body = begin_body(self._wall_ms(now), query, batch, found)
-        told = partial(self._begun, group, query, batch, answer, now)
-        self._control.put(group, SINK, body, told, now)
+        try:
+            now = self._calls.now
+            body = begin_body(self._wall_ms(now), query, batch, found)
+            is_done = yield from self._control.put(group, SINK, body, now)
+        finally:
+            self._beginning.discard((group, query))
+        known = self._known(group, query)
+        if not is_done or known is None or batch > max(known.last, known.committing):
+            return Reply(LATER)  # asked again, it is looked at anew
+        return Reply(OK, _told(known, batch, False)) if known.last >= batch else None
 
     def _find(self, group: int, table: SinkTable, query: bytes, batch: int, parts: list[PartKey]) -> list[int] | str:
         """The entries that hold the chunks, in order; or why they are not all here."""
@@ -148,25 +146,32 @@ class Committing:
                 indexes.append(index)
         return indexes
 
-    def _begun(self, group: int, query: bytes, batch: int, answer: Replied, now: int, done: bool) -> None:
-        self._beginning.discard((group, query))
-        machine = self._machines.by_group.get(group)
-        known = machine.sinks.queries.get(query) if machine is not None else None
-        if not done or known is None or batch > max(known.last, known.committing):
-            answer(LATER, b"")  # asked again, it is looked at anew
-        elif known.last >= batch:
-            answer(OK, _told(known, batch, False))
-        else:
-            self._wait(group, query, batch, answer, now)
+    def _wait(self, group: int, query: bytes, batch: int) -> Task[Reply]:
+        """Wait until a batch is committed; after PATIENCE_MS say how far it is."""
+        due_at = self._calls.now + PATIENCE_MS
+        self._waiting += 1
+        try:
+            while True:
+                known = self._known(group, query)
+                if known is None:
+                    return Reply(LATER)
+                if known.last >= batch:
+                    return Reply(OK, _told(known, batch, False))
+                if self._calls.now >= due_at:
+                    is_this = known.committing == batch and self._engine.is_leader(group)
+                    return Reply(OK, _told(known, batch, False)) if is_this else Reply(LATER)
+                moved = self._moved.setdefault(group, Signal())
+                yield from within(moved.next(), due_at - self._calls.now)
+        finally:
+            self._waiting -= 1
 
-    def _wait(self, group: int, query: bytes, batch: int, answer: Replied, now: int) -> None:
-        waiting = self._waiting.setdefault(group, {}).setdefault(query, [])
-        waiting.append(_Waiting(batch, answer, now + PATIENCE_MS))
-        self._waiting_count += 1
+    def _known(self, group: int, query: bytes) -> SinkQuery | None:
+        machine = self._machines.by_group.get(group)
+        return machine.sinks.queries.get(query) if machine is not None else None
 
     # What happens.
 
-    def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
+    def applied(self, group: int) -> None:
         """A machine has moved on."""
         machine = self._machines.by_group[group]
         if machine.sinks.committing:
@@ -175,28 +180,9 @@ class Committing:
         elif group in self._active:
             self._active.discard(group)
             self._forget_jobs(group)
-        if group in self._waiting:
-            self._settle(machine)
-
-    def _settle(self, machine: PartitionMachine) -> None:
-        """Tell those whose batch is committed."""
-        waiting = self._waiting[machine.group]
-        for query in list(waiting):
-            known = machine.sinks.queries.get(query)
-            if known is None:
-                continue
-            for one in [one for one in waiting[query] if one.batch <= known.last]:
-                self._answer(machine.group, query, one, OK, _told(known, one.batch, False))
-
-    def _answer(self, group: int, query: bytes, one: _Waiting, code: int, body: bytes) -> None:
-        by_query = self._waiting[group]
-        by_query[query].remove(one)
-        self._waiting_count -= 1
-        if not by_query[query]:
-            del by_query[query]
-            if not by_query:
-                del self._waiting[group]
-        one.answer(code, body)
+        moved = self._moved.pop(group, None)
+        if moved is not None:
+            moved.fire()
 
     def _go_on(self, machine: PartitionMachine) -> None:
         """Propose what comes next of all batches that are being committed, if this node leads."""
@@ -212,7 +198,7 @@ class Committing:
             while job.proposed < len(known.plan) and len(job.sizes) < PARTS_AHEAD and sum(job.sizes) < BYTES_AHEAD:
                 size = self._propose(group, query, known, job.proposed)
                 if not size:
-                    break  # tried again with the next tick
+                    break  # tried again after AGAIN_MS
                 job.proposed += 1
                 job.sizes.append(size)
 
@@ -234,7 +220,7 @@ class Committing:
         try:
             data = log.read(index, index + 1, 1)[0].data
         except SpoiledError:
-            return b""  # it is fetched from another replica; tried again with the next tick
+            return b""  # it is fetched from another replica; tried again after AGAIN_MS
         except DamageError as error:
             self._engine.host.break_group(group, error)  # another replica can go on
             return b""
@@ -244,33 +230,24 @@ class Committing:
         return b"" if body is None else data[body.chunk_at : body.chunk_at + _size_at(data, body.chunk_at)]
 
     def closed(self, group: int) -> None:
-        """Whoever waits has to ask another node."""
+        """There is no replica here any more: the others have to be asked."""
         self._active.discard(group)
         self._forget_jobs(group)
-        for query, waiting in list(self._waiting.get(group, {}).items()):
-            for one in list(waiting):
-                self._answer(group, query, one, LATER, b"")
+        moved = self._moved.pop(group, None)
+        if moved is not None:
+            moved.fire()
 
     def _forget_jobs(self, group: int) -> None:
         for key in [key for key in self._jobs if key[0] == group]:
             del self._jobs[key]
 
-    def tick(self, now: int) -> None:
-        """Go on where it did not, and tell those who have waited long enough."""
+    def _go_on_all(self) -> bool:
+        """Go on where a chunk could not be read or proposed before."""
         for group in list(self._active):
             machine = self._machines.by_group.get(group)
             if machine is not None:
                 self._go_on(machine)
-        for group in list(self._waiting):
-            machine = self._machines.by_group[group]
-            for query, waiting in list(self._waiting[group].items()):
-                known = machine.sinks.queries.get(query)
-                for one in [one for one in waiting if one.due_at <= now]:
-                    is_this = known is not None and known.committing == one.batch and self._engine.is_leader(group)
-                    if known is not None and is_this:
-                        self._answer(group, query, one, OK, _told(known, one.batch, False))
-                    else:
-                        self._answer(group, query, one, LATER, b"")
+        return bool(self._engine.stopped)
 
     def _wall_ms(self, now: int) -> int:
         return max(now + self._control.wall_offset_ms, 0)

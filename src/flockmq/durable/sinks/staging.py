@@ -10,20 +10,20 @@ dropped through the log: as long as a chunk is known, each replica has it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import LATER, OK, REFUSED
+from flockmq.durable.calls import LATER, OK, REFUSED, Reply
 from flockmq.durable.machine.sink_bodies import SinkBody, drop_body, read_stage_name, stage_body, sweep_body
 from flockmq.log.batch import SINK, BatchError, BatchView
 from flockmq.peering.fields import Reader, malformed
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machine import PartitionMachine
     from flockmq.durable.machine.machines import Machines
     from flockmq.durable.sinks.committing import Committing
+    from flockmq.tasks import Task
 
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
 """More than an entry may have anywhere; what really fits is asked of the leader's settings."""
@@ -38,6 +38,9 @@ KEPT: Final = 1
 STAGED: Final = 2
 FROM_THE_FRONT: Final = 3
 """What a leader says to a piece."""
+
+UploadKey = tuple[int, int, int]
+"""(group, node that sends, number that the node gave it)."""
 
 
 class _Upload:
@@ -60,15 +63,13 @@ class Staging:
         self._control = control
         self._machines = machines
         self._committing = committing
-        self._uploads: dict[tuple[int, int, int], _Upload] = {}
-        """By group, and by node and number of who sends it."""
+        self._uploads: dict[UploadKey, _Upload] = {}
         self._upload_bytes = 0
-        self._sweep_at = 0
+        calls.tasks.every("sweep staged chunks", SWEEP_MS, self._sweep_all)
 
-    def on_piece(self, group: int, reader: Reader, answer: Replied) -> None:
+    def on_piece(self, group: int, reader: Reader) -> Task[Reply]:
         """A piece of a chunk has come."""
-        sender = reader.u64()
-        number = reader.u64()
+        key = (group, reader.u64(), reader.u64())
         at = reader.u32()
         total = reader.u32()
         body = SinkBody(0, 0)
@@ -80,15 +81,21 @@ class Staging:
         if total > CHUNK_BYTES_MAX or at + len(piece) > total or not piece:
             raise malformed("a piece of a chunk that can't be")
         if machine is None or not self._committing.is_current(group):
-            answer(LATER, b"")
-            return
+            return Reply(LATER)
         refusal = self._refusal(machine, body, total)
         if refusal:
-            answer(REFUSED, refusal.encode())
-        elif self._is_staged(machine, body):
-            answer(OK, bytes((STAGED,)))
-        else:
-            self._take_piece(machine, (group, sender, number), at, total, name, piece, body, answer)
+            return Reply(REFUSED, refusal.encode())
+        if self._is_staged(machine, body):
+            return Reply(OK, bytes((STAGED,)))
+        reply = self._take_piece(key, at, total, name, piece)
+        if reply is not None:
+            return reply
+        entry = stage_body(max(self._calls.now + self._control.wall_offset_ms, 0), name, self._whole(key))
+        is_done = yield from self._control.put(group, SINK, entry, self._calls.now)
+        self._forget_upload(key)
+        if is_done and self._is_staged(machine, body):
+            return Reply(OK, bytes((STAGED,)))
+        return Reply(LATER)  # asked again, the leader says why
 
     def _refusal(self, machine: PartitionMachine, body: SinkBody, total: int) -> str:
         most = self._calls.engine.host.settings.entry_bytes_max - ENTRY_OVERHEAD
@@ -110,52 +117,37 @@ class Staging:
         node = self._calls.engine.host.groups[machine.group]
         return index > 0 and index >= node.state.log.first_index()
 
-    def _take_piece(
-        self, machine: PartitionMachine, key: tuple[int, int, int], at: int, total: int, name: bytes, piece: bytes,
-        body: SinkBody, answer: Replied,
-    ) -> None:  # fmt: skip
-        now = self._calls.now
+    def _take_piece(self, key: UploadKey, at: int, total: int, name: bytes, piece: bytes) -> Reply | None:
+        """Keep a piece; None: it was the last one."""
         upload = self._uploads.get(key)
         if upload is None:
             if at:
-                answer(OK, bytes((FROM_THE_FRONT,)))
-                return
+                return Reply(OK, bytes((FROM_THE_FRONT,)))
             if self._upload_bytes + total > UPLOADS_BYTES_MAX:
-                answer(LATER, b"")
-                return
+                return Reply(LATER)
             upload = self._uploads[key] = _Upload(name, total, 0)
             self._upload_bytes += total
-        upload.due_at = now + UPLOAD_MS
+        upload.due_at = self._calls.now + UPLOAD_MS
         if upload.total != total or upload.name != name or at > upload.size:
             self._forget_upload(key)
-            answer(OK, bytes((FROM_THE_FRONT,)))
-            return
+            return Reply(OK, bytes((FROM_THE_FRONT,)))
         if at == upload.size:
             upload.pieces.append(piece)
             upload.size += len(piece)
         if upload.size < total:
-            answer(OK, bytes((KEPT,)))
-        elif upload.is_proposed:
-            answer(LATER, b"")  # said twice; the first time is under way
-        else:
-            chunk = b"".join(upload.pieces)
-            if not _is_whole(chunk):
-                self._forget_upload(key)
-                raise malformed("a chunk that is damaged")
-            upload.is_proposed = True
-            entry = stage_body(max(now + self._control.wall_offset_ms, 0), name, chunk)
-            self._control.put(machine.group, SINK, entry, partial(self._put, machine, key, body, answer), now)
+            return Reply(OK, bytes((KEPT,)))
+        return Reply(LATER) if upload.is_proposed else None  # said twice: the first time is under way
 
-    def _put(
-        self, machine: PartitionMachine, key: tuple[int, int, int], body: SinkBody, answer: Replied, done: bool
-    ) -> None:
-        self._forget_upload(key)
-        if done and self._is_staged(machine, body):
-            answer(OK, bytes((STAGED,)))
-        else:
-            answer(LATER, b"")  # asked again, the leader says why
+    def _whole(self, key: UploadKey) -> bytes:
+        upload = self._uploads[key]
+        chunk = b"".join(upload.pieces)
+        if not _is_whole(chunk):
+            self._forget_upload(key)
+            raise malformed("a chunk that is damaged")
+        upload.is_proposed = True
+        return chunk
 
-    def _forget_upload(self, key: tuple[int, int, int]) -> None:
+    def _forget_upload(self, key: UploadKey) -> None:
         upload = self._uploads.pop(key, None)
         if upload is not None:
             self._upload_bytes -= upload.total
@@ -167,13 +159,13 @@ class Staging:
         for key in [key for key in self._uploads if key[0] == group]:
             self._forget_upload(key)
 
-    def tick(self, now: int) -> None:
-        """Forget pieces that wait in vain; now and then look for stages that are too old."""
+    def _sweep_all(self) -> bool:
+        """Forget pieces that wait in vain, and stages that are too old."""
+        now = self._calls.now
         for key in [key for key, one in self._uploads.items() if one.due_at <= now and not one.is_proposed]:
             self._forget_upload(key)
-        if now >= self._sweep_at:
-            self._sweep_at = now + SWEEP_MS
-            self._sweep(now)
+        self._sweep(now)
+        return bool(self._calls.engine.stopped)
 
     def _sweep(self, now: int) -> None:
         """Tell partitions the time where a stage is too old and nothing else tells it."""
@@ -183,9 +175,9 @@ class Staging:
             if oldest is None or not self._committing.is_current(group):
                 continue
             if machine.sinks.expires_ms() <= wall_ms:
-                self._control.put(group, SINK, sweep_body(wall_ms), _ignore, now)
+                self._control.put(group, SINK, sweep_body(wall_ms), now)
             elif self._is_overrun(machine):
-                self._control.put(group, SINK, drop_body(wall_ms, oldest[0], oldest[1]), _ignore, now)
+                self._control.put(group, SINK, drop_body(wall_ms, oldest[0], oldest[1]), now)
 
     def _is_overrun(self, machine: PartitionMachine) -> bool:
         """Whether the log is beyond its bound and can't get smaller because of what is staged."""
@@ -203,7 +195,3 @@ def _is_whole(chunk: bytes) -> bool:
     except BatchError:
         return False
     return view.size == len(chunk)
-
-
-def _ignore(done: bool) -> None:
-    """Tried again with the next sweep."""

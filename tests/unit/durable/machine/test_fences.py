@@ -33,7 +33,7 @@ def test_one_old_record_among_others_is_enough() -> None:
 def test_what_a_leader_puts_into_its_log_counts_before_it_is_applied() -> None:
     cluster = PartitionCluster(groups=1)
     leader = cluster.leader(1)
-    leader.control.mark(1, [Statement(ADOPT, b"c", 7, [])], lambda _done: None, cluster.now)
+    leader.control.mark(1, [Statement(ADOPT, b"c", 7, [])], cluster.now)
     assert leader.fences.admits(1, batch((b"c", 6))) == 0
     assert leader.fences.admits(1, batch((b"c", 7))) == ADMITTED
 

@@ -41,7 +41,7 @@ class Writer:
 
     def stage(self, batch: int, task: int, attempt: int, sequence: int, chunk: bytes, ms: int = 200) -> Staged | None:
         told: list[Staged] = []
-        self.node.sinks.stage(1, QUERY, batch, task, attempt, sequence, chunk, told.append, self.cluster.now)
+        self.node.sinks.stage(1, QUERY, batch, task, attempt, sequence, chunk).then(told.append)
         self.cluster.run(ms)
         return told[0] if told else None
 
@@ -53,14 +53,14 @@ class Writer:
 
     def commit(self, batch: int, *parts: tuple[int, int, int], ms: int = 1_000) -> Committed:
         told: list[Committed] = []
-        self.node.sinks.commit(1, QUERY, batch, list(parts), told.append, self.cluster.now)
+        self.node.sinks.commit(1, QUERY, batch, list(parts)).then(told.append)
         self.cluster.run(ms)
         assert len(told) == 1
         return told[0]
 
     def last(self) -> SinkStatus:
         told: list[tuple[dict[int, SinkStatus], list[int]]] = []
-        self.node.sinks.states([1], QUERY, lambda found, missing: told.append((found, missing)), self.cluster.now)
+        self.node.sinks.states([1], QUERY).then(told.append)
         self.cluster.run(200)
         return told[0][0][1]
 
@@ -170,7 +170,7 @@ def test_a_new_leader_gets_all_pieces_again(cluster: PartitionCluster) -> None:
     writer = Writer(cluster, 4)
     writer.node.sinks.piece_bytes = 100
     told: list[Staged] = []
-    writer.node.sinks.stage(1, QUERY, 0, 0, 0, 0, chunk_of(b"x" * 2_000), told.append, cluster.now)
+    writer.node.sinks.stage(1, QUERY, 0, 0, 0, 0, chunk_of(b"x" * 2_000)).then(told.append)
     for _ in range(8):
         step(cluster)
     cluster.kill(1)
@@ -192,7 +192,7 @@ def test_dropped_stages_are_gone(cluster: PartitionCluster) -> None:
     writer.must_stage(0, 0, 0, chunk_of(b"a"))
     writer.must_stage(1, 0, 0, chunk_of(b"b"))
     told: list[bool] = []
-    writer.node.sinks.drop(1, QUERY, 0, told.append, cluster.now)
+    writer.node.sinks.drop(1, QUERY, 0).then(told.append)
     cluster.run(200)
     assert told == [True]
     assert writer.commit(0, (0, 0, 1)).is_final
@@ -229,7 +229,7 @@ def test_the_leader_dies_in_the_middle_of_a_commit(turns: int) -> None:
     chunks = [chunk_of(b"%d" % number) for number in range(3 * PARTS_AHEAD)]
     writer.must_stage(0, 0, 0, *chunks)
     told: list[Committed] = []
-    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, len(chunks))], told.append, cluster.now)
+    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, len(chunks))]).then(told.append)
     for _ in range(turns):  # a part of what happens without time passing
         step(cluster)
     cluster.kill(1)
@@ -249,7 +249,7 @@ def test_a_commit_that_was_begun_is_finished_though_nobody_asks(cluster: Partiti
     writer = Writer(cluster, 1)
     chunks = [chunk_of(b"%d" % number) for number in range(20)]
     writer.must_stage(0, 0, 0, *chunks)
-    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 20)], lambda told: None, cluster.now)
+    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 20)])
     while not cluster.nodes[2].machines.by_group[1].sinks.committing:
         step(cluster)
     cluster.kill(1)
@@ -263,7 +263,7 @@ def test_leadership_moves_to_and_fro_during_a_commit(cluster: PartitionCluster) 
     writer = Writer(cluster, 1)
     chunks = [chunk_of(b"%d" % number) for number in range(60)]
     writer.must_stage(0, 0, 0, *chunks)
-    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 60)], lambda told: None, cluster.now)
+    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 60)])
     for target in (2, 3, 1, 2):
         for _ in range(3):
             step(cluster)
@@ -279,7 +279,7 @@ def test_others_publish_while_a_batch_is_committed(cluster: PartitionCluster) ->
     writer = Writer(cluster, 2)
     chunks = [chunk_of(b"%d" % number) for number in range(30)]
     writer.must_stage(0, 0, 0, *chunks)
-    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 30)], lambda told: None, cluster.now)
+    writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 30)])
     for _ in range(20):
         cluster.publish(3, 1, b"other")
         step(cluster)
@@ -389,15 +389,13 @@ class Driver:
         raise AssertionError("it never ends")
 
     def stage(self, batch: int, sequence: int, chunk: bytes, staged: list[Staged]) -> None:
-        now = self.cluster.now
-        self.ask(lambda node: node.sinks.stage(1, QUERY, batch, 0, self.attempt, sequence, chunk, staged.append, now))
+        self.ask(lambda node: node.sinks.stage(1, QUERY, batch, 0, self.attempt, sequence, chunk).then(staged.append))
 
     def commit(self, batch: int, count: int) -> bool:
         told: list[Committed] = []
         for _ in range(self.rng.randint(1, 3)):
-            now = self.cluster.now
             parts = [(0, self.attempt, count)]
-            self.ask(lambda node: node.sinks.commit(1, QUERY, batch, parts, told.append, now))  # noqa: B023
+            self.ask(lambda node: node.sinks.commit(1, QUERY, batch, parts).then(told.append))  # noqa: B023
         return any(one.is_done for one in told)
 
 
