@@ -69,6 +69,7 @@ class Flusher:
         "_on_slow",
         "_read_bytes",
         "_scheduled",
+        "_turns",
         "_unit_us",
         "between",
         "slow_turns",
@@ -89,6 +90,7 @@ class Flusher:
         False: it has not told them everything, so nothing that came of it may be written yet.
         """
         self._broker = broker
+        self._turns = broker.node.turns
         self._clock = clock
         self._loop = loop
         self._scheduled: asyncio.Handle | None = None
@@ -102,30 +104,39 @@ class Flusher:
         """Bytes were handed to the broker: flush at the end of the turn, or now if it has been many."""
         self._read_bytes += size
         if self._read_bytes > READ_BYTES:
-            self._write_all(self._clock(), 0)
+            self._write_all(self._clock(), self._broker.take_marked(), 0)
         if self._scheduled is None:
-            self._scheduled = self._loop.call_soon(self.run)
+            self._scheduled = self._loop.call_soon(self._turn)
 
     def schedule(self) -> None:
         """Have ``run`` called once in this turn, however often it is asked for."""
         if self._scheduled is None:
-            self._scheduled = self._loop.call_soon(self.run)
+            self._scheduled = self._loop.call_soon(self._turn)
 
     def run(self) -> None:
-        """Begin a turn: write for every marked connection; new marks that writing causes come in the next turn."""
+        """Begin a turn now, in place of the one that is scheduled: else every run of a timer would add one for good."""
         if self._scheduled is not None:
-            self._scheduled.cancel()  # else a run from a timer adds one to every turn of the loop from now on
-            self._scheduled = None
-        turns = self._broker.node.turns
-        waited = turns.waiting()
+            self._scheduled.cancel()
+        self._turn()
+
+    def _turn(self) -> None:
+        """Begin a turn: write for every marked connection; new marks that writing causes come in the next turn."""
+        self._scheduled = None
         began = self._clock()
+        waited = self._turns.waiting
+        if waited:
+            self._go_on(began)
+            self._write_all(began, self._broker.take_marked(), waited)
+        else:
+            self._write_all(began, self._broker.take_dirty(), 0)
+
+    def _go_on(self, began: float) -> None:
+        """Begin a turn with the clients that waited for it."""
         try:
             self._broker.begin_turn()
         except Exception as error:  # the connection that met the bug is closed; the others are written to
             self._on_fault("turn", error)
-        if waited:
-            self._measure((self._clock() - began) * 1_000_000, turns.work)
-        self._write_all(began, waited)
+        self._measure((self._clock() - began) * 1_000_000, self._turns.work)
 
     def _measure(self, took_us: float, work: int) -> None:
         """Learn how long a unit of work takes here; it is meant to be a microsecond."""
@@ -134,15 +145,17 @@ class Flusher:
         unit_us = min(took_us / work, MEASURED_RISE_MAX * max(self._unit_us, 1.0))
         self._unit_us += (unit_us - self._unit_us) / 4
         percent = int(100 / max(self._unit_us, 1.0))
-        self._broker.node.turns.set_speed(max(percent, SPEED_PERCENT_MIN))
+        self._turns.set_speed(max(percent, SPEED_PERCENT_MIN))
 
-    def _write_all(self, began: float, waited: int) -> None:
+    def _write_all(self, began: float, dirty: list[Connection], waited: int) -> None:
         self._read_bytes = 0
-        dirty = self._broker.take_dirty(True)
-        served = self._clock()
-        if self.between is not None and self.between():
-            dirty += self._broker.take_answered()
-        told = self._clock()
+        served = self._clock() if waited else began
+        if self.between is not None:
+            if self.between():
+                dirty += self._broker.take_answered()
+            told = self._clock()
+        else:
+            told = served
         for connection in dirty:
             handle = connection.handle
             if handle is not None:  # else its transport is gone

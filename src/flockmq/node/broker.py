@@ -171,10 +171,13 @@ class Broker:
         """Bytes from a client: any number of packets, cut anywhere."""
         if connection.phase == CLOSED:
             return
-        self.node.now = now
-        connection.bytes_in += len(data)
-        self.stats.bytes_in += len(data)
-        if connection.waits_turn or self.node.turns.is_over():
+        node = self.node
+        node.now = now
+        size = len(data)
+        connection.bytes_in += size
+        node.stats.bytes_in += size
+        turns = node.turns
+        if connection.waits_turn or turns.work >= turns.turn:
             self.put_off(connection, data)
         else:
             self.take_turn(connection, data, now)
@@ -210,13 +213,15 @@ class Broker:
             data = connection.rest + data
             connection.rest = b""
         turns = self.node.turns
-        share = turns.share_of(connection)
-        before = turns.work
+        if connection.turn != turns.number:
+            connection.turn = turns.number
+            connection.turn_work = 0
+        others = turns.work - connection.turn_work
         try:
-            self.process(connection, data, now, share, connection.is_lost)
+            self.process(connection, data, now, others + turns.share, connection.is_lost)
         except RemoteProtocolError as error:
             self.protocol_error(connection, error, now)
-        connection.turn_work += turns.work - before
+        connection.turn_work = turns.work - others
 
     def finish(self, connection: Connection, now: int) -> None:
         """Work on all that a connection has said, about one read at most, before another one takes its place."""
@@ -232,8 +237,9 @@ class Broker:
     def begin_turn(self) -> None:
         """A loop turn begins: go on with those who wait, light ones first, at least one of the heavy ones."""
         turns = self.node.turns
-        turns.begin()
-        if not turns.waiting():
+        turns.number += 1
+        turns.work = 0
+        if not turns.waiting:
             return
         light, heavy = turns.lengths()
         while light and turns.work < turns.for_waiting:
@@ -354,7 +360,11 @@ class Broker:
         turns.work += pos >> BYTES_SHIFT
         if pos < end and connection.phase != CLOSED:
             connection.rest = data[pos:]
-        self.note_packets(connection, pos, end, now)
+        if pos == end and pos:
+            connection.last_read_at = now
+            connection.half_since = 0
+        else:
+            self.note_packets(connection, pos, end, now)
 
     def note_packets(self, connection: Connection, pos: int, end: int, now: int) -> None:
         """Note when whole packets came, and since when one is not all there: bytes alone keep no client alive."""
@@ -561,21 +571,25 @@ class Broker:
         self.stats.dropped_queue += session.pump(now)
         look_again(self.node, connection)
 
-    def take_dirty(self, is_same_turn: bool = False) -> list[Connection]:
-        """The connections a driver has to look at now. A turn begins with that, unless it is in the middle of one."""
-        if not is_same_turn:
-            self.begin_turn()
+    def take_dirty(self) -> list[Connection]:
+        """Begin a turn; the connections a driver has to look at now."""
+        self.begin_turn()
+        return self.take_marked()
+
+    def take_marked(self) -> list[Connection]:
+        """The connections a driver has to look at now, in the middle of a turn."""
         taken = self.dirty[:]
         self.dirty.clear()
-        hungry: list[Connection] = []
+        is_hungry = False
         for connection in taken:
-            look_again(self.node, connection)
+            if connection.waiting is not None or connection.out_of_grace:
+                look_again(self.node, connection)
             if connection.held_back and not connection.reading_paused and not connection.waits_turn:
                 self.receive(connection, b"", self.node.now)
             if connection.backlog is not None:
-                hungry.append(connection)
-        if hungry:
-            self.feed(hungry)
+                is_hungry = True
+        if is_hungry:
+            self.feed([connection for connection in taken if connection.backlog is not None])
         return taken
 
     def feed(self, hungry: list[Connection]) -> None:
@@ -592,7 +606,7 @@ class Broker:
 
     def has_more(self) -> bool:
         """Whether another turn is needed, whatever else comes."""
-        return len(self.dirty) > 0 or self.node.turns.waiting() > 0
+        return len(self.dirty) > 0 or self.node.turns.waiting > 0
 
     def take_answered(self) -> list[Connection]:
         """Of the connections to look at those that only have something short to write: nothing they said waits here."""

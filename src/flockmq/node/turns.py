@@ -63,15 +63,12 @@ class Turns:
         self.share = SHARE
         self.turn = TURN
         self.for_waiting = WAITING
+        self.waiting = 0
+        """How many connections wait."""
         self.lost_bytes = 0
         """Held for connections whose transport is gone."""
         self._light: deque[Connection] = deque()
         self._heavy: deque[Connection] = deque()
-
-    def begin(self) -> None:
-        """A turn begins."""
-        self.number += 1
-        self.work = 0
 
     def set_speed(self, percent: int) -> None:
         """How much of this work fits into the time it is meant to take: less where code is not compiled."""
@@ -83,19 +80,13 @@ class Turns:
         """Whether the work of this turn is used up."""
         return self.work >= self.turn
 
-    def share_of(self, connection: Connection) -> int:
-        """How much work there may be, all in all, when this connection has used up its share."""
-        if connection.turn != self.number:
-            connection.turn = self.number
-            connection.turn_work = 0
-        return self.work + self.share - connection.turn_work
-
     def wait(self, connection: Connection, is_heavy: bool) -> None:
         """Have a connection wait for a later turn; ``is_heavy``: it has had its share of this one, or asks for much."""
         if connection.waits_turn:
             return
         connection.waits_turn = True
         connection.mark()
+        self.waiting += 1
         if is_heavy:
             self._heavy.append(connection)
         else:
@@ -111,6 +102,7 @@ class Turns:
             return True
         connection.waits_turn = False
         connection.rest = b""
+        self.waiting -= 1
         if connection in self._heavy:
             self._heavy.remove(connection)
         else:
@@ -121,10 +113,6 @@ class Turns:
         """It is over."""
         self.lost_bytes -= connection.lost_bytes
         connection.lost_bytes = 0
-
-    def waiting(self) -> int:
-        """How many wait."""
-        return len(self._light) + len(self._heavy)
 
     def take_light(self) -> Connection | None:
         """The next one that waited for others only."""
@@ -139,6 +127,7 @@ class Turns:
             return None
         connection = queue.popleft()
         connection.waits_turn = False
+        self.waiting -= 1
         return connection
 
     def lengths(self) -> tuple[int, int]:

@@ -61,7 +61,7 @@ def test_turns_that_are_always_over_starve_none() -> None:
     for left in (2, 1, 0):
         harness.broker.begin_turn()
         harness.broker.node.turns.work = TURN
-        for connection in harness.broker.take_dirty(True):
+        for connection in harness.broker.take_marked():
             connection.take()
         assert sum(client.connection.backlog is not None for client in clients) == left
 

@@ -120,7 +120,7 @@ def test_what_lost_connections_said_is_kept_within_bounds() -> None:
         hand_over(harness, client, said)
         harness.broker.closed(client.connection, harness.now)
     assert [*harness.broker.sessions] == [client.client_id for client in crowd[:kept]]
-    assert shares.waiting() == kept
+    assert shares.waiting == kept
     assert shares.lost_bytes == kept * len(said)
     harness.flush()
     assert len(harness.broker.sessions) == 0
