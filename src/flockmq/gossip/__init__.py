@@ -1,1 +1,1 @@
-"""Who is there, and what each node says of itself: SWIM membership and owned maps, pure."""
+"""Which nodes are there, and what each says of itself: SWIM membership and owned maps, pure."""

@@ -5,7 +5,7 @@
  head     state in bits 0-1, details follow in bit 2
  details  length u16 | port u16 | role u8 | name length u8 | host length u8 | version length u8 | name | host | version
 ```
-Most claims that arrive are old news. Details are therefore cut out as they are and read only when somebody needs them.
+Most claims that arrive are old news. Details are therefore cut out as they are and read only when they are needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GossipError(FlockError):
 
 
 class Claim:
-    """What somebody says about a node."""
+    """What one node says about another."""
 
     def __init__(self, node_id: int, boot: int, incarnation: int, state: int, source: int, details: bytes) -> None:
         self.node_id = node_id
@@ -50,7 +50,7 @@ class Claim:
         self.incarnation = incarnation
         self.state = state
         self.source = source
-        """Who suspects; 0 for other claims."""
+        """The node that suspects; 0 for other claims."""
         self.details = details
         """Not read yet; empty when the claim has none."""
 
@@ -129,7 +129,7 @@ def read_claims(body: bytes, position: int, count_max: int) -> list[Claim]:
             details = body[position : position + size]
             position += size
         elif state == ALIVE:
-            raise GossipError("A claim that a node is alive must say who it is.")
+            raise GossipError("A claim that a node is alive must carry its name and address.")
         if position > end:
             raise GossipError("A claim is cut off.")
         claims.append(Claim(node_id, boot, incarnation, state, source, details))

@@ -1,4 +1,4 @@
-"""Figures of membership, for metrics and for people who look for a fault."""
+"""Figures of membership, for metrics and for operators that look for a fault."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Whom this node greets: contact points, strangers, and now and then the dead, since somebody must take the first step.
+"""Which nodes this node greets: contact points, strangers, and now and then dead members, to merge what was split.
 
 ```
- join --> contact points, all while this node is alone      HELLO: who I am, and how I hold you
- revive --> one of the dead, or a silent contact point      WELCOME: who I am, how I hold you, some of my list
- introduce --> who spoke and is not known as it is now
+ join --> contact points, all while this node is alone      HELLO: own claim, state of the receiver
+ revive --> one of the dead, or a silent contact point      WELCOME: own claim, state of the receiver, some of the list
+ introduce --> a sender that is not known as it is now
 ```
 """
 
@@ -29,7 +29,7 @@ REVIVERS: Final = 4
 
 
 class Greeter:
-    """Contact points, and when whom to greet."""
+    """Contact points, and when to greet which node."""
 
     def __init__(
         self, settings: GossipSettings, roster: Roster, speaker: Speaker, rng: random.Random, now: int
@@ -40,7 +40,7 @@ class Greeter:
         self.revive_at = now + int(rng.random() * settings.revive_interval_ms)
         self._speaker = speaker
         self._rng = rng
-        self._contacts: dict[Address, int] = {}  # and the id of who answered there
+        self._contacts: dict[Address, int] = {}  # and the id of the node that answered there
         self._greeted: dict[int, Address] = {}  # by sequence; an answer may come from another address than was greeted
         self._hellos = HELLOS_PER_S
         self._hellos_at = now
@@ -67,13 +67,13 @@ class Greeter:
             del self._contacts[silent[0] if silent else next(iter(self._contacts))]
 
     def answered(self, datagram: Datagram) -> None:
-        """Who is behind a contact point is known now."""
+        """The node behind a contact point is known now."""
         address = self._greeted.pop(datagram.sequence, None)
         if address is not None and address in self._contacts:
             self._contacts[address] = datagram.sender
 
     def introduce(self, address: Address, node_id: int, now: int) -> None:
-        """Somebody not known as it is now: greet it, its answer says who it is."""
+        """Greet a node that is not known as it is now: its answer carries its claim."""
         if self.may_greet(now):
             self._speaker.send(address, node_id, HELLO, 0, 0, own_first=True)
 
@@ -89,7 +89,7 @@ class Greeter:
         return True
 
     def _open_contacts(self) -> list[Address]:
-        """Contact points behind which nobody is known to live."""
+        """Contact points without a member that is known to live there."""
         members = self.roster.members
         found: list[Address] = []
         for address, node_id in self._contacts.items():
@@ -99,7 +99,7 @@ class Greeter:
         return found
 
     def greet_contacts(self) -> None:
-        """Greet all contact points behind which nobody is known to live."""
+        """Greet all contact points without a member that is known to live there."""
         self.hello_at = NEVER
         for address in self._open_contacts():
             self._greet_contact(address)
@@ -112,7 +112,7 @@ class Greeter:
         self._speaker.send(address, 0, HELLO, sequence, 0, own_first=True)
 
     def revive(self, now: int) -> None:
-        """Greet one of the dead, or a silent contact point: after a partition somebody must take the first step."""
+        """Greet one of the dead, or a silent contact point: this ends a partition."""
         # Spread a little: two nodes that try each other in step would do so for ever.
         interval = self.settings.revive_interval_ms
         self.revive_at = now + interval * 3 // 4 + int(self._rng.random() * interval / 2)
@@ -138,7 +138,7 @@ class Greeter:
         gone = list(roster.gone)
         for step in range(len(gone)):
             member = roster.members[gone[(choice + step) % len(gone)]]
-            if member.state == DEAD and not roster.is_replaced(member):  # who left did so on purpose
+            if member.state == DEAD and not roster.is_replaced(member):  # a node that left did so on purpose
                 address = (member.host, member.port)
                 self._speaker.send(address, member.node_id, HELLO, self._speaker.next_sequence(), 0, own_first=True)
                 return

@@ -45,7 +45,7 @@ CLAIMS_MAX: Final = BODY_BYTES_MAX // CLAIM_BYTES_MIN
 ANSWER_BYTES_PER_S: Final = 4_194_304
 ASK_TIMEOUT_MS: Final = 5_000
 SPREAD_MAX: Final = 32
-"""So much of what a list told is passed on as news; who lacks more notices it by the digest and asks for a list."""
+"""So much of what a list told is passed on as news; a node that lacks more sees that by the digest and asks."""
 
 
 class Lists:
@@ -189,7 +189,7 @@ class Lists:
         roster = self._roster
         answering = peer == self.asking and flags & WANTS_ANSWER != 0
         told = len(roster.news)
-        # Who has just come learns all from a list; to pass all of it on would tell everybody what they know.
+        # A newcomer learns all from a list; to pass all of it on would tell the others what they know.
         newcomer = self.completed == 0
         for claim in claims:
             spread = not newcomer and len(roster.news) < told + SPREAD_MAX

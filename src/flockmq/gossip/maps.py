@@ -7,16 +7,16 @@
         |                    ^                       | no: PULL --> the rest of the log, or the whole map in pieces
         '--> HAVE ---------- | --> acknowledged      '
                              |
-   digest (root, boot, version) differs --> BUCKETS --> CLAIMS --> PULL from whoever has newer, the owner or not
+   digest (root, boot, version) differs --> BUCKETS --> CLAIMS --> PULL from any node that has newer
 ```
 What is decided here and in the modules beside it (``maps_own``, ``maps_copies``, ``maps_streams``):
 
 - *Order.* A map is at (boot, version); only the owner makes new ones, and a greater pair always wins. A DELTA is
   applied only to the version it follows on, so a copy is always exactly what the owner once had.
 - *Life.* Only maps of live owners are kept: ``peer_up`` or ``peer_alive`` opens a place for one, ``peer_dead`` clears
-  it, and nothing that anybody says in between brings it back.
+  it, and no message in between brings it back.
 - *Acknowledgement.* HAVE leaves only after ``take_changes`` gave the changes away, and names the boot it is about. So
-  ``acknowledged(peer) >= version`` means that whoever uses the maps at that peer has the change.
+  ``acknowledged(peer) >= version`` means that the users of the maps at that peer have the change.
 - *Being wrong about oneself.* A node that hears of a newer life of its own map than it has (its clock was set back
   between two starts) takes a boot above it and says everything again.
 
@@ -97,7 +97,7 @@ class OwnedMaps:
         self._copies = Copies(settings, self._digests, self.report, outbox, channel)
         self._peers: dict[int, Peer] = {}
         self._waiting: dict[int, Peer] = {}
-        """Peers for whom there is something to send."""
+        """Peers that something is to be sent to."""
         self._digest_at = now + rng.randrange(settings.digest_interval_ms)
 
     # --- the own map ---
@@ -151,7 +151,7 @@ class OwnedMaps:
         return (0, 0) if found is None else (found.boot, found.version)
 
     def is_level(self, owner: int) -> bool:
-        """Whether the owner's map is here, as new as anybody has told us of."""
+        """Whether the owner's map is here, as new as any node has told."""
         replica = self._copies.replicas.get(owner)
         return replica is not None and replica.boot != 0 and not replica.is_behind()
 
@@ -167,15 +167,15 @@ class OwnedMaps:
         """What a person may want to know, since the last call."""
         return self.report.take_events()
 
-    # --- who is there ---
+    # --- peers ---
 
     def peer_up(self, peer: int, now: int) -> None:
-        """A link to this peer begins: say who we are and what we have of its map."""
+        """A link to this peer begins: say which boot this node has, and what it has of the peer's map."""
         if peer == self.node_id:
             return
         state = self._peer(peer)
         if state.up:
-            self.peer_down(peer, now)  # a new link, and nobody said that the old one ended
+            self.peer_down(peer, now)  # a new link, and the end of the old one was not reported
             state = self._peer(peer)
         state.up = True
         state.repair_at = now + self._settings.digest_interval_ms
@@ -232,7 +232,7 @@ class OwnedMaps:
     # --- time ---
 
     def tick(self, now: int) -> None:
-        """Ask again for what has not come, and compare with somebody now and then."""
+        """Ask again for what has not come, and compare with a random peer now and then."""
         self._copies.tick(now)
         if now < self._digest_at:
             return

@@ -5,9 +5,9 @@
                        | no: ignored                                 | no
                                                                      '--> ask: the sender, later the owner, or others
 ```
-``place`` opens a copy for an owner that lives, ``drop`` ends it. There is no other way in: what anybody says about an
-owner without a place is ignored. An owner of whom there was a link but never a word from membership loses its place
-some time after the link.
+``place`` opens a copy for an owner that lives, ``drop`` ends it. There is no other way in: messages about an owner
+without a place are ignored. An owner that had a link, but that membership never named, loses its place some time after
+the link.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Copies:
         set_back = boot < replica.boot_min
         replica.boot_min = boot
         replica.hear_of(boot, 0)
-        if set_back:  # a clock was; membership decides whom it takes for alive
+        if set_back:  # a clock was; membership decides which nodes it takes for alive
             self._believe_what_is_here(replica)
         self._watch(replica, now)
         if replica.boot < boot and owner in self._links:
@@ -145,14 +145,14 @@ class Copies:
     # --- what is said about them ---
 
     def hear_owner(self, owner: int, boot: int, version: int, now: int) -> None:
-        """The owner itself says where it is. Others may have spoken of more, but nobody has that any more."""
+        """The owner itself says where it is. Other nodes may have spoken of more, but none has that any more."""
         replica = self.replicas.get(owner)
         if replica is not None and boot:
             self._believe_what_is_here(replica)
             self.hear(replica, boot, version, now)
 
     def hear(self, replica: Replica, boot: int, version: int, now: int) -> None:
-        """Somebody says that the owner got this far."""
+        """A node says that the owner got this far."""
         if boot and boot >= replica.boot_min:
             replica.hear_of(boot, version)
         if version == 0 and boot > replica.boot and boot == replica.known_boot and not replica.known_version:
@@ -317,13 +317,13 @@ class Copies:
         for replica in list(self._behind.values()):
             waited = now - replica.behind_since
             if settings.pull_after_ms <= waited < settings.stale_ms and replica.owner in self._links:
-                self.ask(replica, replica.owner, now)  # later whoever claims to have it is asked, the owner or not
+                self.ask(replica, replica.owner, now)  # later any node that claims to have it is asked
             if waited < settings.forget_ms:
                 continue
             if replica.boot and replica.boot < replica.boot_min:
-                self._replace(replica, 0, 0, Staging(0, 0, 0), now)  # that life is over, and nobody has the new map
+                self._replace(replica, 0, 0, Staging(0, 0, 0), now)  # that life is over, and no node has the new map
             else:
-                self._believe_what_is_here(replica)  # nobody has more, or it would have been claimed again
+                self._believe_what_is_here(replica)  # no node has more, or it would have been claimed again
                 self._watch(replica, now)
         if self._strangers:
             for owner, since in list(self._strangers.items()):
@@ -349,7 +349,7 @@ class Copies:
         self._outbox.send(peer, self._channel, encode_progress(head.owner, head.boot, head.version, index))
 
     def _believe_what_is_here(self, replica: Replica) -> None:
-        """Forget who spoke of more."""
+        """Forget which nodes spoke of more."""
         replica.known_boot = replica.boot
         replica.known_version = replica.version
         replica.hear_of(replica.boot_min, 0)

@@ -5,8 +5,8 @@
                        ^ a peer at version 9 goes on here; one at version 3 gets a Snapshot
  Snapshot     version 40: piece 0, piece 1, ... last     encoded as they are needed, shared by all peers that get them
 ```
-Where a segment ends is the owner's decision (the end of a turn, or a full message), and all others keep to it: whoever
-has a map has it exactly as the owner had it there. That is why a third node can pass on the segments it got.
+Where a segment ends is the owner's decision (the end of a turn, or a full message), and all others keep to it: a copy
+is exactly what the owner had there. That is why a third node can pass on the segments it got.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SegmentLog:
         low = 0
         high = len(segments)
         if high and segments[high - 1].first <= version:
-            low = high - 1  # nearly always: whoever follows was level before this turn
+            low = high - 1  # nearly always: a peer that follows was level before this turn
         while low < high:
             middle = (low + high) // 2
             if segments[middle].first < version:

@@ -98,12 +98,12 @@ class OwnMap(OwnerMap):
         self.log.append(first, last, encode_delta(self.owner, self.boot, first, last, pending))
 
     def is_below(self, boot: int, version: int) -> bool:
-        """Whether somebody's idea of this map would always win over what it is."""
+        """Whether a peer's copy of this map would always win over the map itself."""
         return boot > self.boot or (boot == self.boot and version > self.version_next)
 
     def rise_above(self, boot: int, rng: random.Random) -> bool:
         """Begin a new life of the map above that boot, with all that is in it. False: there is nothing above."""
-        # Not just one more: a former life may have risen from there as well, unknown to those who told us.
+        # Not just one more: a former life may have risen from there as well, unknown to the peers that told of it.
         risen = boot + 1 + rng.randrange(RISE_MAX)
         if risen > BOOT_MAX:
             return False

@@ -5,7 +5,7 @@
  whole map (FULL pieces)  --> Staging  --> replace: only what differs becomes a Change, deletes first
 ```
 A copy is exactly what the owner had at (boot, version). The exception is a copy that would pass the bounds: it is
-``truncated``, goes on following the owner as well as it can, and is passed on to nobody.
+``truncated``, goes on following the owner as well as it can, and is not passed on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class OwnerMap:
         return snapshot
 
     def return_snapshot(self, snapshot: Snapshot) -> None:
-        """One user less; nobody needs it without users."""
+        """One user less; without users it is dropped."""
         snapshot.users -= 1
         if snapshot.users == 0 and snapshot is self._snapshot:
             self._snapshot = None
@@ -106,7 +106,7 @@ class Replica(OwnerMap):
         self.behind_since = -1
         """When the copy last moved while something newer was known; -1: nothing newer is known."""
         self.asked_until = 0
-        """Until then an answer to a question may still come; nobody else is asked."""
+        """Until then an answer to a question may still come; no other node is asked."""
         self.staging: Staging | None = None
 
     def hear_of(self, boot: int, version: int) -> None:

@@ -5,7 +5,7 @@
               then incarnation (raised by the node itself alone, to contradict)
               then ALIVE < SUSPECT < DEAD < LEFT
 ```
-So gossip may arrive late, twice and in any order: everybody ends with the same claim.
+So gossip may arrive late, twice and in any order: all nodes end with the same claim.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME_BYTES_MAX: Final = 255
 HOST_BYTES_MAX: Final = 255
 VERSION_BYTES_MAX: Final = 63
 INCARNATION_MAX: Final = 0x7FFF_FFFF
-"""Nobody gets there by contradicting: one refutation a second for 68 years."""
+"""No node gets there by contradicting: one refutation a second for 68 years."""
 
 _MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -133,7 +133,7 @@ HAS_LEFT: Final = 5
 CHANGED: Final = 6
 """A live node has another address, name, version or role."""
 CONFLICT: Final = 7
-"""Two live nodes use one name or address, or somebody else runs with this node's id: a person has to look."""
+"""Two live nodes use one name or address, or another process runs with this node's id: an operator has to look."""
 EVENT_NAMES: Final = ("", "joined", "alive", "suspect", "dead", "left", "changed", "conflict")
 
 

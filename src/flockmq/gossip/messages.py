@@ -6,10 +6,10 @@
 ```
 | type | about | asks for |
 | --- | --- | --- |
-| PING | who is meant; anybody else at that address keeps silent | ACK |
-| PING_REQ | whom to ping | ACK if it answered, NACK if not |
-| ACK | who is alive: the sender, or whom it was asked to ping | |
-| NACK | who did not answer; the helper itself lives | |
+| PING | the node that is meant; any other at that address keeps silent | ACK |
+| PING_REQ | the node to ping | ACK if it answered, NACK if not |
+| ACK | the node that is alive: the sender, or the one that it was asked to ping | |
+| NACK | the node that did not answer; the helper itself lives | |
 | GOSSIP | | |
 | HELLO | | WELCOME; the first claim is the sender's own |
 | WELCOME | | ; the first claim is the sender's own, then some of the members |

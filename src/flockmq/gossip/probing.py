@@ -58,7 +58,7 @@ class Prober:
         self.counters = counters
         self._speaker = speaker
         self.target = 0
-        """Whom; 0: nobody."""
+        """The member that is probed; 0: none."""
         self.sequence = 0
         self.acked = False
         self.nacks = 0
@@ -83,7 +83,7 @@ class Prober:
         return min(self.ends_at, self.indirect_at, self.relays_at, self.suspicion_at)
 
     def stalled(self, late_ms: int, now: int) -> None:
-        """This node was not run for a while: whatever was not answered meanwhile is nobody else's fault."""
+        """This node was not run for a while: members that did not answer meanwhile are not to blame."""
         self.target = 0
         self.sequence = -1
         self.ends_at = min(self.ends_at, now)
@@ -152,7 +152,7 @@ class Prober:
             self.roster.health.better()
 
     def end(self, now: int) -> None:
-        """The interval is over: who did not answer by any way is a suspect."""
+        """The interval is over: a target that did not answer by any way is a suspect."""
         roster = self.roster
         target = self.target
         if not target or self.acked:
@@ -171,7 +171,7 @@ class Prober:
                 self._speaker.send_to(target, PING, self._speaker.next_sequence(), target)
 
     def end_relays(self, now: int) -> None:
-        """Tell those who asked for help that there was no answer."""
+        """Tell the nodes that asked for help that there was no answer."""
         over = [sequence for sequence, relay in self._relays.items() if now >= relay.ends_at]
         for sequence in over:
             relay = self._relays.pop(sequence)
@@ -224,7 +224,7 @@ class Prober:
             self._speaker.send(relay.origin, 0, ACK, relay.sequence, relay.target)
 
     def help_other(self, datagram: Datagram, address: Address, now: int) -> None:
-        """Ping somebody for another node."""
+        """Ping a member for another node."""
         target = self.roster.members.get(datagram.about)
         if target is None or not target.is_live or len(self._relays) >= RELAYS_MAX:
             self.counters.relays_refused += 1

@@ -1,4 +1,4 @@
-"""The list of members and the rules by which claims change it. Who sends what when is not decided here.
+"""The list of members and the rules by which claims change it. What is sent when is decided elsewhere.
 
 ```
                  newer claim by gossip, or own finding
@@ -8,7 +8,7 @@
 ```
 *Whole lists* are hearsay: what they call dead, and this node holds alive, is not taken over. The accused is told
 (``accused``) and looked at (``check_soon``): if it lives it contradicts, if not the own probes find out. So two halves
-of a cluster that held each other dead can exchange lists without killing anybody.
+of a cluster that held each other dead can exchange lists without declaring live nodes dead.
 
 *Addresses*: only one process can hold an address. Of two nodes at one address the one that was started first is dead
 (its disk was replaced, now it has a new id). The same name at two addresses is a CONFLICT for people to solve.
@@ -73,9 +73,9 @@ class Roster:
         self.hurry = False
         """A suspect's time got shorter."""
         self.check_soon: dict[int, int] = {}
-        """Whom to probe before others."""
+        """Members to probe before others."""
         self.accused: list[int] = []
-        """Whom a list calls dead although it seems alive; to be told."""
+        """Members that a list calls dead although they seem alive; to be told."""
         self.buckets: list[int] = [0] * BUCKETS
         self.view = 0
         """Stands for all live members and their incarnations: the same on two nodes whose lists are the same."""
@@ -146,7 +146,7 @@ class Roster:
     def _meet(self, known: Member | None, claim: Claim, now: int, *, spread: bool) -> None:
         """A node, or a life of a node, that was not known."""
         if not claim.details:
-            return  # said of somebody never met; who it is will come by other ways, or not matter
+            return  # of a node never met; its details come by other ways, or do not matter
         if known is None and len(self.members) >= self.settings.members_max and not self._forget_longest_gone():
             self.full += 1
             return
@@ -169,7 +169,7 @@ class Roster:
             self.suspect(fresh, fresh.incarnation, claim.source, now)
 
     def _bury_former_life(self, known: Member) -> None:
-        """It was started anew: what it was before is over, and whoever cares for that must hear it."""
+        """The node was started anew: its former life is over, and the users of membership must hear that."""
         self.suspicions.pop(known.node_id, None)
         self.news.drop(known.node_id)
         if known.is_live:
@@ -224,7 +224,7 @@ class Roster:
             self.check_soon[node_id] = 0
 
     def suspect(self, known: Member, incarnation: int, source: int, now: int) -> None:
-        """Somebody, perhaps this node, had no answer from a live member."""
+        """A node, perhaps this one, had no answer from a live member."""
         node_id = known.node_id
         if known.state == SUSPECT and known.incarnation == incarnation:
             self.confirm(known, source)
@@ -239,7 +239,7 @@ class Roster:
         self._put(known, suspected)
         self._tell(SUSPECTED, suspected)
         self.news.put(node_id, encode_claim(suspected, source, brief=True))
-        # Some of those who hear of it look for themselves, about as many as confirmations count, twice over.
+        # Some of the nodes that hear of it look for themselves, about as many as confirmations count, twice over.
         if source != self.me.node_id and self.rng.random() * nodes < 2 * needed + 2:
             self.look_at(node_id)
 
@@ -284,7 +284,7 @@ class Roster:
         """Into the round of probes, at a random place of what is left of it."""
         node_id = member.node_id
         self.live.append(node_id)
-        if len(self.order) > 2 * len(self.live) + CHECKS_MAX:  # somebody came and went again and again
+        if len(self.order) > 2 * len(self.live) + CHECKS_MAX:  # members came and went again and again
             self._begin_round()
             return
         place = self.order_at + int(self.rng.random() * (len(self.order) - self.order_at + 1))
@@ -299,7 +299,7 @@ class Roster:
             del self._names[known.name]
 
     def _check_identity(self, member: Member, now: int, *, speaks_itself: bool) -> None:
-        """Nobody else can be at its address, and nobody else should have its name.
+        """No other node can be at its address, and no other should have its name.
 
         If it contradicted, or told of a change, it lives for sure: then two nodes tell the same address as theirs.
         """
@@ -326,7 +326,7 @@ class Roster:
             self._names[member.name] = member.node_id
 
     def is_replaced(self, member: Member) -> bool:
-        """Whether somebody else lives at its address."""
+        """Whether another node lives at its address."""
         return self._addresses.get((member.host, member.port), member.node_id) != member.node_id
 
     def _tell(self, kind: int, member: Member) -> None:
@@ -334,7 +334,7 @@ class Roster:
             self.events.append(MemberEvent(kind, member))
 
     def next_in_order(self) -> int:
-        """Whom to probe next: everybody once, in random order, then in another one; 0 if there is nobody."""
+        """The member to probe next: each once in random order, then in another order; 0 if there is none."""
         for _ in range(2):
             while self.order_at < len(self.order):
                 node_id = self.order[self.order_at]
@@ -373,7 +373,7 @@ class Roster:
         return True
 
     def forget_old(self, now: int) -> None:
-        """Drop who has been gone for long."""
+        """Drop members that have been gone for long."""
         settings = self.settings
         old: list[int] = []
         for node_id, since in self.gone.items():

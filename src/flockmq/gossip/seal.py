@@ -9,7 +9,7 @@
  open:  size, version --> known sender? older boot: refused --> counter seen, or too old: refused --> tag --> remember
 ```
 Nothing is remembered of a sender before a datagram of it proved right, so strangers change nothing here. The table of
-senders is bounded: whoever was silent the longest makes way.
+senders is bounded: the one that was silent the longest makes way.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Sealer:
         return head + self._cipher.encrypt(self._counter.to_bytes(12, "little"), body, head)
 
     def open(self, datagram: bytes) -> tuple[int, int, bytes]:
-        """Who sent it, in which of its lives, and what; SealError: drop it, change nothing, answer nothing."""
+        """The sender, its boot, and the message; SealError: drop it, change nothing, answer nothing."""
         try:
             return self._open(datagram)
         except SealError:

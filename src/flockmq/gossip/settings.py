@@ -40,7 +40,7 @@ class GossipSettings:
     retransmit_mult: int = 4
     """A piece of news is sent this x ceil(log10(nodes + 1)) times by each node that has it."""
     revive_interval_ms: int = 1_000
-    """Gap between tries to reach somebody who is held dead, or a contact point that never answered. This is what
+    """Gap between tries to reach a node that is held dead, or a contact point that never answered. This is what
     makes two halves of a cluster find each other again."""
     repair_interval_ms: int = 1_000
     """Least gap between two comparisons of the whole list of members that this node starts."""

@@ -44,7 +44,7 @@ class Speaker:
     def send(
         self, address: Address, receiver: int, kind: int, sequence: int, about: int, *, own_first: bool = False
     ) -> None:
-        """Queue a datagram, with as much news as fits; ``receiver`` is 0 if it is not known who is there."""
+        """Queue a datagram, with as much news as fits; ``receiver`` is 0 if the node there is not known."""
         roster = self.roster
         me = roster.me
         digest = self.digest
@@ -84,7 +84,7 @@ class Speaker:
         self.out.append((address, b"".join(parts)))
 
     def _add_some_members(self, parts: list[bytes], room: int) -> None:
-        """Who else is there: a random stretch of the list."""
+        """Some other members: a random stretch of the list."""
         roster = self.roster
         size = len(roster.live)
         if not size:
@@ -103,7 +103,7 @@ class Speaker:
         self.send((member.host, member.port), node_id, kind, sequence, about)
 
     def tell_accused(self) -> None:
-        """Whom a list calls dead hears it, and contradicts to all if it lives."""
+        """Tell a member that a list calls it dead; if it lives, it contradicts to all."""
         roster = self.roster
         if not roster.accused:
             return

@@ -2,15 +2,15 @@
 datagrams, link messages and events come out.
 
 ```
- every probe_interval x (1 + health):                        target's buddy rule: whatever is sent to somebody whom
-   PING ------------------------------> next of the round    this node does not hold alive says so first, and the
-        |  no ACK for ping_timeout                           answer to such a word begins with the contradiction
+ every probe_interval x (1 + health):                        target's buddy rule: a datagram to a member that this
+   PING ------------------------------> next of the round    node does not hold alive says so first, and the
+        |  no ACK for ping_timeout                           answer to it begins with the contradiction
         +-- PING_REQ --> 3 others --> PING --> target
         +-- by link, if there is one
         |  no ACK until the interval ends
         v
    SUSPECT, gossiped ... some others look for themselves and confirm ... time runs out
-        --> last pings by whoever is about to call it dead, since nobody is called dead on hearsay
+        --> last pings by the node that is about to call it dead: no node is called dead on hearsay
         --> DEAD, gossiped
 ```
 When nothing changes, a node sends a PING and an ACK an interval, whatever the size of the cluster. News rides on them,
@@ -18,7 +18,8 @@ and for as long as there is some also goes to a few random members every gossip_
 are seen by the digests in pings and repaired by ``lists.py``. Dead members and contact points that don't answer are
 greeted (HELLO) now and then, which merges what was split.
 
-Time that this node did not see (it was stopped, or the loop was blocked) counts against nobody: see ``Prober.stalled``.
+Time that this node did not see (it was stopped, or its loop was blocked) counts against no member:
+see ``Prober.stalled``.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Swim:
         return self.roster.health.score
 
     def join(self, addresses: list[Address], now: int) -> None:
-        """Greet these contact points until they answer, and again whenever nobody lives there."""
+        """Greet these contact points until they answer, and again whenever no live member is there."""
         self._greeter.add_contacts(addresses, now)
         self._wake(now, now)
 
@@ -202,7 +203,7 @@ class Swim:
     # Links: a Component of the channel MEMBERS
 
     def peer_up(self, peer: int, now: int) -> None:
-        """There is a link: compare lists, or, if it is to one who is held dead, let it contradict first."""
+        """There is a link: compare lists, or, if the peer is held dead, let it contradict first."""
         known = self.roster.members.get(peer)
         if known is not None and known.state == DEAD:
             self._greeter.introduce((known.host, known.port), peer, now)
@@ -269,7 +270,7 @@ class Swim:
         self._wake_for_news(now)
 
     def _note_sender(self, datagram: Datagram, address: Address, now: int) -> None:
-        """Who spoke, and does it see what this node sees?"""
+        """Note that the sender lives, and whether its view of the members is the same."""
         sender = datagram.sender
         known = self.roster.members.get(sender)
         kind = datagram.kind
@@ -324,7 +325,7 @@ class Swim:
     def _wake_for_news(self, now: int) -> None:
         """News that has just come goes out soon."""
         if self._gossip_at == NEVER and len(self.roster.news) and self.roster.live:
-            # Not at once: what arrives together goes out together, and not everybody at the same moment.
+            # Not at once: what arrives together goes out together, and not from all nodes at the same moment.
             self._gossip_at = now + 1 + int(self._rng.random() * self.settings.gossip_interval_ms / 2)
             self._wake(self._gossip_at, now)
         roster = self.roster

@@ -136,7 +136,7 @@ class BatchBuilder:
         self.count += more
 
     def build(self, compress: bool = False, note: bytes = b"") -> bytes:
-        """The batch, not stamped yet. ``note`` is kept beside the records, for whoever forwards or appends them."""
+        """The batch, not stamped yet. ``note`` is kept beside the records, for nodes that forward or append them."""
         if self.count == 0:
             raise BatchError("A batch needs at least one record; control batches are made with control_batch().")
         parts: list[bytes] = []

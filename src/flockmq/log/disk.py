@@ -6,7 +6,7 @@ them. Only these calls make anything survive a crash: ``write_through``, ``alloc
 any order; sectors of 512 bytes are written whole or not at all.
 
 Every call may raise OSError. One that writes and fails is final: the store goes down and does not try again, because
-after a failed sync nobody knows what is on the disk.
+after a failed sync it is not known what is on the disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Disk(Protocol):
-    """Calls without open files: whoever implements it keeps as few open as it likes."""
+    """Calls without open files: an implementation keeps as few open as it likes."""
 
     def read(self, path: str, position: int, length: int) -> bytes:
         """Bytes of a file, fewer at its end; FileNotFoundError when there is none."""

@@ -165,7 +165,7 @@ class GroupLog(LogState):
         self._staging.checkpoint_due = True  # only then their files go
 
     def set_hard_state(self, term: int, vote: int, commit: int) -> None:
-        """The current term, whom this replica voted for in it (0: nobody), and how far it knows to be committed."""
+        """The current term, the vote of this replica in it (0: none), and how far it knows to be committed."""
         if (term, vote, commit) == (self.term, self.vote, self.commit):
             return
         self.term = term

@@ -40,7 +40,7 @@ class Manifest:
         self.notes: list[str] = []
         """Copies that could not be read: both have to be written anew before the other one goes bad as well."""
         self.is_alone = False
-        """The other copy is older, or damaged: whoever goes on from here writes both first."""
+        """The other copy is older, or damaged: a store that goes on from here writes both first."""
 
 
 def read_manifest(disk: Disk) -> Manifest | None:

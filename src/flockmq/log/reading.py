@@ -181,7 +181,7 @@ def rebuild_rows(staging: Staging, log: LogState, segment: Segment) -> bytearray
             shadow.add(reader.next(shadow.next_index), staging.index_bytes)
     except (BatchError, OSError) as error:
         if not must_be_lost(error):
-            raise  # else whoever reads on from the last row meets the damage and reports it
+            raise  # else a reader that goes on from the last row meets the damage and reports it
     segment.rows_flushed = 0
     staging.changed.add(log.group)
     return shadow.rows or bytearray()

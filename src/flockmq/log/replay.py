@@ -2,7 +2,7 @@
 
 ```
  APPEND whose batches are damaged ----> that log is frozen there: later entries have a hole before them
- a record that nobody can read -------> every log is frozen: any may have lost entries, cuts or votes in it
+ a record that can't be read ---------> every log is frozen: any may have lost entries, cuts or votes in it
  CUT below the hole, RESET -----------> the hole does not matter any more
 ```
 A frozen log keeps what it has, tells what it lost, and must not vote until it is refilled.

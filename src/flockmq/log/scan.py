@@ -15,7 +15,7 @@
      v
  DAMAGE
 ```
-A torn record was never acknowledged: it is cut and nobody needs to know. A damaged one may have been: its group must
+A torn record was never acknowledged: it is cut without a report. A damaged one may have been: its group must
 not vote as if it had never been there.
 """
 
@@ -134,7 +134,7 @@ def _end_of_file(result: Scan, file: JournalFile, at: int, later: list[JournalFi
 
 
 def _note_lost(result: Scan, file: int, at: int) -> None:
-    """A record that can't be read at all: nobody knows whom it concerned."""
+    """A record that can't be read at all: it is not known which logs it concerned."""
     result.notes.append(
         f"Journal {file}: record {result.sequence} at {at} can't be read; any group may have lost some."
     )

@@ -4,8 +4,8 @@
  file    |batch|batch|batch| ... |batch|          one row per 32 KiB: (index, offset) of the batch at `position`,
  index   row(0)              row(32,911) ...      and the latest timestamp of all batches before it
 ```
-Rows are hints: whoever uses one checks that the batch it names stands there, and otherwise rebuilds the index from the
-batches. What is not in the file yet (``flushed`` tells) is in the journal and in memory.
+Rows are hints: a reader checks that the batch which a row names stands there, and otherwise rebuilds the index from
+the batches. What is not in the file yet (``flushed`` tells) is in the journal and in memory.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ class Damage:
         self.first = first
         """The first entry that is missing; 0 when none is known to be."""
         self.last = last
-        """The last one that is known to have been there; 0 when nobody knows."""
+        """The last one that is known to have been there; 0 when that is not known."""
         self.everything = everything
-        """Anything may be missing, votes as well: a part of the journal is gone that does not say whom it concerned."""
+        """Anything may be missing, votes as well: a lost part of the journal may have concerned this log."""
         self.reason = reason
 
 
@@ -79,7 +79,7 @@ class LogState:
         self.term = 0
         self.vote = 0
         self.commit = 0
-        """Hard state: the current term, whom it voted for in it (0: nobody), the commit index it knew."""
+        """Hard state: the current term, the vote in it (0: none), the commit index it knew."""
         self.segments: list[Segment] = []
         self.term_starts: list[int] = []
         self.terms: list[int] = []

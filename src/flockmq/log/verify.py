@@ -22,7 +22,7 @@ from flockmq.log.state import Damage
 from flockmq.log.view import BatchView
 
 KEEP_BYTES_MAX: Final = 16 * 1024
-"""Batches of segments that are not larger are kept: whoever opens thousands of small logs needs them at once."""
+"""Batches of segments that are not larger are kept: a node that opens thousands of small logs needs them at once."""
 
 Kept = list[tuple[GroupLog, int, bytes]]
 """(log, index, batch)"""

@@ -141,7 +141,7 @@ def connack_code_v3(reason: int) -> int:
     """Give the MQTT 3.1.1 return code that says most of what an MQTT 5 CONNACK reason code says."""
     if reason < 0x80:
         return 0
-    return _CONNACK_V3.get(reason, 3)  # 3: server unavailable, the only one that blames nobody
+    return _CONNACK_V3.get(reason, 3)  # 3: server unavailable, the only one that blames neither side
 
 
 def name(reason: int) -> str:

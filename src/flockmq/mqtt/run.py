@@ -32,7 +32,7 @@ FORMS_MAX: Final = 8
 _FIRST: Final[list[bytes]] = [bytes([0x30 | flags]) for flags in range(16)]
 SHARED_POSITIONS_MAX: Final = 4_096
 _SHARED_POSITIONS: Final[dict[int, list[int]]] = {}
-"""Lists of one position, for messages that are kept by the thousand. Nobody changes the lists of a run."""
+"""Lists of one position, for messages that are kept by the thousand. No code changes the lists of a run."""
 
 
 class Form:

@@ -1,12 +1,12 @@
-"""Records on their way into logs: those of one loop turn become one batch per group, whose outcome everybody hears.
+"""Records on their way into logs: one batch per group and loop turn, whose outcome each publisher hears.
 
 ```
- open_batch(group) --> OpenBatch: records, and who added how many
-        submit()   --> the group's Forwarder (exactly once, to whoever leads) --> RaftHost ...
+ open_batch(group) --> OpenBatch: records, and how many each waiter added
+        submit()   --> the group's Forwarder (exactly once, to the leader) --> RaftHost ...
         settle()   <-- outcomes --> Waiter.settled(batch, count, outcome)        once, the outcome
                                 `-> Follower.heard(batch, outcome)               everything: what comes early, and late
 ```
-A group that takes no more for now (``has_room``) keeps its records here, in batches of bounded size; whoever feeds it
+A group that takes no more for now (``has_room``) keeps its records here, in batches of bounded size; its publisher
 asks first and lets its own clients wait until ``on_room`` names the group.
 """
 
@@ -43,7 +43,7 @@ BATCH_BYTES: Final = 512 * 1024
 OPEN_BATCHES_MAX: Final = 4
 """Batches of a group that may wait here before ``has_room`` says no."""
 GIVE_UP_MS: Final = 10_000
-"""How long somebody waits for an outcome. Longer rides out longer failures, and lets publishers wait in the dark."""
+"""How long a publisher waits for an outcome. Longer rides out longer failures, and lets publishers wait in the dark."""
 _NOTHING: Final = BatchBuilder()
 """In the place of what is built."""
 
@@ -66,7 +66,7 @@ class Outcome:
 
 
 class Waiter(Protocol):
-    """Somebody who adds records."""
+    """A publisher of records."""
 
     def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:
         """Your ``count`` records in this batch have this outcome."""
@@ -74,7 +74,7 @@ class Waiter(Protocol):
 
 
 class Follower(Protocol):
-    """Somebody who adds records and wants to hear everything about them."""
+    """A publisher of records that hears every outcome, early and late ones too."""
 
     def heard(self, batch: OpenBatch, outcome: Outcome) -> None:
         """This is known of the batch now."""
@@ -105,7 +105,7 @@ class OpenBatch:
 
 
 def _nobody(group: int) -> None:
-    """Nobody waits for room."""
+    """No publisher waits for room."""
 
 
 class Appends:
@@ -122,7 +122,7 @@ class Appends:
         """By group and token; groups without any are not here."""
         self._token = 0
         self._full: dict[int, None] = {}
-        """Groups of which somebody heard that they have no room."""
+        """Groups whose publishers were told that there is no room."""
         self._stopped = False
 
     def open_batch(self, group: int, size: int = 0) -> OpenBatch:
@@ -172,7 +172,7 @@ class Appends:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Tell who waits for the groups that have room again."""
+        """Tell the publishers of groups that have room again."""
         for group in [group for group in self._full if len(self._open.get(group, ())) < OPEN_BATCHES_MAX]:
             del self._full[group]
             self.on_room(group)
@@ -198,7 +198,7 @@ class Appends:
         return []
 
     def settle(self) -> None:
-        """Tell everybody what is known now."""
+        """Tell all waiters what is known now."""
         done: list[int] = []
         for group, submitted in list(self._submitted.items()):
             for outcome in self._host.forwarders[group].take_outcomes():
@@ -220,7 +220,7 @@ class Appends:
                 return
 
     def _take_out(self, group: int, outcome: RunOutcome) -> None:
-        """A record of a run must not get into the log: ask whoever put it there what is left."""
+        """A record of a run must not get into the log: ask its publisher what is left."""
         batch = self._submitted[group][outcome.token]
         follower = batch.follower
         data = b"" if follower is None else follower.fenced(batch, outcome.batch, outcome.offset)
@@ -242,7 +242,7 @@ class Appends:
                 self._tell(batch, Outcome(REFUSED))
 
     def forget(self, group: int) -> None:
-        """A group is no more: whatever becomes of its records, nobody will tell. Not within an outcome."""
+        """A group is no more: the outcome of its records is not told to any waiter. Not within an outcome."""
         submitted = self._submitted.pop(group, {})
         opened = self._open.pop(group, [])
         self._host.remove_forwarder(group)

@@ -5,7 +5,7 @@
           | message count u32 | zero u32 | messages
  message  type u8 | group u64 | term u64 | fields of its type | entries or data
 ```
-Little-endian. Whoever decodes trusts nothing: lengths are checked against what is there before anything is made of
+Little-endian. The decoder trusts nothing: lengths are checked against what is there before anything is made of
 them, entries must be sound batches that follow on each other, and what is wrong raises FrameError.
 """
 

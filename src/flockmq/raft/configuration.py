@@ -1,4 +1,4 @@
-"""Who is in a group: voters, learners, and while voters change, the voters before as well (joint consensus).
+"""The members of a group: voters, learners, and while voters change, the voters before as well (joint consensus).
 
 ```
  voters {1,2,3}  --change--> voters {2,3,4}, outgoing {1,2,3}  --committed--> voters {2,3,4}
@@ -33,7 +33,7 @@ class Configuration:
         return Configuration(self.voters, (), self.learners)
 
     def members(self) -> list[int]:
-        """Everybody, each once."""
+        """All members, each once."""
         return sorted({*self.voters, *self.outgoing, *self.learners})
 
     def is_voter(self, node: int) -> bool:

@@ -3,7 +3,7 @@
 ```
  silence --> pre-vote: would a quorum elect me? --yes--> term + 1, vote for myself, both durable --> ask for votes
                  | no                                                                             |
-                 `-- wait, nobody was disturbed                              a quorum says yes: lead
+                 `-- wait, no leader was disturbed                              a quorum says yes: lead
 ```
 """
 

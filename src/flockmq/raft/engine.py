@@ -7,7 +7,7 @@
  turn():  records --> one run per group (``appends``)
           host.take_turn() --> frames: one per peer, to ``send``
                            --> writes: staged in the store --> kick(): the driver writes them --> committed()
-                           --> committed entries: on_applied, then outcomes to whoever waits
+                           --> committed entries: on_applied, then outcomes to those that wait
 ```
 ``kick`` and ``wake`` are the driver's: there may be something to write, there is something to do. The real driver has a
 journal and an event loop, the simulator a queue of events. When the disk fails, or something happens that can't,
@@ -89,7 +89,7 @@ class RaftEngine:
         self.after_turn: list[Callable[[], None]] = []
         """Called once, at the end of a turn when all its outcomes are known: write your answers then."""
         self.events: list[tuple[str, dict[str, object]]] = []
-        """What happened, for the log; whoever drives this takes them."""
+        """What happened, for the log; the driver of this engine takes the events."""
         self._on_applied = on_applied
         self._state_of = state_of
         self._on_stopped = on_stopped
@@ -153,7 +153,7 @@ class RaftEngine:
             self.kick()
 
     def take_unknown(self) -> dict[int, int]:
-        """Groups that other nodes believe to be here: group -> who spoke of it."""
+        """Groups that other nodes believe to be here: group -> the node that spoke of it."""
         return self.host.take_unknown()
 
     def is_leader(self, group: int) -> bool:
@@ -170,7 +170,7 @@ class RaftEngine:
         return speaks_for(self.host, group, near(self.host, now))
 
     def leader_of(self, group: int) -> int:
-        """Who leads a group; 0 when that is not known here."""
+        """The node that leads a group; 0 when that is not known here."""
         node = self.host.groups.get(group)
         if node is not None:
             return node.state.leader
@@ -204,7 +204,7 @@ class RaftEngine:
         self._wake()
 
     def hand_over(self) -> int:
-        """Let others lead what this node leads, where somebody can; how many groups that is, until it is done."""
+        """Let other nodes lead the groups that this node leads, where one can; how many groups are still to go."""
         left = 0
         for group, node in self.host.groups.items():
             state = node.state
@@ -359,7 +359,7 @@ class RaftEngine:
     # Ends.
 
     def stop(self, reason: str) -> None:
-        """Take part no more. Whoever waits for an outcome or a read is told."""
+        """Take part no more. Publishers that wait for an outcome and readers that wait for an index are told."""
         if self.stopped:
             return
         self.stopped = reason
@@ -375,7 +375,7 @@ class RaftEngine:
         self._on_stopped(reason)
 
     def fail(self, error: Exception, trace: str) -> None:
-        """A bug: after it nobody knows what is true."""
+        """A bug: after it the state in memory can't be trusted."""
         self.events.append(("internal_error", {"doing": "consensus", "error": repr(error), "traceback": trace}))
         self.stop(f"Consensus met an error that it should not ({error!r}); report it with the log, restart the node.")
 

@@ -24,7 +24,7 @@ class Entry:
         return self.base_offset + self.count
 
     def take_view(self) -> BatchView:
-        """The header once more, for whoever stores the entry. Not kept: entries stay in memory long after that."""
+        """The header once more, for the store. Not kept: entries stay in memory long after that."""
         view = self._view
         self._view = None
         return BatchView(self.data) if view is None else view

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def hear_leader(state: RaftState, leader: int, last_index: int, lease_round: int) -> None:
-    """Somebody leads in our term. Its word resets the election timer (paper, 5.2)."""
+    """The sender leads in this term. Its message resets the election timer (paper, 5.2)."""
     if state.role == LEADER or state.leader not in (0, leader):
         raise SafetyError(
             f"Group {state.group}: nodes {state.leader} and {leader} both lead in term {state.term}. "

@@ -1,4 +1,4 @@
-"""Forwards a node's runs to whoever leads a group, until each has exactly one outcome. See also ``senders.py``.
+"""Forwards a node's runs to the leader of a group, until each has exactly one outcome. See also ``senders.py``.
 
 ```
  note() --> build the batch --> submit(batch, token)
@@ -7,19 +7,19 @@
                take_messages() --> leader --> on_reply()        no answer, another leader: again, from the oldest on
                                      |
                                      v
-               take_outcomes(): COMMITTED offset | REFUSED, certainly not in the log | UNKNOWN, nobody can say
+               take_outcomes(): COMMITTED offset | REFUSED, certainly not in the log | UNKNOWN, no node can say
                                 | REPLAN, certainly not in the log: its records belong elsewhere
                                 | TAKEN, STORED, FENCED: an outcome is still to come
 ```
 A run is sent to the leader of a term, and only that one takes it. It counts as refused for certain when a leader said
 so whose term is not earlier than that of any attempt without an answer (it says the same to other attempts), and later
 than that of any leader that lost sight of the run. A run whose outcome was reported as unknown is still seen through:
-later runs must not overtake it. What becomes of it is reported in the end. While it is not known who leads in which
-term, the oldest run goes to somebody who may know.
+later runs must not overtake it. What becomes of it is reported in the end. While the leader and its term are not
+known, the oldest run goes to a node that may know them.
 
 A run whose plan is out of date takes all later ones with it. None of them can be in a log without it, and none may get
 there before its records have found their new place. A run with a record that must not be in the log (FENCED) keeps its
-place, and waits there with all later ones until somebody has taken the record out: ``replace``.
+place, and waits there with all later ones until its publisher has taken the record out: ``replace``.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ FORWARD_BYTES_MAX: Final = 16_777_216
 """Most bytes of runs without an outcome; then ``has_room`` says no."""
 HOPS_MAX: Final = 3
 HOP_MS: Final = 100
-"""Nodes that may send us on, in this time: while nobody leads, or they disagree, all runs would go round for ever."""
+"""Nodes that may redirect a run within ``HOP_MS``: without a leader, or while nodes disagree, runs would circle."""
 NEVER_TAKEN: Final = 1
-"""In the place of the offset of a refused run: nobody was there to take it, and so it is with all later ones."""
+"""In the place of the offset of a refused run: no leader was there to take it, nor any later run."""
 ITS_OWN: Final = (TAKEN, STORED, REFUSED, UNKNOWN, FENCED)
 """Outcomes that mean nothing for a run which is about to have other records."""
 DOUBTS_MAX: Final = 2
@@ -114,7 +114,7 @@ class Forwarder:
         self.boot = boot
         self.leader = 0
         self.term = 0
-        """In which it leads; 0: it may not even, but know who does."""
+        """The term in which ``leader`` leads; 0: that node may not lead, but may know which one does."""
         self.runs: list[_Run] = []
         self.bytes = 0
         self._by_sequence: dict[int, _Run] = {}
@@ -126,7 +126,7 @@ class Forwarder:
         self._doubts = 0
         """How many passes in a row a leader said that its log ends before that run."""
         self._is_heard = False
-        """The present leader, or who may know it, has answered since it was chosen or asked again."""
+        """The present leader, or the node that may know it, has answered since it was chosen or asked again."""
         self._silences = 0
         """How many passes in a row got no answer at all."""
         self._sent = 0
@@ -143,7 +143,7 @@ class Forwarder:
         self._retry_at = 0
         self._outcomes: list[Outcome] = []
         self._is_refusing = False
-        """Runs were refused, and those who would add to them have not heard of it."""
+        """Runs were refused, and the publishers behind them have not heard of it."""
 
     def has_room(self) -> bool:
         """Whether another run may be submitted."""
@@ -164,9 +164,9 @@ class Forwarder:
         self._next += 1
 
     def set_leader(self, leader: int, term: int) -> None:
-        """Somebody leads the group in a term; term 0: it may know who does; leader 0: nobody is known."""
+        """This node leads the group in a term. Term 0: it may know which node does; leader 0: no such node is known."""
         if term and term < self.term:
-            return  # somebody else knew better
+            return  # a node with a later term has answered
         if leader != self.leader or term != self.term:
             self.leader = leader
             self.term = term
@@ -178,7 +178,7 @@ class Forwarder:
         return self._silences > 0
 
     def set_time(self, elapsed: int) -> None:
-        """How late it is: nobody ticks a forwarder that has nothing under way."""
+        """Set the time: a forwarder that has nothing under way gets no ticks."""
         self._elapsed = elapsed
 
     def tick(self, elapsed: int) -> None:
@@ -186,7 +186,7 @@ class Forwarder:
         self._elapsed = elapsed
         for run in list(self.runs):
             if run.told or run.is_fenced or elapsed < run.deadline:
-                continue  # of a fenced one somebody hears right now
+                continue  # the publisher of a fenced one hears of it right now
             if not run.may_be_taken():
                 self._refuse_untaken(run)
                 break
@@ -198,8 +198,8 @@ class Forwarder:
             self._start_pass()
 
     def _refuse_untaken(self, first: _Run) -> None:
-        """Nobody leads. Nobody has later runs without this one either; should one of them be taken, it would overtake
-        what is refused here and comes again.
+        """There is no leader. No log has later runs without this one either: one that were taken later would overtake
+        the runs that are refused here and come again.
         """
         self._is_refusing = True
         position = self.runs.index(first)
@@ -217,7 +217,7 @@ class Forwarder:
         while self._sent < len(self.runs):
             run = self.runs[self._sent]
             if run.is_fenced or (not self.term and self._attempt >= self._first_attempt):
-                break  # it will have other records; or one run is enough to ask who leads
+                break  # it will have other records; or one run is enough to ask which node leads
             previous = self.runs[self._sent - 1].sequence if self._sent else self._base
             self._sent += 1
             if run.done:
@@ -347,7 +347,7 @@ class Forwarder:
         taken_back = self.runs[position:]
         del self.runs[position:]
         for run in taken_back:
-            if run.is_fenced:  # nobody has heard of that yet, and nobody has to
+            if run.is_fenced:  # its publisher has not heard of that, and need not
                 fenced = [one for one in self._outcomes if one.token == run.token and one.kind == FENCED]
                 self._outcomes.remove(fenced[0])
             del self._by_sequence[run.sequence]

@@ -1,8 +1,8 @@
-"""Leadership that should go elsewhere: whether it may now, and to whom.
+"""Leadership that should go elsewhere: whether it may now, and to which replica.
 
 ```
  placement prefers another node  --> can_go_to: it has everything, and nothing else is being changed --> transfer
- this replica can't go on        --> successor: of those that answer, who has most --> told to campaign at once
+ this replica can't go on        --> successor: of those that answer, the one with most --> told to campaign at once
 ```
 """
 
@@ -27,7 +27,7 @@ def can_go_to(state: RaftState, wanted: int) -> bool:
 
 
 def successor(state: RaftState, unreachable: set[int]) -> int:
-    """The voter that lacks least of what this leader has; 0: nobody answers."""
+    """The voter that lacks least of what this leader has; 0: no voter answers."""
     best = 0
     for member, progress in state.progress.items():
         is_there = member not in unreachable and state.configuration.is_voter(member)

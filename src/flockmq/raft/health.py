@@ -11,7 +11,7 @@ replica once acknowledged must not win with its help (Raft paper, 5.4: votes and
 acknowledgement of the former life may still be on its way to the leader and count then. Nor would what the leader said
 before it heard from this life: frames come late, and entries may have been acknowledged after that one was sent.
 
-A vote that was forgotten can't be won back: a candidate may hold it, in a term that nobody else has heard of. Only a
+A vote that was forgotten can't be won back: a candidate may hold it, in a term that no other node has heard of. Only a
 change of members makes that candidate harmless, because the entry that takes the vote away is committed by a majority
 without this replica, and every node of that majority refuses a candidate that lacks the entry. So a forgotten replica
 decides again once it was a learner (where new replicas start anyway) and became a voter anew.

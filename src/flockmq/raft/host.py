@@ -104,7 +104,7 @@ class RaftHost:
         source: SnapshotSource | None = None,
         sink: SnapshotSink | None = None,
     ) -> RaftNode:
-        """Run a replica of a group. ``preferred``: who should lead it. ``table`` belongs to the checkpoint."""
+        """Run a replica of a group. ``preferred``: its leader by choice. ``table`` belongs to the checkpoint."""
         priority = 0 if preferred in (0, self.node) else 1
         node = RaftNode(
             group,
@@ -133,7 +133,7 @@ class RaftHost:
         return node
 
     def prefer(self, group: int, preferred: int) -> None:
-        """Who should lead a group, 0 for anybody: it campaigns first, and others hand over to it."""
+        """Set the node that should lead a group, 0 for any: it campaigns first, and others hand over to it."""
         state = self.groups[group].state
         self.preferred[group] = preferred
         state.preferred = preferred
@@ -149,7 +149,7 @@ class RaftHost:
         self._held.pop(group, None)
 
     def take_unknown(self) -> dict[int, int]:
-        """Groups that other nodes believe to be here: group -> who spoke of it."""
+        """Groups that other nodes believe to be here: group -> the node that spoke of it."""
         unknown = self._unknown
         self._unknown = {}
         return unknown
@@ -214,7 +214,7 @@ class RaftHost:
         self._forwarding[forwarder.group] = None
 
     def remove_forwarder(self, group: int) -> None:
-        """The group is no more: nobody will ever answer."""
+        """The group is no more: no node will ever answer."""
         self.forwarders.pop(group, None)
         self._forwarding.pop(group, None)
         self._unfinished.pop(group, None)
@@ -348,7 +348,7 @@ class RaftHost:
                 self._node_is_lost(peer.node)
 
     def _node_is_lost(self, lost: int) -> None:
-        """Groups that it led elect another leader. Only now the replicas know who of them is left, and take turns
+        """Groups that it led elect another leader. Only now the replicas know which of them are left, and take turns
         without it: by their own clocks they would wait for it as well.
         """
         for group, node in self.groups.items():
@@ -476,7 +476,7 @@ class RaftHost:
         return size
 
     def _take_frames(self, turn: Turn) -> None:
-        """Who waits for an answer comes first: to send a frame takes time, and more if its receiver starts at once."""
+        """Send first to peers awaiting a ForwardReply; each send delays the next."""
         for peer in self.peers.values():
             if peer.has_something():
                 place = 0 if peer.is_waiting else len(turn.frames)
@@ -501,7 +501,7 @@ class RaftHost:
                     forwarder.set_leader(self._another_member(node), 0)
             elif node is not None:
                 if forwarder.leader in self.unreachable:
-                    forwarder.set_leader(0, 0)  # what nobody was sent can be refused for certain
+                    forwarder.set_leader(0, 0)  # runs that no node was sent can be refused for certain
                 if node.state.leader and node.state.leader not in self.unreachable:
                     forwarder.set_leader(node.state.leader, node.state.term)
             elif not forwarder.leader or forwarder.leader in self.unreachable or forwarder.is_unanswered():
@@ -556,7 +556,7 @@ class RaftHost:
         self._hand_away(group)
 
     def _hand_away(self, group: int) -> None:
-        """If it led: somebody else should. In a quiet group the others would never notice."""
+        """Hand leadership over, if this replica led. In a quiet group the others would never notice."""
         node = self.groups.get(group)
         if node is None or node.state.role != LEADER:
             return
@@ -576,12 +576,12 @@ class RaftHost:
         return peer
 
     def _somebody(self, group: int) -> int:
-        """A node that has a replica of a group which has none here: it knows who leads, or who else may know."""
+        """A node with a replica of a group that has none here: it knows the leader, or a node that may know it."""
         others = [node for node in self.elsewhere.get(group, ()) if node not in self.unreachable and node != self.node]
         return self.rng.choice(others) if others else 0
 
     def _another_member(self, node: RaftNode) -> int:
-        """Somebody who may know who leads a group, when our own replica does not."""
+        """A member that may know the leader of a group, when the replica here does not."""
         others = [member for member in node.state.configuration.members() if member != self.node]
         return self.rng.choice(others) if others else 0
 

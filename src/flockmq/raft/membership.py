@@ -1,11 +1,11 @@
-"""Changing who is in a group (Raft paper, section 6; thesis, chapter 4).
+"""Changing the members of a group (Raft paper, section 6; thesis, chapter 4).
 
 ```
  change(voters, learners)
    same voters:   one CONFIG entry
    other voters:  CONFIG joint (old and new must agree) --committed--> CONFIG new, by the leader itself
 ```
-One change at a time: a second one could make two majorities that share nobody.
+One change at a time: a second one could make two majorities that share no voter.
 """
 
 from __future__ import annotations

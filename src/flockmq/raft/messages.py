@@ -236,10 +236,10 @@ class TimeoutNow(Message):
 
 
 class Forward(Message):
-    """A run of messages for the leader of a term and for nobody else; ``senders.py`` has the rules.
+    """A run of messages for the leader of one term only; ``senders.py`` has the rules.
 
-    The batch itself says who sent it, since which start, and as which run. ``previous`` is the run before it that is,
-    or may be, in the log. ``term`` 0: its sender only asks who leads.
+    The batch itself says which node sent it, since which start, and as which run. ``previous`` is the run before it
+    that is, or may be, in the log. ``term`` 0: its sender only asks which node leads.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ class RaftNode:
         self._dispatch(state, message)
 
     def _follow_term(self, state: RaftState, message: Message) -> bool:
-        """A later term makes everybody a follower (paper, 5.1); False when the message is to be ignored."""
+        """A later term makes every replica a follower (paper, 5.1); False when the message is to be ignored."""
         if isinstance(message, VoteRequest):
             if is_loyal(state, message):
                 return False
@@ -190,7 +190,7 @@ class RaftNode:
         reads.read(self.state, number, now)
 
     def change(self, voters: tuple[int, ...], learners: tuple[int, ...] = ()) -> Proposal | Refusal:
-        """Change who is in the group."""
+        """Change the members of the group."""
         state = self.state
         if state.role != LEADER:
             return Refusal(NOT_LEADER, "Only the leader can change the members of a group; ask it.", state.leader)
@@ -231,12 +231,12 @@ class RaftNode:
         state.dirty = True
 
     def draw_campaign(self) -> None:
-        """Who should lead has changed: when to campaign as well, unless this replica is the only one."""
+        """The preferred leader has changed: draw a new time to campaign, unless this replica is the only one."""
         if self.state.configuration.voters != (self.state.node,) and self.state.role != LEADER:
             draw_campaign(self.state)
 
     def begin(self) -> None:
-        """The group was made just now, by this node: nobody ever led it that anybody could be loyal to."""
+        """The group was made just now, by this node: it never had a leader to be loyal to."""
         state = self.state
         state.loyal_until = state.clock.elapsed
         if state.campaign_wait >= state.settings.election_ms:

@@ -1,4 +1,4 @@
-"""What must be durable before anybody hears of it, and what follows once it is.
+"""What must be durable before another node hears of it, and what follows once it is.
 
 ```
  take_ready() --> number n: hard state, truncation, entries --> disk --> persisted(n)
@@ -104,7 +104,7 @@ def persisted(state: RaftState, number: int) -> None:
 def _promise_acknowledgement(state: RaftState) -> None:
     """One answer for all appends of a turn, as far as they are given out to be written."""
     if not state.leader:
-        state.acknowledge = -1  # its node is not heard any more (``quiet.leader_is_lost``): nobody to tell
+        state.acknowledge = -1  # the leader is not heard any more (``quiet.leader_is_lost``): there is no node to tell
         return
     if state.acknowledge > state.log.handed:
         state.dirty = True

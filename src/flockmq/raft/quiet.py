@@ -28,7 +28,7 @@ def fall_silent(state: RaftState) -> bool:
         return False
     reads.begin_round(state, quiet=True)
     state.quiet = True
-    # Nobody answers this round: no lease, and the first read afterwards need not wait for it.
+    # No follower answers this round: no lease, and the first read afterwards need not wait for it.
     state.rounds.clear()
     state.round_confirmed = state.round
     return True

@@ -9,10 +9,10 @@
               v
           wait for a round of heartbeats that began after the read and that a quorum answered
 ```
-The lease: whoever answered a round elects nobody else for ``election_ms`` (``election.is_loyal``), so from the begin of
-a round that a quorum answered no other leader can exist for ``lease_ms``, which is shorter because clocks differ
-(thesis 6.4.1). There is no lease while leadership is being handed over, after anybody was told to campaign at once,
-across a clock that jumped, and in a quiet group.
+The lease: a replica that answered a round votes for no other leader for ``election_ms`` (``election.is_loyal``). So no
+other leader can exist for ``lease_ms`` from the begin of a round that a quorum answered; ``lease_ms`` is shorter
+because clocks differ (thesis 6.4.1). There is no lease while leadership is being handed over, after a replica was told
+to campaign at once, across a clock that jumped, and in a quiet group.
 """
 
 from __future__ import annotations

@@ -60,4 +60,4 @@ class Refusal:
         self.reason = reason
         """One sentence for people: why, and what to do."""
         self.leader = leader
-        """Who may know better; 0 when nobody is known."""
+        """The node that may know better; 0 when none is known."""

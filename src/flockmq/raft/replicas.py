@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flockmq.raft.senders import SenderDesk
 
 BOOTSTRAP_TERM: Final = 1
-"""Nobody is ever elected in it: all replicas of a new group start there."""
+"""No leader is ever elected in it: all replicas of a new group start there."""
 COMMIT_STEP: Final = 64
 """The commit index need not be durable. It is noted only so often, then a restart has little left to learn."""
 CHECKPOINT_BYTES_MAX: Final = 268_435_456

@@ -32,8 +32,8 @@ def replicate(state: RaftState) -> None:
 def _wants_news(state: RaftState, progress: Progress) -> bool:
     """Whether a follower has to be told at once what is committed.
 
-    Where more is to be committed, an append that is under way will be followed by another one, which tells. Where all
-    is, nothing may follow: who is told while it still writes need not be told when it has written.
+    While entries are still to be committed, another append follows and carries the commit index. When all are
+    committed, no append may follow: a follower that is told while it still writes need not be told afterwards.
     """
     if not state.settings.commit_news_at_once:
         return False

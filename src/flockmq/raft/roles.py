@@ -42,7 +42,7 @@ def become_pre_candidate(state: RaftState) -> None:
     state.leader = 0
     draw_campaign(state)
     if state.configuration.has_quorum(set(state.configuration.members()) - state.unreachable):
-        # Others are there, but may have yet to notice that nobody leads. To ask them again disturbs nobody.
+        # Others are there, but may have yet to notice that there is no leader. Asking them again disturbs no leader.
         state.campaign_at = state.clock.elapsed + state.campaign_wait // 3
 
 
@@ -126,7 +126,7 @@ def _leave(state: RaftState) -> None:
     state.acknowledge = -1
     state.lease_round_seen = 0
     if state.role == LEADER:
-        # Whoever waits for a read hears at once that it must ask elsewhere.
+        # Readers that wait hear at once that they must ask elsewhere.
         for number in state.early_reads:
             state.answers.append(ReadAnswer(number, -1))
         for read in state.reads:

@@ -48,7 +48,7 @@ UNKNOWN: Final = 3
 BEHIND: Final = 4
 """Not taken: runs before it are missing; the value is the last one here."""
 ELSEWHERE: Final = 5
-"""Not taken: another node leads, or in another term; the value says which, 0 when nobody knows."""
+"""Not taken: another node leads, or in another term; the value says which, 0 when that is not known."""
 LATER: Final = 6
 """Not taken for now: too much is under way, or (value 1) its plan is not known here yet."""
 REPLAN: Final = 7
@@ -82,7 +82,7 @@ def run_note(sender: int, boot: int, sequence: int, plan: int = 0) -> bytes:
 
 
 class RunId:
-    """Which run of whom."""
+    """A run: its sender, the sender's start, and its number."""
 
     def __init__(self, sender: int, boot: int, sequence: int, plan: int = 0) -> None:
         self.sender = sender
@@ -193,8 +193,8 @@ class DeskRules:
         self.early: dict[int, int] = {}
         """Group -> TAKEN or STORED, where its publishers wait for no more than that."""
         self.admits: Callable[[int, bytes], int] | None = None
-        """(group, batch) -> ADMITTED, ASK_LATER, or the position of a record that must not be appended: what only
-        those know who know the records.
+        """(group, batch) -> ADMITTED, ASK_LATER, or the position of a record that must not be appended. The
+        owner of the records decides: this desk does not read them.
         """
 
 
@@ -231,7 +231,7 @@ class SenderDesk:
         return self.term == (state.term if state.role == LEADER else 0)
 
     def follow_role(self) -> list[Message]:
-        """See whether leadership began or ended; answers for those who waited in vain."""
+        """See whether leadership began or ended; answers for the senders that waited in vain."""
         state = self.node.state
         term = state.term if state.role == LEADER else 0
         if term == self.term:
@@ -291,7 +291,7 @@ class SenderDesk:
         last = 0
         if sender is not None:
             if run.boot < sender.boot:
-                return None  # of a process that is gone: nobody waits for an answer
+                return None  # of a process that is gone: it waits for no answer
             if run.boot == sender.boot:
                 last = sender.last
         if run.sequence <= last:
@@ -334,7 +334,7 @@ class SenderDesk:
         return None
 
     def stored(self) -> list[Message]:
-        """More of the log is durable here: tell those who wait for no more than that."""
+        """More of the log is durable here: answer the senders that wait for no more than that."""
         waiting = self._unstored
         if not waiting:
             return []
@@ -350,11 +350,11 @@ class SenderDesk:
         known = self.table.senders.get(run.sender)
         offset = known.offset_of(run.sequence) if known is not None and known.boot == run.boot else -1
         if offset < 0:
-            return None  # left out; whoever asks has its answer already
+            return None  # left out; the sender has its answer already
         return self._answer(run, forward.sender, forward.attempt, COMMITTED, offset, self.term)
 
     def applied(self, entries: list[Entry]) -> list[Message]:
-        """Entries are committed: note them, and answer those who waited."""
+        """Entries are committed: note them, and answer their senders."""
         answers: list[Message] = []
         for entry in entries:
             if entry.kind != DATA:

@@ -2,14 +2,14 @@
 
 ```
  elected --> knows_all: everything of earlier terms is applied here, so all that was ever acknowledged
-         --> speaks_for: and nobody else can lead yet: a quorum of nodes was heard just now,
+         --> speaks_for: and no other replica can lead yet: a quorum of nodes was heard just now,
                          and leadership is not being handed over
 ```
 A new leader has all entries that are committed, but learns that they are only with the first one of its own term
 (thesis, 6.4): until then its log seems to end too early. A leader that was cut off, or stopped, does not know of the
 next one. ``reads`` asks a quorum, which is certain and wakes the group; this is for questions about thousands of groups
-at once, most of them quiet: their members wait for ``election_ms`` of silence before they elect somebody else. It takes
-for granted that who is heard also hears.
+at once, most of them quiet: their members wait for ``election_ms`` of silence before they elect another leader. The
+rule takes for granted that a node that is heard also hears.
 """
 
 from __future__ import annotations

@@ -77,9 +77,9 @@ class Bucket:
 
 
 class Changes:
-    """Names of topics that changed, each once, until somebody takes them.
+    """Names of topics that changed, each once, until they are taken.
 
-    Bounded: beyond ``topics_max`` names it only remembers that it lost count, and whoever takes them looks at all.
+    Bounded: beyond ``topics_max`` names it only remembers that it lost count, and the taker looks at all.
     """
 
     def __init__(self, topics_max: int) -> None:

@@ -6,7 +6,7 @@
  next(wall)            the wall clock's time, or one more than the latest stamp made or seen: never the same twice
  observe(stamp, wall)  later stamps of ours come behind it           refused when it is too far ahead of our clock
 ```
-So a change made by somebody who saw another one has the later stamp, whatever the clocks of the two say; and one node
+So a change made by a node that saw another one has the later stamp, whatever the clocks of the two say; and one node
 with a clock that runs wild can't drag the others along. Refused is not lost: a stamp that is ahead today is in
 the past later.
 """
@@ -28,7 +28,7 @@ def stamp_at(wall_ms: int) -> int:
 
 
 def stamp_wall_ms(stamp: int) -> int:
-    """When a stamp was made, by the clock of whoever made it."""
+    """When a stamp was made, by the clock of the node that made it."""
     return stamp >> COUNTER_BITS
 
 
@@ -51,7 +51,7 @@ class HybridClock:
         return stamp
 
     def observe(self, stamp: int, wall_ms: int) -> bool:
-        """Note somebody else's stamp; False when it is too far ahead to be believed."""
+        """Note another node's stamp; False when it is too far ahead to be believed."""
         if stamp <= self.latest:
             return True
         if stamp >> COUNTER_BITS > wall_ms + self._ahead_ms_max:

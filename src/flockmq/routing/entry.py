@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FilterEntry:
-    """Who subscribed to ``topic_filter``, alone and in groups. Most filters have one subscriber: it costs no map."""
+    """The subscribers of ``topic_filter``, alone and in groups. Most filters have one subscriber: it costs no map."""
 
     def __init__(self, topic_filter: bytes) -> None:
         self.topic_filter = topic_filter
@@ -65,7 +65,7 @@ class FilterEntry:
         return True
 
     def is_empty(self) -> bool:
-        """Whether nobody wants this filter any more."""
+        """Whether this filter has no subscriber any more."""
         return self._only is None and self._many is None and self.groups is None and self.peers is None
 
     def has_own(self) -> bool:

@@ -9,8 +9,8 @@ looked at as closely as what clients send: the loop that reads clients' buffers 
 A parcel that is not shared is for all clients of the node that gets it; it is never sent on. A shared one is for one
 member of its group; a node without one sends it on, ``HOPS_MAX`` times at most. The publisher's client id is in shared
 ones only, for choices by its hash. "No Local" needs none: a session and the connection that it publishes through are
-on the same node. (What a client publishes and then overtakes by moving to another node reaches it there as if it were
-somebody else's.)
+on the same node. (What a client publishes and then overtakes by moving to another node reaches it there as if
+another client had sent it.)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Parcel:
 
 
 def run_head(run: Run, now: int) -> bytes:
-    """What goes before the wire bytes of a run that is for everybody."""
+    """What goes before the wire bytes of a run that is not shared."""
     flags = VERSION_5 if run.version == 5 else 0
     length = len(run.wire)
     if not run.expires_at:

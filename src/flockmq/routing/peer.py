@@ -78,7 +78,7 @@ class Peer(Connection):
         return self.asked_to_wait or self.out_bytes * 2 > self.out_max or self.kept_bytes * 2 > self.kept_max
 
     def has_room(self) -> bool:
-        """Whether those who waited may go on."""
+        """Whether the publishers that waited may go on."""
         return (
             not self.asked_to_wait
             and not self.blocked

@@ -7,7 +7,7 @@
      `-- shared -----------------> ShareGroup: one member of it gets the message, here or on another node
  the durable topic it belongs to -> its partition's log; all of the above get the message when it is committed
 ```
-Targets and their lists are shared between plans; nobody changes them.
+Targets and their lists are shared between plans and never changed.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class RetainedStore:
         """Messages of namespaces, by prefix."""
         self._inside_count = 0
 
-    # --- who else wants to know ---
+    # --- other nodes and the disk ---
 
     def share(self, origin: int) -> None:
         """Other nodes have the same messages: keep digests and deletions from now on."""
@@ -287,7 +287,7 @@ class RetainedStore:
         return run is None and bucket.version(topic) == version
 
     def written_ms(self, topic: bytes) -> int:
-        """When the newest message, or deletion, of a name was written, by the clock of whoever wrote it; 0: never."""
+        """When the newest message, or deletion, of a name was written, by its writer's clock; 0: never."""
         return stamp_wall_ms(self.version(topic) >> ORIGIN_BITS)
 
     # --- finding ---

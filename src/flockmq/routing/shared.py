@@ -9,10 +9,10 @@
  hash_topic   by the topic name                            by hashing again
 ```
 Connected members come first. Only when all are away, one of them is chosen as if connected: its session queues the
-message. The common case, everybody connected, looks at one member; a few tries find one where many are away, and
+message. The common case, all connected, looks at one member; a few tries find one where many are away, and
 only after those the whole group is looked through.
 
-In a cluster a group may have members on several nodes. Each node knows how many there are elsewhere, not who. So the
+In a cluster a group may have members on several nodes. Each node knows how many there are elsewhere, not which. So the
 publisher's node chooses a node first, and that node chooses the member:
 
 ```
@@ -21,7 +21,7 @@ publisher's node chooses a node first, and that node chooses the member:
  hash_client, hash_topic   the hash is a place in the row of all members, nodes in order of their ids
 ```
 This node counts only while one of its members is connected, other nodes only while there is a link to them; when that
-leaves nobody, the message waits for a member of this node, else for a node.
+leaves none, the message waits for a member of this node, else for a node.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ShareGroup:
         return None
 
     def remove(self, session: Session) -> bool:
-        """Let the member of this session go, so that nobody else misses a turn."""
+        """Let the member of this session go, so that no other member misses a turn."""
         members = self.members
         for index in range(len(members)):
             old = members[index]
@@ -110,7 +110,7 @@ class ShareGroup:
         return False
 
     def pick(self, publisher_id: str, topic: bytes) -> Subscription | None:
-        """Choose who gets the next message (or run of messages, unless ``spreads``); None when nobody is left."""
+        """Choose the member that gets the next message (or run, unless ``spreads``); None when no member is left."""
         members = self.members
         count = len(members)
         if count == 0:

@@ -1,4 +1,4 @@
-"""Who subscribed to what, and from that, quickly, where a message on a topic name goes.
+"""Which sessions subscribed to which filters, and so, quickly, where a message on a topic name goes.
 
 ```
  add / remove --> exact: name -> FilterEntry      wild: filter -> FilterEntry, with a trie over them
@@ -67,9 +67,9 @@ class SubscriptionTable:
         self.links = 0
         """Counts links to other nodes that came or went: choices of shared groups depend on them."""
         self.touched: set[tuple[bytes, bytes]] | None = None
-        """In a cluster: groups (or none) and filters whose subscribers here came or went since somebody looked."""
+        """In a cluster: groups (or none) and filters whose subscribers here came or went since the routes looked."""
         self.noticed: set[bytes] | None = None
-        """The same for whoever delivers from logs: filters that clients here subscribed to alone."""
+        """The same for delivery from logs: filters that clients here subscribed to alone."""
         self._topics = TopicMap()
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
@@ -87,16 +87,16 @@ class SubscriptionTable:
         self._steps_paid = 0
 
     def filters(self) -> list[bytes]:
-        """List the distinct filters that anybody subscribed to, here or on another node."""
+        """List the distinct filters that any client subscribed to, here or on another node."""
         return [*self._exact, *self._wild]
 
     def entry(self, topic_filter: bytes) -> FilterEntry | None:
-        """Find who subscribed to exactly this filter."""
+        """Find the subscribers of exactly this filter."""
         entry = self._exact.get(topic_filter)
         return entry if entry is not None else self._wild.get(topic_filter)
 
     def matching(self, topic: bytes) -> list[FilterEntry]:
-        """Find who subscribed to any filter that matches a topic name."""
+        """Find the subscribers of all filters that match a topic name."""
         return self._matching(topic, topic.split(b"/"))
 
     def add(self, subscription: Subscription) -> bool:
@@ -196,7 +196,7 @@ class SubscriptionTable:
         return entry
 
     def _changed(self, entry: FilterEntry) -> None:
-        """Drop an entry that nobody wants any more, and the plans that are wrong now."""
+        """Drop an entry without subscribers, and the plans that are wrong now."""
         topic_filter = entry.topic_filter
         if entry.is_empty():
             if has_wildcard(topic_filter):

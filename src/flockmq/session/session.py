@@ -38,7 +38,7 @@ class Session:
         """The address that its client came from last."""
         self.connection: Connection | None = None
         self.is_over = False
-        """It ended, and nobody will go on with it anywhere."""
+        """The session ended, and no node will go on with it."""
         self.created_at = now
         self.detached_at = 0
         self.epoch = 0
@@ -58,7 +58,7 @@ class Session:
         self.collected: set[int] | None = None
         """Those among them that logs had of a session which is lost, until the client shows that it remembers it."""
         self.unsettled: dict[int, object] | None = None
-        """Those among them whose message is on its way into a log, with who waits for its outcome."""
+        """Those among them whose message is on its way into a log, with the connection that waits for its outcome."""
         self.places: list[LogPlace] | None = None
         """On its way to another node: where it stands in the logs of durable topics."""
         self.will: Will | None = None

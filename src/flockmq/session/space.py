@@ -107,7 +107,7 @@ class Spaces:
         self.full: set[bytes] = set()
         """Namespaces whose durable topics take nothing now, as of the last second: usually none."""
         self.listeners: dict[str, str] = {}
-        """Namespace of those who come through a listener and name none, where that is not the default one."""
+        """Namespace of clients that come through a listener and name none, where that is not the default one."""
 
     def find(self, name: str) -> Space | None:
         """The namespace of this name; None for the default one without limits, and for one that does not exist."""
@@ -125,7 +125,7 @@ class Spaces:
         return found
 
     def of_listener(self, listener: str) -> str:
-        """The namespace of who names none."""
+        """The namespace of a client that names none."""
         return self.listeners.get(listener, DEFAULT_NAMESPACE)
 
     def locate(self, username: str, listener: str) -> tuple[str, str]:

@@ -36,7 +36,7 @@ class Stats:
         self.durable_refused = 0
         """Those that are certainly not in a log, and whose publishers were told so."""
         self.durable_unknown = 0
-        """Those of which nobody could say what became of them in time."""
+        """Messages whose outcome was not known in time."""
         self.publishes_denied = 0
         """Messages refused by the ACL."""
         self.dropped_slow = 0

@@ -12,7 +12,7 @@ GRAIN_MS: Final = 100
 
 
 class Timer:
-    """A deadline. ``kind`` says what to do, ``subject`` to whom."""
+    """A deadline. ``kind`` says what to do, ``subject`` to which object."""
 
     def __init__(self, kind: int, subject: object, slot: int, key: int) -> None:
         self.kind = kind

@@ -34,7 +34,7 @@ class FrameReader:
 
     def __init__(self, frame_bytes_max: int, knows_words: bool = False) -> None:
         self.words: list[int] = []
-        """Words since somebody last emptied this; of each kind one is kept, however many come."""
+        """Words since the link last emptied this; of each kind one is kept, however many come."""
         self._knows_words = knows_words
         self._frame_bytes_max = frame_bytes_max
         self._parts: list[bytes] = []

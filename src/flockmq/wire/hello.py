@@ -1,4 +1,4 @@
-"""The first words between two nodes: both prove that they know the cookie, and nobody learns it from them.
+"""The first words between two nodes: both prove that they know the cookie, and neither reveals it.
 
 ```
  caller                                                  callee
@@ -8,13 +8,13 @@
  PROOF   proof, name, version ---------------------------> checks the proof; is the caller welcome?
                                  <---------------------- ANSWER   ready, name, version | refused, why
 ```
-Every proof is an HMAC-SHA256 under a key made of the cookie, over the role of who makes it and everything that both
+Every proof is an HMAC-SHA256 under a key made of the cookie, over the role of its maker and everything that both
 have said so far: versions, ids, boots and cluster ids of both, both nonces, and the certificates of both when there is
-TLS. So a proof is worth nothing on another connection, in the other direction, or behind somebody who ends the TLS of
+TLS. So a proof is worth nothing on another connection, in the other direction, or behind a proxy that ends the TLS of
 two nodes and passes their words on. The mac of HELLO covers HELLO alone: said to another node than the one that heard
 it, it earns a WELCOME, and no more. It is there so that strangers meet silence.
 
-HELLO is as long as it is so that nobody gets more bytes than were received before the proof, TLS included.
+HELLO is padded so that a caller gets no more bytes than it sent before the proof, TLS included.
 All numbers are little-endian.
 """
 
@@ -39,7 +39,7 @@ HELLO_BYTES: Final = 1_200
 WANTS_TLS: Final = 1
 
 _HELLO: Final = struct.Struct("<4sBBHQQQQ32s")
-"""Magic, lowest and highest version, flags, node, boot, cluster, node that is meant (0: whoever is there), nonce."""
+"""Magic, lowest and highest version, flags, node, boot, cluster, node that is meant (0: any), nonce."""
 _WELCOME: Final = struct.Struct("<4sBBHQQQ32s")
 """Magic, version, two that are 0, node, boot, cluster, nonce."""
 WELCOME_BYTES: Final = _WELCOME.size + MAC_BYTES
@@ -98,7 +98,7 @@ FAILED: Final = 5
 
 
 class PeerInfo:
-    """Who a node is, by its own words; believed once they are proved."""
+    """The ids and the name that a node claims; believed once they are proved."""
 
     def __init__(self, node_id: int, boot: int, cluster_id: int, name: str = "", version: str = "") -> None:
         self.node_id = node_id
@@ -110,7 +110,7 @@ class PeerInfo:
 
 
 class HelloError(FlockError):
-    """No link comes of this; ``kind`` is one of the reasons above, ``peer`` who it was, if that is proved."""
+    """No link comes of this; ``kind`` is one of the reasons above, ``peer`` the other node, if it is proved."""
 
     def __init__(self, kind: int, text: str, peer: PeerInfo | None = None) -> None:
         super().__init__(text)
@@ -122,7 +122,7 @@ class Caller:
     """The side that opened the connection."""
 
     def __init__(self, key: bytes, me: PeerInfo, meant: int, wants_tls: bool, nonce: bytes) -> None:
-        """``meant``: the node that is expected there, 0 when anybody is welcome. ``nonce``: 32 fresh random bytes."""
+        """``meant``: the node that is expected there, 0 when any node is welcome. ``nonce``: 32 fresh random bytes."""
         assert len(nonce) == NONCE_BYTES
         self.stage = BEGINNING
         self.peer: PeerInfo | None = None
@@ -207,7 +207,7 @@ class Caller:
         peer = self.peer
         assert peer is not None
         if not compare_digest(buffer[end - MAC_BYTES : end], _mac(self._key, _ANSWER_ROLE, self._said, head_and_text)):
-            raise HelloError(COOKIE, "Somebody changed the words of the node that was called; look at the network.")
+            raise HelloError(COOKIE, "The words of the called node were changed on the way; look at the network.")
         text = head_and_text[_ANSWER_HEAD_BYTES:]
         if buffer[0] != READY:
             kind = buffer[0] if buffer[0] < len(KIND_NAMES) else NOT_OURS
@@ -226,7 +226,7 @@ class Callee:
         assert len(nonce) == NONCE_BYTES
         self.stage = BEGINNING
         self.peer: PeerInfo | None = None
-        """Who it says it is, from HELLO on; proved at PROVED and DONE only."""
+        """The identity that the other node claims, from HELLO on; proved at PROVED and DONE only."""
         self.wants_tls = False
         self._key = key
         self._me = me
@@ -294,7 +294,7 @@ class Callee:
         return self.stage
 
     def objection(self) -> HelloError | None:
-        """Why the caller, who is proved, can't be had; None when it can."""
+        """Why the caller, which is proved, is refused; None when it is accepted."""
         assert self.peer is not None
         return objection_to(self._me, self.peer, self._meant, called=True)
 

@@ -1,4 +1,4 @@
-"""The PROXY protocol header, versions 1 (text) and 2 (binary): who the client behind a load balancer is.
+"""The PROXY protocol header, versions 1 (text) and 2 (binary): the address of the client behind a load balancer.
 
 ```
  bytes --> ProxyParser.feed --> None          more is needed; all bytes so far belong to the header

@@ -11,7 +11,7 @@ MQTT packets may span frames and share them [MQTT-6.0.0-2], so a frame is never 
 its payload is handed on at once, and all that a connection can make us hold is a piece of a header or of a control
 frame (130 bytes). A frame's length is judged when it is announced; nothing is ever allocated for it.
 
-Lengths that are written longer than needed are accepted: small devices do that and it harms nobody.
+Lengths that are written longer than needed are accepted: small devices do that, and it does no harm.
 """
 
 from __future__ import annotations
