@@ -3,7 +3,7 @@
 ```
  magic "FMQA", version, kind | node id, time (wall clock, ms) | port, length of host, host | HMAC-SHA256 of all of it
 ```
-The key is derived from the cookie for this purpose alone. Nothing in it is secret: whoever hears it learns an address,
+The key is derived from the cookie for this purpose alone. Nothing in it is secret: a listener learns an address,
 which the network shows anyway. A counter-based cipher would need its counter shared with the datagrams of gossip.
 
 `Directory` is what comes of hearing them: bounded, and unmoved by strangers, repeats and damaged datagrams.
@@ -94,7 +94,7 @@ class Directory:
         """Datagrams that changed nothing, by why: ``stranger``, ``clock``, ``repeat``, ``full``."""
 
     def hear(self, datagram: bytes, now_ms: int, wall_ms: int) -> None:
-        """Take a datagram off the network, whoever sent it."""
+        """Take a datagram off the network, from any sender."""
         said = decode(self._key, datagram)
         if said is None:
             self.refused["stranger"] += 1
@@ -119,13 +119,13 @@ class Directory:
         self._heard[said.node_id] = _Heard(said.contact, said.at_ms, now_ms, said.kind == LEAVING)
 
     def _forget_old(self, wall_ms: int) -> None:
-        """Who is too old to be repeated needs no memory of it."""
+        """Forget announcements that are too old to be repeated."""
         for node_id, heard in list(self._heard.items()):
             if wall_ms - heard.said_at_ms > self._skew_ms:
                 del self._heard[node_id]
 
     def contacts(self, now_ms: int) -> list[Contact]:
-        """Who was heard lately and has not left, in order of node id."""
+        """The nodes that were heard lately and have not left, in order of node id."""
         found = [
             heard.contact
             for _, heard in sorted(self._heard.items())

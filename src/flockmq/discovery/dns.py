@@ -1,4 +1,4 @@
-"""`dns`: a name stands for all nodes, by A, AAAA or SRV records that somebody else keeps.
+"""`dns`: a name stands for all nodes, by A, AAAA or SRV records that an operator or a platform keeps.
 
 ```
  A, AAAA  --> address of a node, port of the settings

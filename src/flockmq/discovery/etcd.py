@@ -4,7 +4,7 @@
  start -> grant a lease -> put PREFIX/nodes/ID = {"host", "port", "name"} --. every third of the lease:
                                      ^                                       | keep it alive; gone? grant and put anew
                                      '---------------------------------------'
- claim -> create PREFIX/cluster unless it is there: etcd itself decides who formed the cluster
+ claim -> create PREFIX/cluster unless it is there: etcd itself decides which node formed the cluster
  stop  -> revoke the lease: the key vanishes at once
 ```
 """

@@ -1,4 +1,4 @@
-"""`mcast`: nodes of one network announce themselves every second; who proves the cookie is listed.
+"""`mcast`: nodes of one network announce themselves every second; a node that proves the cookie is listed.
 
 ```
  every interval: announcement --> each group, each interface          datagrams --> Directory --> find()
@@ -63,7 +63,7 @@ class McastDiscovery:
         self._announcer = asyncio.create_task(self._announce())
 
     async def find(self) -> list[Contact]:
-        """Who was heard. The first listing waits until others had the time to speak."""
+        """The nodes that were heard. The first listing waits until others had the time to speak."""
         if not self._stations:
             raise DiscoveryError("Multicast has not been started.")
         await self._first_round.wait()
@@ -82,7 +82,7 @@ class McastDiscovery:
         self._first_round.clear()
 
     async def _announce(self) -> None:
-        """Two intervals pass before the first listing: then everybody who runs has spoken at least once."""
+        """Two intervals pass before the first listing: then every running node has announced itself at least once."""
         rounds = 0
         while True:
             await asyncio.sleep(self._settings.interval_ms / 1000)

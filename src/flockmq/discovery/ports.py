@@ -5,7 +5,7 @@
      start(me): register this node
      find():    all registered nodes (may include this one)
      stop():    deregister
-     claim(id): only where nodes register with somebody who can decide
+     claim(id): only where the registry can decide
 ```
 """
 
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
 
 @runtime_checkable
 class Claims(Protocol):
-    """A discovery whose registry can decide who is first."""
+    """A discovery whose registry can decide which node is first."""
 
     async def claim(self, cluster_id: int) -> Claim:
         """Write this id as the cluster's unless there is one already; what stands there then."""

@@ -88,7 +88,7 @@ class EtcdSettings:
 
     endpoints: tuple[str, ...] = ("http://127.0.0.1:2379",)
     """URLs of etcd's client port, tried in order until one answers. Write ``https://`` wherever others are on the line:
-    who can write below ``prefix`` can't get into the cluster without the cookie, but can hide its nodes from each
+    a writer below ``prefix`` can't get into the cluster without the cookie, but can hide its nodes from each
     other."""
     prefix: str = "/flockmq"
     """Keys of this cluster begin so: ``PREFIX/nodes/ID`` for each node, and ``PREFIX/cluster``, written once by the

@@ -4,8 +4,8 @@
  accept --> admission --> [PROXY header] --> [TLS handshake] --> protocol
 ```
 They count from the moment they are accepted. At most ``handshakes_max`` are between accept and protocol at once; one
-more, and the one that has been at it longest is dropped: an honest handshake is over in a blink, so somebody who opens
-thousands and leaves them hanging hits his own first, and holds a bounded amount.
+more, and the one that has been at it longest is dropped: an honest handshake is over in a blink, so a client that opens
+thousands and leaves them hanging loses its own first, and holds a bounded amount.
 Plain listeners don't come this way, the event loop accepts for them.
 """
 
@@ -77,7 +77,7 @@ class Acceptor:
                     self.listener.runner.fault("accept", error, listener=self.listener.name)
                     self._pause()
                     self.loop.call_later(RETRY_S, self.start)
-                return  # else nobody is there any more, or was gone before we came
+                return  # else the client is gone, or was gone before this ran
             accepted.setblocking(False)
             self._arrived(accepted, peername)
 

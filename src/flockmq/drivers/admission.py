@@ -1,4 +1,4 @@
-"""Who may come in: how many connections a listener holds, all listeners together, and how many new ones a second.
+"""Whether a connection may come in: how many a listener holds, all listeners together, and how many new ones a second.
 
 ```
  new connection --> below both limits ----------------------------> ADMITTED

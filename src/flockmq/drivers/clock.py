@@ -11,5 +11,5 @@ def now_ms() -> int:
 
 
 def wall_ms() -> int:
-    """Return milliseconds since 1970; somebody may set that clock."""
+    """Return milliseconds since 1970; an operator or NTP may set that clock."""
     return time_ns() // 1_000_000

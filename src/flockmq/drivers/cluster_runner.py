@@ -104,7 +104,7 @@ class ClusterRunner:
         self.runner.flush_soon()
 
     def datagram(self, sender: int, body: bytes, address: tuple[str, int]) -> None:  # noqa: ARG002  (it is in the body)
-        """A datagram of somebody who knows the cookie."""
+        """A datagram of a node that knows the cookie."""
         self.runner.guard("datagram", lambda: self.node.datagram(body, address, now_ms()))
         self.runner.flush_soon()
 
@@ -145,7 +145,7 @@ class ClusterRunner:
         return True
 
     def _ship(self, peer: int, pieces: list[bytes]) -> None:
-        """A frame that need not wait for the end of the turn. Whoever sent it has no part in what goes wrong here."""
+        """A frame that need not wait for the end of the turn. An error here is not its sender's fault."""
         if self._links is not None:
             try:
                 _send(self._links, peer, pieces)

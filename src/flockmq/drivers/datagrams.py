@@ -5,7 +5,7 @@
  on_datagram(sender, body, address) <-- Sealer.open <-- at most 1,400 bytes <-- UDP
                                              `--> forged, repeated, garbage: counted, never answered
 ```
-Nothing is sent in answer to a datagram in here; whoever answers has it opened, so strangers hear nothing. Datagrams
+This module answers no datagram. Its user answers, after the datagram was opened, so strangers hear nothing. Datagrams
 that the network does not take now are lost, as any may be.
 """
 
@@ -35,7 +35,7 @@ BUFFER_BYTES: Final = 1024 * 1024
 """Room in the kernel for what comes while the loop is busy; it may give less."""
 UNSENT_BYTES_MAX: Final = 256 * 1024
 OPENED_PER_TURN_MAX: Final = 512
-"""Datagrams of one loop turn that are opened; a flood costs no more than that of everybody's time."""
+"""Datagrams of one loop turn that are opened; a flood costs no more than that of a turn."""
 
 Address = tuple[str, int]
 
@@ -44,7 +44,7 @@ class Datagrams:
     """The UDP side of a node. Create and use it inside a running event loop."""
 
     def __init__(self, sealer: Sealer, on_datagram: Callable[[int, bytes, Address], None]) -> None:
-        """``on_datagram(sender, body, address)``: somebody who knows the cookie says this."""
+        """``on_datagram(sender, body, address)``: a node that knows the cookie says this."""
         self.events = EventList()
         self.refusals = Refusals(self.events, "datagram_refused")
         self.sent = 0
@@ -97,7 +97,7 @@ class Datagrams:
         self._transports.clear()
 
     def receive(self, data: bytes, peername: Any) -> None:
-        """A datagram has come, from anybody."""
+        """A datagram has come, from any sender."""
         address = plain_peer(peername)
         if self._opened >= OPENED_PER_TURN_MAX:
             self.refusals.note(address, "too_many", "Datagrams come faster than they can be opened.")
@@ -181,7 +181,7 @@ class _Receiver(asyncio.DatagramProtocol):
         self._datagrams.receive(data, addr)
 
     def error_received(self, exc: Exception) -> None:
-        """Somebody's port is closed; SWIM finds out by silence."""
+        """The port of a receiver is closed; SWIM finds out by silence."""
 
 
 def _bind(host: str, port: int) -> socket.socket:

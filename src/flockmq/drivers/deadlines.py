@@ -39,6 +39,6 @@ class Deadlines:
             queue.popleft()[1].deadline_passed()
 
     def end_all(self) -> None:
-        """Tell everybody now."""
+        """Call all callbacks now."""
         while self._queue:
             self._queue.popleft()[1].deadline_passed()

@@ -1,4 +1,4 @@
-"""Files of zeros and durable writes into them, past the page cache: for the journal, which nobody reads while it grows.
+"""Files of zeros and durable writes into them, past the page cache: for the journal, which is not read while it grows.
 
 ```
  write(position, data) --> | what the block has already | data | zeros | --> one pwritev, after which it is on the disk

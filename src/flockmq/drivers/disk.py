@@ -1,7 +1,7 @@
 """The disk port on real files. Nothing stays open but the journal and a few segments that were used last.
 
 Blocking, and safe to be called from several threads: the event loop reads, one thread at a time writes the journal,
-others write and sync segments. A file that somebody is using is never closed under them.
+others write and sync segments. A file that a thread uses is never closed under it.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class FileDisk:
         except OSError as error:
             if create or error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
                 raise
-            return os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)  # enough for whoever only looks
+            return os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)  # enough for a reader
 
     def _close_some(self) -> None:
         """Close files that were not used for longest, if there are too many; called with the lock held."""
@@ -217,7 +217,7 @@ class FileDisk:
             return
         self._ensure_folder(folder)
         (self.root / folder).mkdir(mode=0o700, exist_ok=True)
-        # Also when it was there: whoever made it may have died before this.
+        # Also when it was there: the process that made it may have died before this.
         self.sync_folder(folder.rpartition("/")[0])
         self._folders.add(folder)
 

@@ -1,7 +1,7 @@
 """One write per connection and loop turn: the broker marks connections, this walks them once the turn's reads are done.
 
 ```
- data_received ... data_received ... timer   --> broker: connection.out grows, broker.dirty lists who
+ data_received ... data_received ... timer   --> broker: connection.out grows, broker.dirty lists it
         `--------------- schedule() once ---------------> run(): other nodes, then handle.flush(connection) for each
 ```
 What the other nodes' side brings while it is called (commits become PUBACKs and messages for subscribers) leaves in the

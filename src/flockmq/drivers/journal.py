@@ -166,7 +166,7 @@ class JournalDriver:
                 self._report(self._done, chore)
 
     def _report(self, method: Callable[..., None], value: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed without closing this driver first: nobody is left to be told
+        with suppress(RuntimeError):  # the loop was closed before this driver: no caller is left
             self._loop.call_soon_threadsafe(method, value)
 
     def _committed(self, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""Durable writes that Linux does by itself beside the event loop: no thread, so nobody waits for the interpreter.
+"""Durable writes that Linux does by itself beside the event loop: no thread, so no write waits for the interpreter.
 
 ```
  begin(file, position, data) --> io_submit --> the disk ... --> eventfd is readable --> on_done(None)
@@ -78,7 +78,7 @@ class KernelWrites:
         loop.add_reader(self._eventfd, self._wrote)
 
     def begin(self, file: DirectFile, position: int, data: bytes) -> bool:
-        """Have this written; False when somebody else has to, who finds the file as it was."""
+        """Have this written; False when another writer has to, which finds the file as it was."""
         if file is not self._file:
             self._file = file
             self._slow = 0
@@ -89,7 +89,7 @@ class KernelWrites:
         try:
             self._start, self._length = file.prepare(position, data)
             self._submit_rest(file)
-        except (OSError, MemoryError):  # EAGAIN: the kernel has no room; whatever else, whoever writes instead meets it
+        except (OSError, MemoryError):  # EAGAIN: the kernel has no room; the next writer meets any other error
             file.forget()
             return False
         is_slow = time.monotonic() - began > SLOW_S
@@ -97,7 +97,7 @@ class KernelWrites:
         return True
 
     async def close(self) -> None:
-        """Wait for a write that is under way, which nobody is told of any more, and give everything back. Once."""
+        """Wait for a write that is under way, whose end is not reported any more, and give everything back. Once."""
         self._loop.remove_reader(self._eventfd)
         await asyncio.to_thread(self._call, *self._destroy)
         os.close(self._eventfd)

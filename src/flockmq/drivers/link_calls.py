@@ -51,7 +51,7 @@ async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
         async with asyncio.timeout(links.settings.connect_ms / 1_000):
             await links.loop.sock_sendall(accepted, handshake.hello())
             making = links.loop.create_task(_make(links, connection, accepted, tls))
-            # Shielded: who is cancelled while the link is up leaves it, and the socket is not taken away from under it.
+            # Shielded: a caller that is cancelled while the link is up leaves it up, with its socket.
             await asyncio.shield(making)
             await settled
     except TimeoutError:
@@ -67,7 +67,7 @@ async def dial(links: Links, host: str, port: int, meant: int) -> Connection:
             making.cancel()
             making.add_done_callback(partial(_end, accepted))
             connection.abort()
-        if not settled.cancel() and not settled.cancelled():  # what comes from now on nobody waits for
+        if not settled.cancel() and not settled.cancelled():  # no caller waits for what comes from now on
             settled.exception()  # it was told, if not by this then by what came before
     return connection
 
@@ -84,7 +84,7 @@ async def _make(links: Links, connection: Connection, connected: socket.socket, 
 
 
 def _end(connected: socket.socket, making: asyncio.Task[None]) -> None:
-    """Nobody wants to know how it ended; one that was cancelled before it began has not even closed its socket."""
+    """The outcome is not wanted; a call that was cancelled before it began has not even closed its socket."""
     if not making.cancelled():
         making.exception()
     connected.close()

@@ -32,7 +32,7 @@ CONNECTION_LOST: Final = "The connection was lost."
 
 
 class Settled(Protocol):
-    """Whoever waits for the end of a handshake."""
+    """Hears how a handshake ended."""
 
     def __call__(self, connection: Connection, error: hello.HelloError | None) -> None:
         """The link is up, or there is none, and why."""
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         except FlockError as error:
             self._links.note_refused(self.address, hello.HelloError(hello.NOT_OURS, str(error), self.peer))
             self.abort()
-        except Exception as error:  # a bug of whoever took the frame must not take the others' links along
+        except Exception as error:  # a bug in the receiver of a frame must not end other links
             trace = "".join(traceback.format_exception(error)[-8:])
             self._links.events.note("internal_error", {"doing": "frame", "error": repr(error), "traceback": trace})
             self.abort()
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
             if self._tls is not None:
                 connection = cast("ssl.SSLObject", transport.get_extra_info("ssl_object"))
                 if not self._tls.is_of(connection, peer.node_id):
-                    raise hello.HelloError(hello.TLS, "Who was called shows the certificate of another node.", peer)
+                    raise hello.HelloError(hello.TLS, "The called node shows the certificate of another node.", peer)
             self._links.may_prove(self)
             transport.write(handshake.proof())
             return
@@ -311,7 +311,7 @@ class Connection(asyncio.Protocol):
         return self._handshake.rest if isinstance(self._handshake, hello.Caller) else b""
 
     def _fail(self, error: hello.HelloError) -> None:
-        """Not a word to who is not proved."""
+        """Not a word to a peer that is not proved."""
         self._settle(error)
         self.abort()
 

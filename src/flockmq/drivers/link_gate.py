@@ -1,4 +1,4 @@
-"""The door of a node: who calls has to say HELLO before anything else is done for it.
+"""The door of a node: a caller has to say HELLO before anything else is done for it.
 
 ```
  accept --> Arrival: a bare socket, 1,200 bytes of HELLO, nothing said
@@ -45,7 +45,7 @@ class Gate:
         """Those with a right one."""
         self.tasks: set[asyncio.Task[None]] = set()
         self._nonces: dict[bytes, None] = {}
-        """Of right HELLOs, the oldest first: who repeats one has only heard it."""
+        """Of right HELLOs, the oldest first: a caller that repeats one has only overheard it."""
         self._listening: list[socket.socket] = []
         self._paused = False
 
@@ -179,7 +179,7 @@ class Arrival:
         try:
             handshake.knock(self._hello)
             if self._gate.is_repeat(handshake.caller_nonce()):
-                raise hello.HelloError(hello.REPEAT, "Somebody repeats what a node has said; look at the network.")
+                raise hello.HelloError(hello.REPEAT, "A caller repeats what a node has said; look at the network.")
             if not handshake.wants_tls and not links.tls.allows_plain(self._address):
                 text = "A node calls without TLS from another machine; set link_tls to the same on both nodes."
                 raise hello.HelloError(hello.PLAIN, text, handshake.peer)

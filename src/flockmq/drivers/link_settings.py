@@ -1,4 +1,4 @@
-"""Who a node is to others, and the bounds of its links."""
+"""The identity that a node shows to others, and the bounds of its links."""
 
 from __future__ import annotations
 

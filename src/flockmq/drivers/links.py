@@ -6,9 +6,9 @@
                                                                                 frames <--> send, on_frame
                                                                                 lost: on_writable, on_down, call again
 ```
-One connection per pair of nodes carries both directions, whoever opened it. Both sides prove the cookie before a frame
+One connection per pair of nodes carries both directions. Both sides prove the cookie before a frame
 is read (``wire/hello.py``); off loopback the connection runs in TLS 1.3 (``security/link_tls.py``). Nothing is kept for
-a peer that can't be reached or reads too slowly: a frame is dropped whole, and whoever sent it sends again what still
+a peer that can't be reached or reads too slowly: a frame is dropped whole, and its sender sends again what still
 matters when ``on_up`` says that there is a new link.
 
 When two nodes call each other at once, the one with the smaller id decides which connection stays: it refuses the
@@ -119,7 +119,7 @@ class Links:
         self._beat_at = now_ms()
         self._beat: asyncio.TimerHandle | None = self.loop.call_later(self.settings.beat_ms / 1_000, self._on_beat)
 
-    # For whoever has links.
+    # For the users of links.
 
     async def listen(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Accept peers at a name or an address, or everywhere (``""``); returns the port. FlockError tells why not."""
@@ -131,7 +131,7 @@ class Links:
         return int(sockets[0].getsockname()[1])
 
     def stop_listening(self) -> None:
-        """Give the port back, and whoever called and has not proved itself up."""
+        """Give the port back, and drop callers that have not proved themselves."""
         self._gate.close()
 
     def set_peer(self, node_id: int, host: str, port: int) -> None:
@@ -160,7 +160,7 @@ class Links:
         self._tidy(node_id)
 
     async def call(self, host: str, port: int) -> PeerInfo:
-        """Call whoever is there, and have a link to it; HelloError tells why there is none (``kind``, ``peer``)."""
+        """Call the node there, and have a link to it; HelloError tells why there is none (``kind``, ``peer``)."""
         if self._closing:
             raise HelloError(hello.CLOSING, "This node is being stopped.")
         task = self.loop.create_task(self._call(host, port))
@@ -197,7 +197,7 @@ class Links:
         return list(self._up)
 
     def info(self, peer_id: int) -> PeerInfo | None:
-        """Who a peer with a link is."""
+        """The name, version and address of a peer with a link."""
         link = self._up.get(peer_id)
         return link.peer if link is not None else None
 
@@ -224,7 +224,7 @@ class Links:
         self.me.cluster_id = cluster_id
 
     def set_reading(self, reading: bool) -> None:
-        """Let peers wait, or go on: whoever takes the frames in has no room for more."""
+        """Let peers wait, or go on: the receiver of frames has no room for more."""
         if reading is not self._reading:
             self._reading = reading
             for link in list(self._up.values()):
@@ -342,7 +342,7 @@ class Links:
             self._tidy(info.node_id)
 
     def note_refused(self, address: str, error: HelloError) -> None:
-        """Somebody who called, or was called, is not to be talked to."""
+        """A node that called, or was called, was refused."""
         peer = error.peer.node_id if error.peer is not None else 0
         self.refusals.note(address, hello.KIND_NAMES[error.kind], str(error), peer)
 

@@ -57,7 +57,7 @@ class ListenerSettings:
     """For the kinds ``tls`` and ``wss``."""
     proxy_protocol: str = "off"
     """Which PROXY header every connection must begin with: ``off``, ``v1``, ``v2`` or ``any``. Only for listeners that
-    nobody but the load balancer can reach: the address in it is believed."""
+    only the load balancer can reach: the address in it is believed."""
     handshakes_max: int = 1_024
     """Most TLS and PROXY handshakes under way at once; then the oldest gives way. Each may hold some 50 KB."""
     path: str = "/mqtt"

@@ -5,8 +5,8 @@
                                complete ------> take the header off, hand the socket over
                                not a header --> event, close
 ```
-The header comes before everything else, also before TLS, and whoever is next (an event loop's TLS) can't be given bytes
-that were read too many. So they are looked at in the kernel's buffer and only the header is taken out.
+The header comes before everything else, also before TLS, and the next layer (an event loop's TLS) can't be given
+bytes that were read too many. So they are looked at in the kernel's buffer and only the header is taken out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who was refused, and why: counted all, told a few.
+"""Which callers were refused, and why: all are counted, a few are logged.
 
-Everybody who can reach a port can be refused there a thousand times a second. An address is told of once in a while,
-with how often it happened since; of all addresses together there is a limit, too.
+A caller that can reach a port can be refused there a thousand times a second. An address is logged once in a while,
+with how often it was refused since; there is a limit for all addresses together, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Refusals:
         self._untold_others = 0
 
     def note(self, address: str, kind: str, reason: str, peer: int = 0, now: int = -1) -> None:
-        """Somebody was refused; ``peer`` when it is known who."""
+        """A caller was refused; ``peer`` when its identity is known."""
         now = now_ms() if now < 0 else now
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if now - self._period_began >= PERIOD_MS:

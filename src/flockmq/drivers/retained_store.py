@@ -5,7 +5,7 @@
  running  store.unsaved: names that changed --every SAVE_MS--> their present messages --> one thread: one transaction
  stop     what is unsaved is written, the file is closed
 ```
-Only names wait, each once, and one batch is on its way at a time: when the disk is slower than those who publish, a
+Only names wait, each once, and one batch is on its way at a time: when the disk is slower than publishers, a
 topic that changed a thousand times is written once, with what it holds then.
 
 | what goes wrong | what happens |
@@ -332,7 +332,7 @@ class RetainedStorage:
         return await asyncio.get_running_loop().run_in_executor(self._thread, action)
 
 
-class Unusable(Exception):  # noqa: N818  (no error of anybody who calls)
+class Unusable(Exception):  # noqa: N818  (no error of the caller)
     """The file can't be used now; it was said why."""
 
 

@@ -1,4 +1,4 @@
-"""Drives one broker: time, the flush, goodbyes, and the way of its events to whoever writes them down.
+"""Drives one broker: time, the flush, goodbyes, and the way of its events to the log.
 
 ```
  every 100 ms: broker.tick --> flush --> deadlines (handshakes, goodbyes) --> events to the callback
@@ -68,7 +68,7 @@ class Runner:
         self._timer = self.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
-        """Stop listening, let the broker take its leave of everybody, and wait a moment for them to hear it."""
+        """Stop listening, let the broker disconnect all clients, and wait a moment for them to hear it."""
         for listener in list(self.listeners):
             await listener.stop()
         self.guard("shutdown", lambda: self.broker.shutdown(now_ms()))

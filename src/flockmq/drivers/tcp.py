@@ -32,7 +32,7 @@ PIECE_BYTES: Final = 1_024
 
 
 class Arrival:
-    """A connection that was let in before its protocol began (by TLS or PROXY): who it is and the verdict on it."""
+    """A connection that was let in before its protocol began (by TLS or PROXY): its address and the verdict on it."""
 
     __slots__ = ("at", "certificate_name", "peer", "refuse_code")
 

@@ -192,7 +192,7 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
             outbound.inflight -= 1
     elif ack.kind == PUBREC:
         if ack.reason >= 0x80:
-            # The client does not want it: as good as delivered, and for nobody else. [MQTT-4.8.2-6]
+            # The client does not want it: as good as delivered, and for no other client. [MQTT-4.8.2-6]
             if outbound.settle(pid, 2):
                 outbound.inflight -= 1
         else:

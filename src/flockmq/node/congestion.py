@@ -5,9 +5,9 @@
      |   and what was read of it already waits
      |-- buffer drained ----------------> publishers go on, nothing was lost
      `-- grace over (a quarter second) --> publishers go on; what does not fit is dropped and counted,
-                                           and this subscriber slows nobody down until it has drained once
+                                           and this subscriber slows no publisher until it has drained once
 ```
-So a burst costs no message, and a subscriber that never reads costs everybody else one grace period, once.
+So a burst costs no message, and a subscriber that never reads costs its publishers one grace period, once.
 
 Other nodes take part on both sides. A node that takes no more slows publishers down as a subscriber does, with a grace
 of its own. Where the publisher is a client of another node, that node is told to wait, and slows it down there.

@@ -1,4 +1,4 @@
-"""CONNECT and AUTH: who is it, may it come in, and which session is its own.
+"""CONNECT and AUTH: which user is it, may it come in, and which session is its own.
 
 ```
  CONNECT --> listener full? banned? --> gate --Refuse--> CONNACK code, close
@@ -59,7 +59,7 @@ class Admission:
         self.epoch = 0
         """Under which the client id is this node's; 0: not known yet, or this node is alone."""
         self.unreleased: set[int] | None = None
-        """Packet ids of QoS 2 messages that an owner which died left in logs; None: nobody had to ask."""
+        """Packet ids of QoS 2 messages that an owner which died left in logs; None: no log had to be asked."""
 
 
 def on_connect(node: NodeState, connection: Connection, connect: Connect, now: int) -> None:
@@ -122,7 +122,7 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
 
 
 def assign_client_id(node: NodeState) -> str:
-    """A client id nobody has: 80 random bits. [MQTT-3.1.3-6]"""
+    """A client id that no client has: 80 random bits. [MQTT-3.1.3-6]"""
     return f"flockmq-{node.rng.getrandbits(80):020x}"
 
 
@@ -251,7 +251,7 @@ def renew(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     identity = connection.identity
     connection.auth = None
     if identity is None or accept.identity.username != identity.username:
-        disconnect(node, connection, reasons.NOT_AUTHORIZED, "Re-authentication as somebody else", now)
+        disconnect(node, connection, reasons.NOT_AUTHORIZED, "Re-authentication as another user", now)
         return
     connection.identity = accept.identity
     connection.verdicts = None
@@ -327,7 +327,7 @@ def objection(
     node: NodeState, connection: Connection, connect: Connect, identity: Identity, client_id: str, now: int
 ) -> Refuse | None:
     """Why a client that the gate accepted can't come in all the same; None when it can."""
-    # Who it is may be known only now: by certificate, token or SCRAM.
+    # The user may be known only now: by certificate, token or SCRAM.
     ban = node.bans.check(client_id, identity.username, connection.peer, now)
     if ban is not None:
         return Refuse(reasons.BANNED, ban.reason)
@@ -343,7 +343,7 @@ def objection(
     if old is None and len(node.sessions) >= node.sessions_max:
         return Refuse(reasons.QUOTA_EXCEEDED, "The broker holds all sessions it may")
     if old is not None and old.username != identity.username and not node.gate_is_open:
-        # A session belongs to who made it: another user must not inherit its messages, or end it.
+        # A session belongs to the user that made it: another user must not inherit its messages, or end it.
         return Refuse(reasons.CLIENT_IDENTIFIER_NOT_VALID, "The client id belongs to another user")
     return None
 
@@ -557,7 +557,7 @@ def on_connection_timer(node: NodeState, connection: Connection, now: int) -> No
         return
     deadline = connection.last_read_at + connection.keep_alive_ms
     if deadline > now or connection.waits_for or connection.waits_turn:
-        # Heard from it since, or it is us who does not read from it.
+        # The client was heard since, or this broker does not read from it.
         deadline = max(deadline, now + 1)
         connection.timer = node.timers.add(deadline, CONNECTION_TIMER, connection)
         return

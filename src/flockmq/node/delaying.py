@@ -11,7 +11,7 @@ from flockmq.node.state import DELAYED_TIMER, NodeState
 
 
 class Delayed:
-    """A run that waits, and who sent it."""
+    """A run that waits, and its publisher."""
 
     def __init__(self, number: int, run: Run, sender: str, due_at: int) -> None:
         self.number = number

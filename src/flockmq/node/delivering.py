@@ -1,4 +1,4 @@
-"""A run and everyone who wants it: clients here, members of shared groups, other nodes.
+"""A run and all that it goes to: clients here, members of shared groups, other nodes.
 
 ```
  published here ----> route --> plan: targets --> their sessions
@@ -24,7 +24,7 @@ from flockmq.session.connection import Connection
 
 
 def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | None, now: int) -> bool:
-    """Deliver a run to all that want it, here and on other nodes; False when nobody does."""
+    """Deliver a run to all that want it, here and on other nodes; False when none does."""
     if plan.targets:
         deliver_here(node, plan, run, publisher, now)
     if plan.remotes:
@@ -47,7 +47,7 @@ def deliver_here(node: NodeState, plan: RoutePlan, run: Run, publisher: Connecti
     receivers = len(plan.targets)
     node.turns.work += receivers if run.qos == 0 else receivers + receivers * (count >> 2)
     dropped = 0
-    # Who may get the publisher's own bytes: nobody in a namespace, whose prefix is in them.
+    # Only subscribers of the default namespace may get the publisher's own bytes: they hold the namespace's prefix.
     version_as_is = 0 if run.topic[0] == DOLLAR and run.topic.startswith(INSIDE) else run.version
     for target in plan.targets:
         session = target.session
@@ -198,7 +198,7 @@ def take_run(node: NodeState, run: Run, peer: Peer, now: int) -> None:
 
 
 def take_shared(node: NodeState, parcel: Parcel, peer: Peer, now: int) -> bool:
-    """A run from another node, for one member of a group; False when nobody is left for it.
+    """A run from another node, for one member of a group; False when no member is left for it.
 
     Where no member is connected, another node may have one that is: it goes on, ``HOPS_MAX`` times at most.
     """

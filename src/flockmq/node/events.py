@@ -11,7 +11,7 @@ EVENTS_MAX: Final = 10_000
 
 
 class Event:
-    """One thing that happened. Fields may hold what clients sent: whoever writes them down escapes them."""
+    """One thing that happened. Fields may hold what clients sent: the log writer escapes them."""
 
     def __init__(self, kind: str, fields: dict[str, object]) -> None:
         self.kind = kind

@@ -27,7 +27,7 @@ from flockmq.session.session import Session
 
 NEVER_EXPIRES = 0xFFFFFFFF
 REASON_CHARACTERS_MAX = 1_000
-"""Longest reason that clients and the log are given: it may quote what somebody else wrote."""
+"""Longest reason that clients and the log are given: it may quote what another node or client wrote."""
 
 
 def disconnect(node: NodeState, connection: Connection, reason: int, text: str, now: int, will: bool = True) -> None:
@@ -155,7 +155,7 @@ def hand_over(node: NodeState, session: Session, now: int) -> None:
 
 
 def forget_will(node: NodeState, session: Session) -> None:
-    """Nobody will publish the will any more, on no node."""
+    """No node will publish the will any more."""
     session.will = None
     node.timers.cancel(session.will_timer)
     session.will_timer = None

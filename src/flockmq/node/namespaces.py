@@ -6,7 +6,7 @@
  SUBSCRIBE $share/g/a/# --> edge_subscribe           ---> $share/g/$ns/acme/a/#
  will                   --> edge_will                ---> $ns/acme/...
 ```
-Who is in the default namespace does not come this way, unless a name begins with ``$``: ``$ns/`` is nobody's to name.
+Clients of the default namespace come this way only for names that begin with ``$``: no client may name ``$ns/``.
 In other namespaces no name that begins with ``$`` can be published or subscribed to but those with a meaning to the
 broker. So a filter that begins with a wildcard, which reaches everything behind the prefix, never reaches such names,
 as MQTT demands [MQTT-4.7.2-1].
@@ -96,7 +96,7 @@ def learn_alias(connection: Connection, topic: bytes, body: bytes, pos: int) -> 
 
 
 def refuse(node: NodeState, connection: Connection, run: Run, code: int, now: int) -> None:
-    """Answer messages that don't get in. At QoS 0 nobody waits for an answer."""
+    """Answer messages that don't get in. At QoS 0 no answer is awaited."""
     count_in(node, connection, run, now)
     if code == reasons.NOT_AUTHORIZED:
         node.stats.publishes_denied += run.count
@@ -210,7 +210,7 @@ class NamespaceLimits:
 
 
 def set_namespaces(node: NodeState, wanted: list[NamespaceLimits], now: int) -> None:
-    """These namespaces exist, and those of listeners. Who is in one that does no longer is disconnected."""
+    """These namespaces exist, and those of listeners. Clients of a namespace that no longer exists are disconnected."""
     spaces = node.spaces
     limits = {one.name: one for one in wanted}
     names = {*limits, *spaces.listeners.values()} - {DEFAULT_NAMESPACE}
@@ -239,7 +239,7 @@ def set_namespaces(node: NodeState, wanted: list[NamespaceLimits], now: int) -> 
 
 
 def set_listener_namespace(node: NodeState, listener: str, namespace: str) -> None:
-    """Who comes through a listener and names no namespace is in this one."""
+    """A client that comes through a listener and names no namespace is in this one."""
     spaces = node.spaces
     spaces.listeners[listener] = namespace
     if namespace != DEFAULT_NAMESPACE and namespace not in spaces.by_name:
@@ -257,7 +257,7 @@ def set_limits(node: NodeState, space: Space, limits: NamespaceLimits | None) ->
 
 
 def move_in(node: NodeState, default: Space) -> None:
-    """The default namespace has limits now: those who are there already count."""
+    """The default namespace has limits now: sessions that are there already count."""
     for connection in node.connections.values():
         if connection.phase == CONNECTED and connection.space is None:
             connection.space = default

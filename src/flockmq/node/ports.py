@@ -45,7 +45,7 @@ NAMESPACE_FULL: Final = -3
 
 @dataclass(slots=True)
 class Identity:
-    """Who a connection turned out to be. ``claims`` belongs to the gate (for example ACL rules out of a JWT).
+    """The client and user behind a connection. ``claims`` belongs to the gate (for example ACL rules out of a JWT).
 
     Outside the default namespace ``username`` is ``NAMESPACE/NAME``; ``client_id`` is as the client sent it.
     """
@@ -60,13 +60,13 @@ class Identity:
 
 
 Identify = Callable[[str, str | None, str, str], Identity | None]
-"""Tells who a session without a connection belongs to, by client id, user name, namespace, and the address that its
+"""Finds the identity of a session without a connection, by client id, user name, namespace, and the address that its
 client came from last; None: can't be told."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AuthRequest:
-    """All that a client brought to prove who it is. ``state`` is the gate's own between two steps of an exchange."""
+    """All that a client brought to prove its identity. ``state`` is the gate's own between two steps of an exchange."""
 
     connection_id: int
     client_id: str
@@ -98,7 +98,7 @@ class AuthRequest:
         return self.spaces is None or self.spaces.is_known
 
     def is_namespace_proved(self) -> bool:
-        """Whether nobody needs to prove being in the namespace that is asked for: it is the listener's."""
+        """Whether the namespace that is asked for needs no proof: it is the listener's."""
         return self.spaces is None or self.namespace == self.spaces.of_listener(self.listener)
 
 
@@ -178,7 +178,7 @@ class DurablePort(Protocol):
     ) -> int:
         """Take a run: ``PENDING``, it will be acknowledged; or why not: a reason code, or ``NAMESPACE_FULL``.
 
-        Without a connection nobody waits for an acknowledgement, and ``client_id`` says whose messages they are.
+        Without a connection no client waits for an acknowledgement, and ``client_id`` names the publisher.
         ``is_repeat``: their client says that it sent them before, and so they may be in the log already.
         """
 
@@ -196,7 +196,7 @@ class DurablePort(Protocol):
 
 
 class LogPort(Protocol):
-    """The logs of durable topics, for those who subscribe: history where it is asked for, and where it goes live."""
+    """The logs of durable topics, for subscribers: history where it is asked for, and where it goes live."""
 
     def refusal(self, topic_filter: bytes, start: bytes) -> str:
         """Why history can't be replayed from ``start`` for this filter; empty: it can."""
@@ -229,7 +229,7 @@ class LogPort(Protocol):
 
 
 class OwnerPort(Protocol):
-    """Who decides, among several nodes, which one a client id's session lives on. A node alone has none.
+    """Decides, among several nodes, which one has the session of a client id. A node alone has no such port.
 
     ```
      CONNECT, accepted --> claim --> epoch: go on                                       at once
@@ -248,12 +248,12 @@ class OwnerPort(Protocol):
 
 
 class OpenGate:
-    """Lets everybody in: what ``--allow-anonymous`` without any file means."""
+    """Lets every client in: what ``--allow-anonymous`` without any file means."""
 
     version = 0
 
     def authenticate(self, request: AuthRequest) -> Verdict | None:
-        """Accept, unless the client asks for an enhanced authentication that nobody here speaks."""
+        """Accept, unless the client asks for an enhanced authentication, which an open gate has none of."""
         if request.method is not None:
             return Refuse(0x8C, f"Authentication method {request.method[:64]!r} is not supported")
         return Accept(Identity(request.client_id, request.username, namespace=request.namespace, peer=request.peer))

@@ -1,4 +1,4 @@
-"""From a publisher to everyone who wants it.
+"""From a publisher to all subscribers.
 
 ```
  scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> plan --> retained --> targets, groups --> acknowledged
@@ -273,7 +273,7 @@ def keep(node: NodeState, run: Run, now: int) -> bool:
     if node.retained.put(run.topic, message, now):
         return True
     node.stats.retained_refused += run.count
-    # At QoS 0 nobody waits for an answer: the message still reaches those who are here. Above that, saying "taken"
+    # At QoS 0 the publisher waits for no answer: the message still reaches connected subscribers. Above that, "taken"
     # would be a lie: MQTT 5 is told, 3.1.1 is closed. [MQTT-4.8.0-2]
     return run.qos == 0
 
@@ -428,7 +428,7 @@ def forwardable(properties: Properties) -> bytes:
 
 
 def publish_message(node: NodeState, run: Run, now: int, client_id: str = "") -> bool:
-    """Publish on the node's own behalf (wills, delayed messages, the admin API); False when nobody wanted it.
+    """Publish on the node's own behalf (wills, delayed messages, the admin API); False when no subscriber matched.
 
     ``client_id``: whose message it is, where it is a client's.
     """

@@ -1,11 +1,11 @@
-"""Rights that change while clients are here: who must go, and which subscriptions are no longer allowed.
+"""Rights that change while clients are here: which clients must go, and which subscriptions are no longer allowed.
 
 ```
  the gate's users or rules changed --review--> gone: DISCONNECT 0x98, its session ends
                                                other credentials: DISCONNECT 0x87, its session stays
                                                other rights: subscriptions are judged again, at once
                                                other rules for a whole namespace: the same, a few thousand a tick
- a session is resumed ----------------------> judged again, by who comes and from where
+ a session is resumed ----------------------> judged again, by its user and address
 ```
 Publishing needs none of this: verdicts are kept for one version of the gate only. A will is given long before it is
 published, so it is judged with the subscriptions. A dropped subscription or will is an event; the client is not told,
@@ -32,7 +32,7 @@ GAP_MS: Final = 400
 
 
 class Review:
-    """What changed, and for whom. User names are with their namespace."""
+    """What changed, and for which users. User names are with their namespace."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ def act_on(node: NodeState, found: Review, now: int) -> None:
 
 
 def refuse_waiting(node: NodeState, found: Review, now: int) -> None:
-    """Those who were let in before the change, and wait for the cluster to let them go on."""
+    """Clients that were let in before the change, and wait for the cluster to let them go on."""
     gone = found.removed | found.changed
     if not gone:
         return
@@ -123,9 +123,9 @@ def remove(node: NodeState, session: Session, now: int) -> None:
 
 
 def ask_for_proof(node: NodeState, proving: frozenset[str], now: int) -> None:
-    """Nobody had to prove anything so far: what clients said to be called, or where to belong, counts no longer.
+    """Clients had to prove nothing so far: the names and namespaces that they gave count no longer.
 
-    Where clients have passwords now (``proving``), sessions wait for who proves to be called as was said.
+    Where clients have passwords now (``proving``), sessions wait for a client that proves the name that was given.
     """
     for connection in list(node.connections.values()):
         identity = connection.identity

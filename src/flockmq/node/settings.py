@@ -81,7 +81,7 @@ class BrokerSettings:
     some kilobytes for each."""
     strangers_bytes_max: int = 16_777_216
     """Most bytes of half-sent CONNECTs, and of CONNECTs whose sender is being judged, held for all of them together;
-    beyond it those who hold bytes for the longest time are closed."""
+    beyond it the connections that hold bytes for the longest time are closed."""
     session_expiry_s_max: int = 604_800
     """Longest life of a session without its client; also the life of 3.1.1 sessions that are not clean."""
     retained_messages_max: int = 100_000

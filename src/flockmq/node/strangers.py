@@ -6,8 +6,8 @@
              `--> holding: half a CONNECT, or a whole one that is being judged
  one too many, or more bytes than all may hold together --> the one that has been at it for the longest time is closed
 ```
-An honest CONNECT is there in a moment. Who sends half of one and waits is the oldest soon, so a crowd of strangers
-makes room for clients, and holds a bounded amount.
+An honest CONNECT is there in a moment. A client that sends half of one and waits is the oldest soon, so a crowd of
+strangers makes room for clients, and holds a bounded amount.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Strangers:
     """See the module. A limit of 0 is none."""
 
     def __init__(self, count_max: int, bytes_max: int, connections_max: int) -> None:
-        """``connections_max``: how many there may be with those that are let in, who find half of the room."""
+        """``connections_max``: how many there may be with the clients that are let in, which find half of the room."""
         self.held_bytes = 0
         self._count_max = count_max or 1 << 62
         if connections_max:

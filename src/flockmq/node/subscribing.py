@@ -197,7 +197,7 @@ def without_start(topic_filter: bytes) -> bytes:
     try:
         return split_replay(topic_filter)[1]
     except RemoteProtocolError:
-        return topic_filter  # nobody can have subscribed to that
+        return topic_filter  # no client can have subscribed to that
 
 
 def leave(node: NodeState, session: Session, full_filter: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""``$SYS/#``: the node's own figures as retained messages, for whoever has nothing but an MQTT client."""
+"""``$SYS/#``: the node's own figures as retained messages, for operators with nothing but an MQTT client."""
 
 from __future__ import annotations
 

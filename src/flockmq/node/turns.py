@@ -27,11 +27,11 @@ SHARE: Final = 5_000
 TURN: Final = 25_000
 """Work for all connections in one turn."""
 WAITING: Final = 12_500
-"""Of that for those who waited; the rest is for what is read in this turn."""
+"""Share of ``TURN`` for connections that waited; the rest is for bytes that are read in this turn."""
 LIGHT_BYTES: Final = 1_024
-"""Who has sent no more than that before its turn came asks for little."""
+"""A connection that waits with no more bytes than that is served first."""
 LIGHT_FILTERS: Final = 64
-"""Who is lost and had no more subscriptions than that leaves little to do."""
+"""A lost connection with no more subscriptions than that is ended at once."""
 LOST_BYTES_MAX: Final = 16_777_216
 """Bytes that wait for connections whose transport is gone: no limit of a listener counts those any more."""
 
@@ -54,7 +54,7 @@ BYTES_SHIFT: Final = 8
 
 
 class Turns:
-    """The turn that is going on, and those who wait for the next."""
+    """The turn that is going on, and the connections that wait for the next."""
 
     def __init__(self) -> None:
         self.number = 1

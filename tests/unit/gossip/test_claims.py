@@ -51,7 +51,7 @@ def test_heads_that_can_not_be() -> None:
             read_claims(bytes(bad), 0, 9)
     with pytest.raises(GossipError):
         read_claims(encode_claim(Member(0, 1, "n", "h", 1)), 0, 9)
-    with pytest.raises(GossipError, match="who it is"):
+    with pytest.raises(GossipError, match="name and address"):
         read_claims(encode_claim(MEMBER, brief=True), 0, 9)
     with pytest.raises(GossipError):
         read_claims(encode_claim(MEMBER.with_claim(INCARNATION_MAX + 1, ALIVE)), 0, 9)
