@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 
 class FlockError(Exception):
@@ -143,6 +143,11 @@ class ApiError(FlockError):
         self.kind = kind
         self.headers = headers or {}
         """What the API sends besides the code and the sentence."""
+
+    def telling(self, text: str) -> Self:
+        """The same error with another sentence, of a caller that knows more of what was wanted."""
+        self.args = (text,)
+        return self
 
     @property
     def status(self) -> int:
@@ -312,7 +317,6 @@ def decode(status: int, code: str, text: str, headers: Mapping[str, str]) -> Api
     make = _MADE.get(code)
     if kind is None or kind.status != status or make is None:
         return ApiError(ErrorKind(status, code, ""), text, dict(headers))
-    error = make(number, text)
-    error.args = (text,)  # the broker's own sentence
+    error = make(number, text).telling(text)
     error.headers = dict(headers)
     return error

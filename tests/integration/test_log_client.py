@@ -22,8 +22,8 @@ from flockmq.cluster.commands import NodeSeen
 from flockmq.errors import ApiError, BeyondEnd, FlockError, OffsetGone
 from flockmq.security import credentials
 from flockmq.spark.cursors import positions_of
-from flockmq.spark.offsets import Offsets
 from flockmq.spark.options import ReadOptions
+from flockmq.spark.planning import Offsets
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
 from integration.support.node import Run
 from unit.admin.durable_desks import MemoryDurable

@@ -12,13 +12,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from flockmq.admin.durable_model import TopicChange, TopicRequest
 from flockmq.client.log_client import LogClient
-from flockmq.errors import FlockError
+from flockmq.errors import FlockError, OffsetGone
 from flockmq.security import credentials
 from flockmq.spark import stream_reader
 from flockmq.spark.batch_reader import FlockBatchReader
 from flockmq.spark.options import ReadOptions
 from flockmq.spark.planning import FlockPartition, Range
-from flockmq.spark.reading import ReadTask
+from flockmq.spark.reading import TaskReader
 from flockmq.spark.schema import full_schema
 from flockmq.spark.stream_reader import FlockStreamReader
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
@@ -55,7 +55,7 @@ class Site:
         return FlockStreamReader(self.options(topic, **options), full_schema(None))
 
     def rows(self, topic: str, start: int, end: int, **options: str) -> list[int]:
-        task = ReadTask(options=ReadOptions.parse(self.options(topic, **options)), schema=full_schema(None))
+        task = TaskReader(ReadOptions.parse(self.options(topic, **options)), full_schema(None))
         found = list(task.read(FlockPartition([Range(topic, 0, start, end)])))
         return pa.Table.from_batches(found).column("offset").to_pylist() if found else []
 
@@ -79,9 +79,9 @@ def test_what_retention_removed_is_told_or_skipped(site: Site, caplog: pytest.Lo
     site.nodes.wait(lambda: site.client.heads(topic).heads[0].first_offset > 5, "retention", 60)
     head = site.client.heads(topic).heads[0]
     sentence = f"Records 3 to {head.first_offset - 1} of shard 0 of topic 'lost' are gone.*failOnDataLoss=false"
-    with pytest.raises(FlockError, match=sentence):
+    with pytest.raises(OffsetGone, match=sentence):
         site.rows(topic, 3, head.end_offset)
-    with pytest.raises(FlockError, match=sentence):
+    with pytest.raises(OffsetGone, match=sentence):
         latest(site.stream(topic), {topic: {"0": 3}})
     with caplog.at_level(logging.WARNING, "flockmq.spark"):
         found = site.rows(topic, 3, head.end_offset, failOnDataLoss="false")
@@ -95,7 +95,7 @@ def test_a_table_ends_where_the_log_ended_when_it_was_planned(site: Site) -> Non
     topic = site.topic("table", shards=2)
     site.fill(topic, 10)
     options = ReadOptions.parse(site.options(topic))
-    reader = FlockBatchReader(ReadTask(options=options, schema=full_schema(None)))
+    reader = FlockBatchReader(options, full_schema(None))
     tasks = reader.partitions()
     site.fill(topic, 1)
     assert sum(batch.num_rows for task in tasks for batch in reader.read(task)) == 100

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ from flockmq.log.columns import EXPIRES_AT, KEY, PACKET_ID, PROPERTIES, QOS_MASK
 from flockmq.log.header import DATA, HEADER_BYTES, MAGIC, ZSTD, BatchError, Header, aligned, read_header
 from flockmq.log.view import BatchView
 from flockmq.spark.template import Template
+
+if TYPE_CHECKING:
+    from flockmq.spark.planning import Range
 
 ROWS_MAX: Final = 32_768
 GROUP_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -136,13 +139,13 @@ class Decoder:
         self._verdicts: dict[str, bool] = {}
         self._parsed: dict[str, tuple[Any, ...] | None] = {}
 
-    def enter(self, topic: str, shard: int) -> None:
-        """From now on batches are of this shard."""
-        self.topic = topic
-        self.shard = shard
+    def decode(self, data: bytes, start: int, end: int, place: Range | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of these batches whose offsets are in [start, end); batches are whole and verified.
 
-    def decode(self, data: bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of these batches whose offsets are in [start, end); batches are whole and verified."""
+        ``place``: the shard that these batches and those after them are of.
+        """
+        if place is not None:
+            self.topic, self.shard = place.topic, place.shard
         position = 0
         group = _Group(self)
         while position < len(data):

@@ -4,29 +4,27 @@
  heads now --> start and end --> ranges --cut by predicates--> tasks
 ```
 Spark asks for predicates only where ``spark.sql.python.filterPushdown.enabled`` is true, and where it is not it refuses
-a reader that could take them. Which of both it is shows in who asks: a worker for predicates, or one for plans.
+a reader that could take them. Which of both holds shows in the worker that asks: one for predicates, or one for plans.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter
 
 from flockmq.errors import FlockError
 from flockmq.spark.cursors import positions_of
 from flockmq.spark.heads import heads_now
-from flockmq.spark.offsets import Offsets, Reach, ends, firsts, resolve
 from flockmq.spark.options import ReadOptions
-from flockmq.spark.planning import FlockPartition, plan, ranges_between
+from flockmq.spark.planning import FlockPartition, Offsets, Reach, ends, firsts, plan, ranges_between, resolve
 from flockmq.spark.pushdown import Wanted
-from flockmq.spark.reading import ReadTask, plain_errors, report_loss
+from flockmq.spark.reading import TaskReader, plain_errors, report_loss
 from flockmq.spark.schema import checked_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from flockmq.client.log_client import LogClient
@@ -39,8 +37,8 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> FlockBatchRe
     with plain_errors():
         parsed = ReadOptions.parse(options)
         parsed.check_batch()
-        task = ReadTask(options=parsed, schema=checked_schema(schema, parsed.template))
-    return FlockPushingReader(task) if _takes_predicates() else FlockBatchReader(task)
+        checked = checked_schema(schema, parsed.template)
+    return (FlockPushingReader if _takes_predicates() else FlockBatchReader)(parsed, checked)
 
 
 def _takes_predicates() -> bool:
@@ -49,16 +47,16 @@ def _takes_predicates() -> bool:
     return _PUSHING in sys.modules or (started is not None and started.name == _PUSHING)
 
 
-class FlockBatchReader(DataSourceReader):
+class FlockBatchReader(TaskReader, DataSourceReader):
     """See the module."""
 
-    def __init__(self, task: ReadTask) -> None:
-        self._task = task
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
         self._wanted = Wanted()
 
     def partitions(self) -> list[FlockPartition]:
         """Tasks for everything between start and end."""
-        options = self._task.options
+        options = self.options
         with plain_errors():
             client = options.servers.client()
             reach = heads_now(options, client)
@@ -74,14 +72,10 @@ class FlockBatchReader(DataSourceReader):
         )
 
     def _start(self, client: LogClient, reach: Reach) -> Offsets:
-        options = self._task.options
+        options = self.options
         if options.start is not None:
             return resolve(options.start, reach, client.offsets_at, strategy=options.strategy)
         return positions_of(options, client, reach) or firsts(reach)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
-        return self._task.read(partition)
 
 
 class FlockPushingReader(FlockBatchReader):
@@ -90,7 +84,7 @@ class FlockPushingReader(FlockBatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Read less; Spark still evaluates all of them."""
         self._wanted = self._wanted.narrowed(filters)
-        self._task = ReadTask(options=self._task.options, schema=self._task.schema, names=self._wanted.few_names())
+        self.names = self._wanted.few_names()
         return filters
 
 

@@ -18,8 +18,8 @@ from typing import Final
 from flockmq.admin.durable_tenants_model import ReadCursor
 from flockmq.client.log_client import LogClient
 from flockmq.errors import FlockError, NotFound
-from flockmq.spark.offsets import Offsets, Reach, firsts
 from flockmq.spark.options import ReadOptions
+from flockmq.spark.planning import Offsets, Reach, firsts
 
 PAUSE_S: Final = 5.0
 """After a cursor could not be moved."""

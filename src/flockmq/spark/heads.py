@@ -2,7 +2,7 @@
 
 ```
  HeadsWatch:  threads, each with its own client --long poll--> cluster
-                  `--> latest: topic -> heads      <-- latest(), called a hundred times a second, asks nobody
+                  `--> latest: topic -> heads      <-- latest(), called a hundred times a second, asks no node
               topics of a pattern are listed every LIST_S; a new one is followed from then on
 ```
 A cluster that is away is asked again and again; only when it was silent for all retries the query hears of it.
@@ -75,7 +75,7 @@ class HeadsWatch:
         """By thread."""
         self._gone: set[str] = set()
         self._problems: dict[str, tuple[float, FlockError]] = {}
-        """Since when nobody answers about a topic (empty: about the list of them), and what was said last."""
+        """Since when no node answers about a topic (empty: about the list of topics), and the last error."""
         self._has_ended = threading.Event()
 
     def start(self) -> dict[str, list[Head]]:
@@ -93,20 +93,16 @@ class HeadsWatch:
         """Ask no more; threads end when their polls do."""
         self._has_ended.set()
 
-    def latest(self) -> dict[str, list[Head]]:
-        """What is known; FlockError when the cluster has been silent for all retries."""
+    def latest(self) -> tuple[dict[str, list[Head]], set[str]]:
+        """What is known, and the topics that were there and are no more; FlockError when the cluster has been silent
+        for all retries."""
         patience_s = self._options.servers.retries * RETRY_S
         with self._lock:
             for topic, (since, error) in self._problems.items():
                 away_s = time.monotonic() - since
                 if away_s > patience_s:
                     raise FlockError(_away(self._options, topic, away_s, error))
-            return dict(self._heads)
-
-    def gone(self) -> set[str]:
-        """Topics that were there and are no more."""
-        with self._lock:
-            return set(self._gone)
+            return dict(self._heads), set(self._gone)
 
     # --- following --------------------------------------------------------------------------------------------------
 

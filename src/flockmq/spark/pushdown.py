@@ -27,8 +27,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from flockmq.spark.offsets import OffsetsAt
-from flockmq.spark.planning import Range
+from flockmq.spark.planning import OffsetsAt, Range
 
 NAMES_MAX: Final = 64
 """More topic names than these are not sent to nodes."""

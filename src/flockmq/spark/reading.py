@@ -3,7 +3,8 @@
 ```
  FlockPartition: range, range, ... --> LogClient.read(from offset on) --> Decoder --> RecordBatch --> Spark
                                           |-- a replica is away, behind: the client goes on with another
-                                          `-- gone by retention: failOnDataLoss says whether that is an error
+                                          |-- OffsetGone: failOnDataLoss says whether that is an error
+                                          `-- BeyondEnd: this is another log than the one that was planned
 ```
 What comes next is fetched while Spark takes what came before.
 Connections stay open between the tasks of a worker process.
@@ -15,18 +16,17 @@ import contextlib
 import gc
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from flockmq.admin.durable_model import READ_BYTES_MAX
-from flockmq.client.log_client import Batches, LogClient
+from flockmq.client.failover import Patience
+from flockmq.client.log_client import LogClient
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.errors import BeyondEnd, FlockError, OffsetGone
 from flockmq.mqtt.topics import matches
@@ -44,8 +44,7 @@ WAIT_MS: Final = 1_000
 logger = logging.getLogger("flockmq.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Batches of a range from an offset on, as a node sent them."""
 
     range: Range
@@ -53,14 +52,14 @@ class Fetched:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
-    """What all tasks of a query have in common; pickled into them."""
+class TaskReader:
+    """What the readers of streams and of tables have in common: Spark pickles them into tasks, which ``read``."""
 
-    options: ReadOptions
-    schema: StructType
-    names: tuple[str, ...] = ()
-    """Only these topic names, when there are any: of predicates that were pushed down."""
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self.names: tuple[str, ...] = ()
+        """Only these topic names, when there are any: of predicates that were pushed down."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -69,63 +68,50 @@ class ReadTask:
         _settle()
         with plain_errors():
             options = self.options
-            client = options.servers.client()
             decoder = Decoder(
                 arrow_schema(self.schema),
                 prefix=namespace_prefix(options.servers.namespace),
                 wanted=wanted_names(options.filters, self.names),
                 template=options.template,
             )
-            for fetched in ahead(self._fetch_all(client, partition.ranges)):
-                decoder.enter(fetched.range.topic, fetched.range.shard)
-                yield from decoder.decode(fetched.data, fetched.offset, fetched.range.end)
+            for found in ahead(self._fetch(options.servers.client(), partition.ranges)):
+                yield from decoder.decode(found.data, found.offset, found.range.end, found.range)
 
-    def _fetch_all(self, client: LogClient, ranges: Sequence[Range]) -> Iterator[Fetched]:
+    def _fetch(self, client: LogClient, ranges: Sequence[Range]) -> Iterator[Fetched]:
+        """The batches of all ranges, as many at once as a range needs or an answer may hold."""
         for one in ranges:
-            yield from self._fetch_range(client, one)
-
-    def _fetch_range(self, client: LogClient, one: Range) -> Iterator[Fetched]:
-        options = self.options
-        offset = one.start
-        record_bytes = float(RECORD_BYTES)
-        deadline_s = None
-        while offset < one.end:
-            found = self._fetch(client, one, offset, record_bytes)
-            if found is None:
-                return
-            if found.data:
-                yield Fetched(one, offset, found.data)
-                record_bytes = len(found.data) / max(1, found.next_offset - found.views[0].base_offset)
-            if found.next_offset > offset:
-                offset = found.next_offset
-                deadline_s = None
-                continue
-            deadline_s = deadline_s or time.monotonic() + options.servers.retries * RETRY_S
-            if time.monotonic() > deadline_s:
-                raise FlockError(_stuck(one, offset, found.end_offset))
-
-    def _fetch(self, client: LogClient, one: Range, offset: int, record_bytes: float) -> Batches | None:
-        """The next batches; None when the rest of the range is lost and may be."""
-        wanted = int((one.end - offset) * record_bytes * 1.1)
-        at = offset
-        while True:
-            try:
-                return client.read(
-                    one.topic,
-                    one.shard,
-                    at,
-                    max_bytes=min(READ_BYTES_MAX, max(READ_BYTES_MIN, wanted)),
-                    wait_ms=WAIT_MS,
-                    filters=self.names or self.options.filters,
-                    read_from=self.options.read_from,
-                )
-            except OffsetGone as error:
-                report_loss(self.options, one.topic, one.shard, at, min(error.first, one.end))
-                if error.first >= one.end or error.first <= at:
-                    return None
-                at = error.first
-            except BeyondEnd as error:
-                raise FlockError(_stuck(one, at, error.end)) from error
+            offset = one.start
+            record_bytes = float(RECORD_BYTES)
+            patience: Patience | None = None
+            while offset < one.end:
+                wanted = int((one.end - offset) * record_bytes * 1.1)
+                try:
+                    found = client.read(
+                        one.topic,
+                        one.shard,
+                        offset,
+                        max_bytes=min(READ_BYTES_MAX, max(READ_BYTES_MIN, wanted)),
+                        wait_ms=WAIT_MS,
+                        filters=self.names or self.options.filters,
+                        read_from=self.options.read_from,
+                    )
+                except OffsetGone as error:
+                    report_loss(self.options, one.topic, one.shard, offset, min(error.first, one.end))
+                    offset = error.first if error.first > offset else one.end
+                    continue
+                except BeyondEnd as error:
+                    raise error.telling(_stuck(one, offset, error.end)) from None
+                if found.data:
+                    yield Fetched(one, offset, found.data)
+                    record_bytes = len(found.data) / max(1, found.next_offset - found.views[0].base_offset)
+                if found.next_offset > offset:
+                    offset = found.next_offset
+                    patience = None
+                    continue
+                if patience is None:
+                    patience = Patience(self.options.servers.retries * RETRY_S)
+                elif patience.is_over():
+                    raise BeyondEnd(found.end_offset).telling(_stuck(one, offset, found.end_offset))
 
 
 def ahead(items: Iterator[Fetched]) -> Iterator[Fetched]:
@@ -163,7 +149,7 @@ def report_loss(options: ReadOptions, topic: str, shard: int, start: int, end: i
         "retention removed them before this query read them"
     )
     if options.fail_on_data_loss:
-        raise FlockError(
+        raise OffsetGone(end).telling(
             f"{sentence}; to go on without them set failOnDataLoss=false, and to keep it from happening give the topic "
             "a longer retention or the query a cursor, which holds retention"
         )
@@ -185,7 +171,7 @@ def plain_errors() -> Iterator[None]:
         yield
     except FlockError as error:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise FlockError(str(error)) from None
+        raise error from None
 
 
 _settled = False

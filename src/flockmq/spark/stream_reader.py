@@ -13,10 +13,10 @@ Offsets are committed ones, so [start, end) is the same whenever and wherever it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -30,14 +30,23 @@ from flockmq.admin.durable_model import Head
 from flockmq.errors import FlockError
 from flockmq.spark.cursors import QueryCursors, positions_of
 from flockmq.spark.heads import HeadsWatch, heads_now
-from flockmq.spark.offsets import Offsets, Reach, ends, from_json, resolve, to_json
 from flockmq.spark.options import ReadOptions
-from flockmq.spark.planning import FlockPartition, limit, plan, ranges_between
-from flockmq.spark.reading import RECORD_BYTES, ReadTask, logger, plain_errors, report_loss
+from flockmq.spark.planning import (
+    FlockPartition,
+    Offsets,
+    Reach,
+    ends,
+    from_json,
+    limit,
+    plan,
+    ranges_between,
+    resolve,
+    to_json,
+)
+from flockmq.spark.reading import RECORD_BYTES, TaskReader, logger, plain_errors, report_loss
 from flockmq.spark.schema import checked_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 SHORT_S: Final = 5.0
@@ -46,14 +55,14 @@ Place = tuple[str, int]
 """Topic and shard."""
 
 
-class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FlockStreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """See the module. Pickled into tasks, so everything that is open comes with the first question."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         with plain_errors():
-            self._options = ReadOptions.parse(options)
-            self._options.check_streaming()
-            self._task = ReadTask(options=self._options, schema=checked_schema(schema, self._options.template))
+            parsed = ReadOptions.parse(options)
+            parsed.check_streaming()
+            super().__init__(parsed, checked_schema(schema, parsed.template))
         self._watch: HeadsWatch | None = None
         self._cursors: QueryCursors | None = None
         self._until: Offsets | None = None
@@ -68,7 +77,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names)
         """Where a query without a checkpoint starts."""
-        options = self._options
+        options = self.options
         with plain_errors():
             client = options.servers.client()
             reach = heads_now(options, client)
@@ -84,7 +93,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_errors():
             began = from_json(start)
             found = self._reachable(began)
-            if self._options.cursor:
+            if self.options.cursor:
                 # Spark plans a micro-batch when the one before is done and written down.
                 self._query_cursors().move(began)
             if not isinstance(limit, ReadAllAvailable):
@@ -95,7 +104,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Whether there are limits: Spark gives this back, or everything. Which ones the options say."""
-        options = self._options
+        options = self.options
         if options.records_max is not None:
             return ReadMaxRows(options.records_max)
         if options.bytes_max is not None:
@@ -107,18 +116,18 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._watch is None:
             return None
         with plain_errors():
-            return to_json(ends(self._watch.latest()))
+            return to_json(ends(self._watch.latest()[0]))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what is there now, and nothing that comes later."""
         with plain_errors():
-            self._until = ends(heads_now(self._options, self._options.servers.client()))
+            self._until = ends(heads_now(self.options, self.options.servers.client()))
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[FlockPartition]:
         """Tasks for a micro-batch."""
-        options = self._options
+        options = self.options
         with plain_errors():
             return plan(
                 ranges_between(from_json(start), from_json(end)),
@@ -127,13 +136,9 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 tasks_max=options.tasks_max,
             )
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
-        return self._task.read(partition)
-
     def commit(self, end: dict[str, Any]) -> None:
         """Spark will not ask for anything before ``end`` again."""
-        if self._options.cursor:
+        if self.options.cursor:
             with plain_errors():
                 self._query_cursors().move(from_json(end))
 
@@ -146,25 +151,23 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _hold(self, offsets: Offsets) -> None:
         """From the start on, retention waits for the query, if it has a cursor."""
-        if self._options.cursor:
+        if self.options.cursor:
             self._query_cursors().create(list(offsets))
             self._query_cursors().move(offsets)
 
     def _query_cursors(self) -> QueryCursors:
         if self._cursors is None:
-            self._cursors = QueryCursors(self._options)
+            self._cursors = QueryCursors(self.options)
         return self._cursors
 
     def _reachable(self, began: Offsets) -> Offsets:
         """How far could be read now."""
         if self._watch is None:
-            self._watch = HeadsWatch(self._options)
-            reach: Reach = self._watch.start()
-            self._check_firsts(began, reach)
+            self._watch = HeadsWatch(self.options)
+            self._check_firsts(began, self._watch.start())
             self._hold(began)
-        else:
-            reach = self._watch.latest()
-        anew = self._check_logs(began, reach)
+        reach, gone = self._watch.latest()
+        anew = self._check_logs(began, reach, gone)
         found = ends(reach)
         if self._until is not None:
             found = {
@@ -186,15 +189,13 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for head in heads:
                 at = began.get(topic, {}).get(head.shard, head.first_offset)
                 if at < head.first_offset and at < head.end_offset:
-                    report_loss(self._options, topic, head.shard, at, head.first_offset)
+                    report_loss(self.options, topic, head.shard, at, head.first_offset)
 
-    def _check_logs(self, began: Offsets, reach: Reach) -> set[Place]:
+    def _check_logs(self, began: Offsets, reach: Reach, gone: set[str]) -> set[Place]:
         """A topic that was deleted, or created again, is not what the query's offsets are about. Those to read anew."""
-        assert self._watch is not None
-        for topic in began:
-            if topic in self._watch.gone() and topic not in self._told_gone:
-                self._told_gone.add(topic)
-                self._other_log(f"Topic {topic!r} was deleted")
+        for topic in sorted(gone & began.keys() - self._told_gone):
+            self._told_gone.add(topic)
+            self._other_log(f"Topic {topic!r} was deleted")
         anew: set[Place] = set()
         for topic, heads in reach.items():
             for head in heads:
@@ -222,7 +223,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return time.monotonic() - since_s > SHORT_S
 
     def _other_log(self, sentence: str) -> None:
-        if self._options.fail_on_data_loss:
+        if self.options.fail_on_data_loss:
             raise FlockError(
                 f"{sentence}; start the query with a new checkpoint folder, or set failOnDataLoss=false to read the "
                 "new topic from its start"
@@ -230,7 +231,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s; going on, as failOnDataLoss=false says", sentence)
 
     def _limited(self, began: Offsets, latest: Offsets) -> Offsets:
-        options = self._options
+        options = self.options
         behind = sum(one.records for one in ranges_between(began, latest))
         waited_ms = (time.monotonic() - self._batch_at_s) * 1000
         if behind < options.records_min and waited_ms < options.delay_ms_max and self._until is None:
@@ -245,7 +246,7 @@ class FlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _record_bytes(self, topics: list[str]) -> dict[str, float]:
         """Bytes on disk for each record, on average: what is known of a batch before it is read."""
-        client = self._options.servers.client()
+        client = self.options.servers.client()
         found: dict[str, float] = {}
         for topic in topics:
             partitions = client.metadata(topic)

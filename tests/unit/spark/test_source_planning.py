@@ -11,9 +11,8 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 
 from flockmq.admin.durable_model import Head
 from flockmq.errors import FlockError
-from flockmq.spark.offsets import from_json, resolve, to_json
 from flockmq.spark.options import Bound
-from flockmq.spark.planning import TASK_RECORDS_MAX, Range, limit, plan, ranges_between
+from flockmq.spark.planning import TASK_RECORDS_MAX, Range, from_json, limit, plan, ranges_between, resolve, to_json
 from flockmq.spark.pushdown import Span, Wanted
 
 offsets = st.dictionaries(
