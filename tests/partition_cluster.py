@@ -113,7 +113,6 @@ class Node:
         for part in (self.calls, self.control, self.asking, self.reader, self.keeper, self.collecting, self.releases):
             part.tick(now)
         self.ends.tick(now)
-        self.scrubbing.tick(now)
         wall_ms = now + WALL_MS - self.cluster.start
         work = self.scrubbing.take(now, wall_ms)
         if work is not None:

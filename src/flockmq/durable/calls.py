@@ -65,9 +65,9 @@ class Gathered(NamedTuple):
     """Groups whose leader did not answer in time."""
 
 
-ServeLeader = Callable[[int, Reader], Task[Reply]]
+ServeLeader = Callable[[int, Reader], Task[Reply] | Reply]
 """(group, question) at the group's leader."""
-ServeReplica = Callable[[bytes], Task[Reply]]
+ServeReplica = Callable[[bytes], Task[Reply] | Reply]
 """(question) at the node that was asked."""
 ServeEach = Callable[[int, Reader], bytes | None]
 """(group, question) at the group's leader, answered at once; None: not now."""
@@ -124,7 +124,7 @@ class PartitionCalls:
         return bytes((reply.code,)) + reply.body
 
     def _on_replica_question(self, kind: int, peer: int, body: bytes) -> Task[bytes]:  # noqa: ARG002
-        reply = yield from self._serves_replica[kind](body)
+        reply = yield from self._handle_here(kind, body)
         return bytes((reply.code,)) + reply.body
 
     def _handle(self, kind: int, group: int, reader: Reader) -> Task[Reply]:
@@ -132,7 +132,10 @@ class PartitionCalls:
             return Reply(ELSEWHERE, U64.pack(self._leader_of(group)))
         if not self.engine.knows_all(group):
             return Reply(LATER)
-        return (yield from self._serves[kind](group, reader))
+        return (yield from _told(self._serves[kind](group, reader)))
+
+    def _handle_here(self, kind: int, body: bytes) -> Task[Reply]:
+        return (yield from _told(self._serves_replica[kind](body)))
 
     def _leader_of(self, group: int) -> int:
         leader = self.engine.leader_of(group)
@@ -249,7 +252,7 @@ class PartitionCalls:
 
     def _ask_replica(self, node_id: int, kind: int, body: bytes, timeout_ms: int) -> Task[Reply]:
         if node_id == self.me:
-            return (yield from self._ask_here(self._serves_replica[kind](body), timeout_ms))
+            return (yield from self._ask_here(self._handle_here(kind, body), timeout_ms))
         found = yield from self._calls.ask(node_id, kind, body, timeout_ms)
         return Reply(found[0], found[1:]) if found else Reply(TIMED_OUT)
 
@@ -348,6 +351,10 @@ Serve = Callable[[int, Reader, Replied], None]
 
 def _set(answer: Promise[Reply], code: int, body: bytes) -> None:
     answer.set(Reply(code, body))
+
+
+def _told(reply: Task[Reply] | Reply) -> Task[Reply]:
+    return reply if isinstance(reply, Reply) else (yield from reply)
 
 
 def _read_answers(body: bytes) -> dict[int, bytes]:

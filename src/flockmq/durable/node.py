@@ -183,7 +183,6 @@ class DurableNode:
         self.reader.tick(now)
         self.keeper.tick(now)
         self.tidying.tick(now)
-        self.scrubbing.tick(now)
         self.collecting.tick(now)
         self.releases.tick(now)
         self.usage.tick(now)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
     from flockmq.durable.publish.answers import Place
     from flockmq.server.cluster import ClusterService
+    from flockmq.tasks import Promise
 
 GROUPS_PER_QUESTION: Final = 1_024
 FIGURES_MS: Final = 500
@@ -100,7 +101,7 @@ class DurableView(LogView, SinkView):
             "log_damaged_batches_found": node.scrubbing.mending.found,
             "log_repaired_batches": node.scrubbing.mending.repaired,
             "log_scrubbed_bytes": node.scrubbing.bytes,
-            "log_differing_blocks": sum(node.scrubbing.differing(group)[0] for group in engine.replicas),
+            "log_differing_blocks": sum(node.scrubbing.digests.differing(group)[0] for group in engine.replicas),
             "sink_staged_bytes": sum(sinks.bytes for sinks in led),
             "sink_commits": sum(len(sinks.committing) for sinks in led),
         }
@@ -174,10 +175,10 @@ class DurableView(LogView, SinkView):
         state = self._working().meta.state
         asked = _by_node(state, [group for group in groups if group in state.places])
 
-        def asking(member: int, some: list[int]) -> Callable[[Callable[[int], None]], None]:
-            return lambda done: scrubbing.ask_scrub(member, some, done, now_ms())
+        def asking(member: int, some: list[int]) -> Callable[[], Promise[int]]:
+            return lambda: scrubbing.ask_scrub(member, some)
 
-        answers = await asyncio.gather(*(self._reply(asking(member, some)) for member, some in asked))
+        answers = await asyncio.gather(*(self._awaited(asking(member, some)) for member, some in asked))
         silent = [member for (member, _), count in zip(asked, answers, strict=True) if count < 0]
         return sum(count for count in answers if count > 0), silent
 

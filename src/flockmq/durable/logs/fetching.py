@@ -348,7 +348,7 @@ class Fetching:
         status.segments = len(replica.log.segments)
         scrubbing = self._scrubbing
         status.damaged, status.damaged_first, status.damaged_end = scrubbing.mending.damaged(group)
-        status.differs, status.differs_at = scrubbing.differing(group)
+        status.differs, status.differs_at = scrubbing.digests.differing(group)
         status.scrubbed_ms = scrubbing.finished_ms(group)
         status.is_scrubbing = scrubbing.is_due(group)
         status.is_refilled = state.health == DAMAGED_HEALTH

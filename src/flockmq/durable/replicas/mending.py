@@ -14,25 +14,26 @@ log's metadata has the entries, so that no candidate without them gets its vote 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import ANSWER_BYTES_MAX, OK, REFUSED
+from flockmq.durable.calls import ANSWER_BYTES_MAX, OK, REFUSED, Reply
 from flockmq.log.batch import HEADER_BYTES, BatchError, BatchView
 from flockmq.log.errors import DamageError, EntryGone
 from flockmq.log.work import Repair
 from flockmq.peering.fields import Reader as Fields
 from flockmq.peering.kinds import ENTRIES_CALL
+from flockmq.tasks import Sleep
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.log.group import GroupLog
     from flockmq.log.segment import Segment
     from flockmq.log.state import Gap
     from flockmq.raft.engine import RaftEngine
+    from flockmq.tasks import Task
 
+LOOK_MS: Final = 100
 RETRY_MS: Final = 1_000
 AGAIN_MS: Final = 60_000
 """Before a segment is written once more that was written and is damaged again."""
@@ -43,45 +44,62 @@ MENDS_MAX: Final = 16
 _ASK: Final = struct.Struct("<QQQI")
 """Group, first entry, the one behind the last, bytes of the first entry that the asking node has."""
 
-Refilled = Callable[[int, int], None]
-"""(group, number of the segment): look at it once more."""
 
+class _Fetched:
+    """What another replica gave of a gap."""
 
-class _Mend:
-    """A gap that is being filled."""
-
-    def __init__(self, group: int, gap: Gap, offset: int) -> None:
-        self.group = group
+    def __init__(self, gap: Gap) -> None:
         self.gap = gap
         self.data = bytearray()
-        """What has come and is verified, from the beginning of the gap on,"""
+        """Verified batches, from the beginning of the gap on."""
         self.rest = bytearray()
-        """and the beginning of the next batch."""
+        """The beginning of the next batch."""
         self.index = gap.first
-        self.offset = offset
-        self.asked = 0
-        self.is_out = False
-        self.repair: Repair | None = None
+        self.offset = gap.first_offset
+
+    def take(self, body: bytes, log: GroupLog) -> None:
+        """Take whole batches; BatchError unless each is exactly the one that was lost."""
+        rest = bytes(self.rest) + body
+        gap = self.gap
+        position = 0
+        while len(rest) - position >= HEADER_BYTES and self.index < gap.next:
+            view = BatchView(rest, position)
+            if view.end > len(rest):
+                break
+            view.verify()
+            if view.index != self.index or view.term != log.term_at(self.index) or view.base_offset != self.offset:
+                raise BatchError(f"entry {view.index} of term {view.term} has offset {view.base_offset}")
+            if gap.start + len(self.data) + view.size > gap.stop:
+                raise BatchError(f"entry {view.index} is longer than its place in the log of this node")
+            self.data += view.whole()
+            self.index += 1
+            self.offset = view.next_offset
+            position = view.end
+        self.rest = bytearray(rest[position:])
+        is_all = self.index == gap.next
+        if is_all and (len(self.data) != gap.stop - gap.start or self.offset != gap.end_offset):
+            raise BatchError(f"entries {gap.first} to {self.index - 1} do not fill their place in the log")
 
 
 class Mending:
-    """See the module."""
+    """See the module. ``urgent``: segments, by group and number, to be inspected next."""
 
-    def __init__(self, engine: RaftEngine, calls: PartitionCalls, refilled: Refilled) -> None:
+    def __init__(self, engine: RaftEngine, calls: PartitionCalls, urgent: dict[tuple[int, int], None]) -> None:
         self._engine = engine
         self._calls = calls
-        self._refilled = refilled
-        self._mends: dict[tuple[int, int], _Mend] = {}
-        """By group and first entry."""
+        self._urgent = urgent
+        self._mends: set[tuple[int, int]] = set()
+        """Gaps that are being filled, by group and first entry."""
         self._groups: set[int] = set()
         """Those with gaps."""
         self._repaired_at: dict[tuple[int, int], int] = {}
         """By group and segment, of the last minute."""
         self.found = 0
-        """Batches that were found to be damaged since the start,"""
+        """Batches that were found to be damaged since the start."""
         self.repaired = 0
-        """and batches that were brought back."""
-        calls.serve_node(ENTRIES_CALL, self._on_entries)
+        """Batches that were brought back since the start."""
+        calls.serve_replica(ENTRIES_CALL, self._on_entries)
+        calls.tasks.every("mend logs", LOOK_MS, self.go_on)
 
     def damaged(self, group: int) -> tuple[int, int, int]:
         """(batches, first offset, end offset) of what a replica here can't give back."""
@@ -117,148 +135,96 @@ class Mending:
             message=f"Batches of this log can't be read: {gap.reason}. {what}",
         )
 
-    def tick(self, now: int) -> None:
-        """Begin to fill gaps, ask again, finish what was written."""
-        if not self._groups and not self._mends:
-            return
+    def go_on(self) -> bool:
+        """Begin to fill gaps that are due."""
+        now = self._calls.now
         for group in list(self._groups):
             log = self._log_of(group)
             if log is not None:
                 log.drop_stale_gaps()
             if log is None or not log.gaps:
                 self._groups.discard(group)
-        if len(self._mends) < MENDS_MAX:
-            self._begin(now)
-        for mend in list(self._mends.values()):
-            self._look_at(mend, now)
         for key in [key for key, at in self._repaired_at.items() if at + AGAIN_MS <= now]:
             del self._repaired_at[key]
+        for group, gap in self._due(now):
+            self._calls.tasks.start("mend a gap", self._mend(group, gap))
+        return bool(self._engine.stopped)
 
-    def _begin(self, now: int) -> None:
-        """Fill the gaps next that have waited for longest."""
+    def _due(self, now: int) -> list[tuple[int, Gap]]:
+        """The gaps that have waited for longest, as many as may be filled at once."""
         due = []
         for group in self._groups:
             log = self._log_of(group)
             if log is not None and self._others(group):
                 waiting = [gap for gap in log.gaps if gap.retry_at <= now and (group, gap.first) not in self._mends]
                 due += [(gap.retry_at, group, gap.first, gap) for gap in waiting]
-        for _, group, first, gap in nsmallest(MENDS_MAX - len(self._mends), due):
-            self._mends[group, first] = _Mend(group, gap, gap.first_offset)
-
-    def _look_at(self, mend: _Mend, now: int) -> None:
-        log = self._log_of(mend.group)
-        if log is None or mend.gap not in log.gaps:
-            self._forget(mend)
-        elif mend.repair is not None:
-            if mend.repair.is_over:
-                self._written(mend, log, now)
-        elif not mend.is_out:
-            self._ask(mend, now)
+        return [(group, gap) for _, group, _, gap in nsmallest(MENDS_MAX - len(self._mends), due)]
 
     # The replica that lacks something.
 
-    def _ask(self, mend: _Mend, now: int) -> None:
-        others = self._others(mend.group)
-        if not others:
-            self._forget(mend)
-            return
-        node = others[mend.asked % len(others)]
-        question = _ASK.pack(mend.group, mend.index, mend.gap.next, len(mend.rest))
-        mend.is_out = True
-        self._calls.ask_node(node, ENTRIES_CALL, question, partial(self._on_answer, mend, node), now)
-
-    def _on_answer(self, mend: _Mend, node: int, code: int, body: bytes) -> None:
-        mend.is_out = False
-        now = self._calls.now
-        log = self._log_of(mend.group)
-        if log is None or mend.gap not in log.gaps:
-            return
-        if code != OK or not body:
-            self._try_another(mend, now)
-            return
-        mend.rest += body
+    def _mend(self, group: int, gap: Gap) -> Task[None]:
+        """Ask one replica after the other, and write what one of them has."""
+        key = (group, gap.first)
+        self._mends.add(key)
         try:
-            self._take(mend, log)
-        except BatchError as error:
-            self._event("log_differs", mend.group, mend.gap, node=f"{node:016x}", message=_DIFFERS.format(error))
-            self._try_another(mend, now)
+            for node_id in self._others(group):
+                fetched = yield from self._fetch(group, gap, node_id)
+                if fetched is not None:
+                    yield from self._write(group, gap, fetched)
+                    return
+                if self._log_with(group, gap) is None:
+                    return
+            gap.retry_at = self._calls.now + RETRY_MS
+        finally:
+            self._mends.discard(key)
+
+    def _fetch(self, group: int, gap: Gap, node_id: int) -> Task[_Fetched | None]:
+        """The entries of a gap from one replica; None: it does not have them."""
+        fetched = _Fetched(gap)
+        while fetched.index < gap.next and len(fetched.data) < REPAIR_BYTES_MAX:
+            question = _ASK.pack(group, fetched.index, gap.next, len(fetched.rest))
+            code, body = yield from self._calls.ask_replica(node_id, ENTRIES_CALL, question)
+            log = self._log_with(group, gap)
+            if log is None or code != OK or not body:
+                return None
+            try:
+                fetched.take(body, log)
+            except BatchError as error:
+                self._event("log_differs", group, gap, node=f"{node_id:016x}", message=_DIFFERS.format(error))
+                return None
+        return fetched
+
+    def _write(self, group: int, gap: Gap, fetched: _Fetched) -> Task[None]:
+        log = self._log_with(group, gap)
+        segment = _segment_of(log, gap) if log is not None else None
+        if log is None or segment is None:
             return
-        if mend.index < mend.gap.next and len(mend.data) < REPAIR_BYTES_MAX:
-            self._ask(mend, now)
+        repair = Repair(log, segment, gap.start, bytes(fetched.data))
+        self._engine.store.repair(repair)
+        self._engine.kick()
+        while not repair.is_over:
+            yield Sleep(LOOK_MS)
+            if self._log_with(group, gap) is None:
+                return
+        if repair.error:
+            self._event("log_not_repaired", group, gap, message=f"The segment can't be written: {repair.error}.")
+            gap.retry_at = self._calls.now + RETRY_MS
             return
-        segment = _segment_of(log, mend.gap)
-        if segment is not None:
-            mend.repair = Repair(log, segment, mend.gap.start, bytes(mend.data))
-            self._engine.store.repair(mend.repair)
-            self._engine.kick()
+        self._written(group, log, gap, fetched)
 
-    def _take(self, mend: _Mend, log: GroupLog) -> None:
-        """Whole batches, if each is exactly the one that was lost."""
-        rest = bytes(mend.rest)
-        position = 0
-        while len(rest) - position >= HEADER_BYTES and mend.index < mend.gap.next:
-            view = BatchView(rest, position)
-            if view.end > len(rest):
-                break
-            view.verify()
-            fits = mend.gap.start + len(mend.data) + view.size <= mend.gap.stop
-            if view.index != mend.index or view.term != log.term_at(mend.index) or view.base_offset != mend.offset:
-                raise BatchError(f"entry {view.index} of term {view.term} has offset {view.base_offset}")
-            if not fits:
-                raise BatchError(f"entry {view.index} is longer than its place in the log of this node")
-            mend.data += view.whole()
-            mend.index += 1
-            mend.offset = view.next_offset
-            position = view.end
-        mend.rest = bytearray(rest[position:])
-        is_all = mend.index == mend.gap.next
-        if is_all and (len(mend.data) != mend.gap.stop - mend.gap.start or mend.offset != mend.gap.end_offset):
-            raise BatchError(f"entries {mend.gap.first} to {mend.index - 1} do not fill their place in the log")
-
-    def _try_another(self, mend: _Mend, now: int) -> None:
-        mend.asked += 1
-        mend.data = bytearray()
-        mend.rest = bytearray()
-        mend.index = mend.gap.first
-        mend.offset = mend.gap.first_offset
-        if mend.asked >= len(self._others(mend.group)):
-            self._put_off(mend, now)
-
-    def _put_off(self, mend: _Mend, now: int) -> None:
-        mend.gap.retry_at = now + RETRY_MS
-        self._forget(mend)
-
-    def _written(self, mend: _Mend, log: GroupLog, now: int) -> None:
-        assert mend.repair is not None
-        error = mend.repair.error
-        mend.repair = None
-        if error:
-            self._event("log_not_repaired", mend.group, mend.gap, message=f"The segment can't be written: {error}.")
-            self._put_off(mend, now)
-            return
-        count = mend.index - mend.gap.first
+    def _written(self, group: int, log: GroupLog, gap: Gap, fetched: _Fetched) -> None:
+        count = fetched.index - gap.first
         self.repaired += count
-        self._event(
-            "log_repaired",
-            mend.group,
-            mend.gap,
-            batches=count,
-            message="Damaged batches were fetched from another replica and written back.",
-        )
-        gap = mend.gap
-        self._forget(mend)
-        if mend.index < gap.next:  # the rest of a long one
-            gap.first, gap.start, gap.first_offset = mend.index, gap.start + len(mend.data), mend.offset
+        message = "Damaged batches were fetched from another replica and written back."
+        self._event("log_repaired", group, gap, batches=count, message=message)
+        if fetched.index < gap.next:  # the rest of a long one
+            gap.first, gap.start, gap.first_offset = fetched.index, gap.start + len(fetched.data), fetched.offset
         else:
             log.gaps = [one for one in log.gaps if one is not gap]
-        self._repaired_at[mend.group, gap.number] = now
-        self._refilled(mend.group, gap.number)
-        self._engine.host.mended(mend.group)
+        self._repaired_at[group, gap.number] = self._calls.now
+        self._urgent[group, gap.number] = None
+        self._engine.host.mended(group)
         self._engine.wake()
-
-    def _forget(self, mend: _Mend) -> None:
-        for key in [key for key, one in self._mends.items() if one is mend]:
-            del self._mends[key]
 
     def _others(self, group: int) -> list[int]:
         node = self._engine.host.groups.get(group)
@@ -272,6 +238,11 @@ class Mending:
         replica = self._engine.replicas.get(group)
         return replica.log if replica is not None else None
 
+    def _log_with(self, group: int, gap: Gap) -> GroupLog | None:
+        """The log, while it has this gap."""
+        log = self._log_of(group)
+        return log if log is not None and gap in log.gaps else None
+
     def _event(self, kind: str, group: int, gap: Gap, **fields: object) -> None:
         where: dict[str, object] = {
             "partition": group,
@@ -283,20 +254,18 @@ class Mending:
 
     # The replica that has it.
 
-    def _on_entries(self, body: bytes, answer: Replied) -> None:
+    def _on_entries(self, body: bytes) -> Reply:
         fields = Fields(body)
         group, first, behind, skip = _ASK.unpack_from(body, fields.skip(_ASK.size))
         fields.finish()
         log = self._log_of(group)
         if log is None or group in self._engine.host.broken or not log.first <= first < behind <= log.settled + 1:
-            answer(REFUSED, b"")
-            return
+            return Reply(REFUSED)
         try:
             found = b"".join(log.entries(first, behind, skip + ANSWER_BYTES_MAX))
         except (DamageError, EntryGone, OSError):
-            answer(REFUSED, b"")
-            return
-        answer(OK, found[skip : skip + ANSWER_BYTES_MAX])
+            return Reply(REFUSED)
+        return Reply(OK, found[skip : skip + ANSWER_BYTES_MAX])
 
 
 def _segment_of(log: GroupLog, gap: Gap) -> Segment | None:

@@ -5,96 +5,78 @@
  scrub now (an operator) -------+--> take(now): Inspection --> performed off the loop --> done --> gaps --> Mending
  everything, once in a period --'                                                          `--> digests of blocks
                                                                                                      |
-              other replicas <-- DIGESTS: what they have of the same blocks; another digest: told, never mended
+                                            compared with other replicas (``digests.py``)
 ```
-A block is 32 entries of a log, wherever each replica cuts its segments. Its digest is made of the header checksums of
-its batches, which cover everything in them. A replica keeps the digests of what it has read and asks the others for
-theirs, so that nothing is read for a comparison: whichever of two reads a block later finds the difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import GROUPS_MAX, OK, REFUSED
+from flockmq.durable.calls import GROUPS_MAX, OK, Reply
+from flockmq.durable.replicas.digests import DIGESTS_MAX, DigestComparison
 from flockmq.durable.replicas.mending import Mending
-from flockmq.log.checksum import crc32c
 from flockmq.log.survey import Inspection
 from flockmq.peering.fields import U32, U64
 from flockmq.peering.fields import Reader as Fields
-from flockmq.peering.kinds import DIGESTS_CALL, SCRUB_CALL
+from flockmq.peering.kinds import SCRUB_CALL
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.log.group import GroupLog
     from flockmq.log.segment import Segment
     from flockmq.log.settings import StoreSettings
     from flockmq.raft.engine import RaftEngine
+    from flockmq.tasks import Promise, Task
 
-BLOCK: Final = 32
-"""Entries of a block."""
-MARK_BYTES: Final = 4
 PIECE_BYTES: Final = 512 * 1024
 """Read at once."""
 DAY_MS: Final = 24 * 3_600_000
 BYTES_PER_SECOND_MIN: Final = 64 * 1024
-DIGESTS_MAX: Final = 4_096
-"""Asked for at once."""
+SUSPECTS_MS: Final = 100
 RATE_MS: Final = 60_000
 """How often the rate is counted again."""
 LOOKS_MAX: Final = 64
 """Logs that are looked at in one turn of the event loop, until one has something to be read."""
 
 
-class Digests:
-    """Digests of the blocks of one log that were read, from a first one on."""
+class ScrubRate:
+    """How much may be read now: all logs within ``days``, within a rate that leaves the disk to others."""
 
-    def __init__(self) -> None:
-        self.first = 0
-        self._data = bytearray()
+    def __init__(self, engine: RaftEngine, settings: StoreSettings) -> None:
+        self.days = settings.scrub_days
+        """0: logs are read on request only."""
+        self._engine = engine
+        self._max = settings.scrub_bytes_per_second
+        self._rate = BYTES_PER_SECOND_MIN
+        self._counted_at = 0
+        self._credit = 0.0
+        self._credit_at = 0
 
-    def set(self, block: int, digest: int) -> None:
-        """A block was read."""
-        if not self._data:
-            self.first = block
-        if block < self.first:
-            self._data[:0] = bytes(MARK_BYTES * (self.first - block))
-            self.first = block
-        at = MARK_BYTES * (block - self.first)
-        if at + MARK_BYTES > len(self._data):
-            self._data += bytes(at + MARK_BYTES - len(self._data))
-        self._data[at : at + MARK_BYTES] = U32.pack(digest or 1)
+    def is_recounted(self, now: int) -> bool:
+        """Count the rate again if it is time; True when that was done."""
+        if now < self._counted_at:
+            return False
+        self._counted_at = now + RATE_MS
+        total = sum([replica.log.size() for replica in self._engine.replicas.values()])
+        wanted = max(total * 1_000 // (self.days * DAY_MS), BYTES_PER_SECOND_MIN) if self.days else 0
+        self._rate = min(wanted, self._max)
+        return True
 
-    def get(self, block: int) -> int:
-        """0: it was not read."""
-        at = MARK_BYTES * (block - self.first)
-        if at < 0 or at >= len(self._data):
-            return 0
-        return int.from_bytes(self._data[at : at + MARK_BYTES], "little")
+    def may_read(self, now: int, is_requested: bool) -> bool:
+        """Whether a piece may be read; ``is_requested``: an operator waits, the highest rate counts."""
+        rate = self._max if is_requested else self._rate
+        self._credit = min(self._credit + rate * max(now - self._credit_at, 0) / 1_000, float(max(rate, PIECE_BYTES)))
+        self._credit_at = now
+        return self._credit > 0 and rate > 0
 
-    def forget_before(self, block: int) -> None:
-        """Retention took the entries of earlier blocks."""
-        if block > self.first:
-            del self._data[: MARK_BYTES * (block - self.first)]
-            self.first = block
+    def spend(self, bytes_read: int) -> None:
+        """A piece was read."""
+        self._credit -= max(bytes_read, 4_096)
 
-
-class Scrubbed:
-    """What is known of one log."""
-
-    def __init__(self) -> None:
-        self.digests = Digests()
-        self.fresh: list[int] = []
-        """Blocks that were read since digests were compared."""
-        self.marks = bytearray()
-        self.marks_first = 0
-        """Header checksums of the block that is being read, and its first entry."""
-        self.differs: dict[int, int] = {}
-        """Blocks that another replica has otherwise, and which."""
-        self.finished_ms = 0
-        """When all of it had been read last, by the wall clock; 0: not since this log was opened."""
+    def pause(self) -> None:
+        """The disk had an error: wait before the next piece."""
+        self._credit = 0.0
 
 
 class Scrubbing:
@@ -103,15 +85,16 @@ class Scrubbing:
     def __init__(self, engine: RaftEngine, calls: PartitionCalls, settings: StoreSettings) -> None:
         self._engine = engine
         self._calls = calls
-        self._days = settings.scrub_days
-        self._rate_max = settings.scrub_bytes_per_second
+        self._rate = ScrubRate(engine, settings)
         engine.store.leave_to_mender()
-        self.mending = Mending(engine, calls, self._look_again)
-        self.by_group: dict[int, Scrubbed] = {}
-        self.bytes = 0
-        """Read since the start."""
         self._urgent: dict[tuple[int, int], None] = {}
         """(group, number of a segment) to be looked at now."""
+        self.mending = Mending(engine, calls, self._urgent)
+        self.digests = DigestComparison(engine, calls)
+        self._finished_ms: dict[int, int] = {}
+        """When all of a log had been read last, by the wall clock."""
+        self.bytes = 0
+        """Read since the start."""
         self._now_groups: dict[int, None] = {}
         """Groups to be read now, on request."""
         self._group = -1
@@ -122,16 +105,12 @@ class Scrubbing:
         """Groups to be read, the next one last."""
         self._running: Inspection | None = None
         self._begun: Inspection | None = None
-        """A segment of which not all was read,"""
+        """A segment of the round of which not all was read."""
         self._resumed: Inspection | None = None
-        """and one that is looked at because of a suspicion."""
-        self._credit = 0.0
-        self._credit_at = 0
-        self._rate = BYTES_PER_SECOND_MIN
-        self._rate_at = 0
+        """A suspect segment of which not all was read."""
         self._idle_until = 0
-        calls.serve_node(DIGESTS_CALL, self._on_digests)
-        calls.serve_node(SCRUB_CALL, self._on_scrub)
+        calls.serve_replica(SCRUB_CALL, self._on_scrub)
+        calls.tasks.every("look after suspect segments", SUSPECTS_MS, self._look_at_suspects)
 
     # What others want to know or to have done.
 
@@ -151,17 +130,20 @@ class Scrubbing:
                 return True
         return any(one == group for one, _ in [*self._urgent, *self._engine.store.staging.suspects])
 
-    def ask_scrub(self, node: int, groups: list[int], reply: Callable[[int], None], now: int) -> None:
+    def ask_scrub(self, node_id: int, groups: list[int]) -> Promise[int]:
         """Let a node read its logs of these groups (at most 1,024) now; how many it has, -1: it did not answer."""
-        chosen = groups[:GROUPS_MAX]
-        body = U32.pack(len(chosen)) + b"".join([U64.pack(group) for group in chosen])
-        self._calls.ask_node(node, SCRUB_CALL, body, partial(_read_count, reply), now)
+        return self._calls.tasks.start("ask a node to scrub", self._ask_scrub(node_id, groups[:GROUPS_MAX]))
 
-    def _on_scrub(self, body: bytes, answer: Replied) -> None:
+    def _ask_scrub(self, node_id: int, groups: list[int]) -> Task[int]:
+        question = U32.pack(len(groups)) + b"".join([U64.pack(group) for group in groups])
+        code, body = yield from self._calls.ask_replica(node_id, SCRUB_CALL, question)
+        return int.from_bytes(body, "little") if code == OK else -1
+
+    def _on_scrub(self, body: bytes) -> Reply:
         fields = Fields(body)
         groups = [fields.u64() for _ in range(fields.count(GROUPS_MAX, 8))]
         fields.finish()
-        answer(OK, U32.pack(self.scrub_now(groups)))
+        return Reply(OK, U32.pack(self.scrub_now(groups)))
 
     def scrub_now(self, groups: list[int]) -> int:
         """Read the logs of these groups now, as quickly as it may; how many of them are here."""
@@ -175,25 +157,13 @@ class Scrubbing:
         """Whether a requested read of a group is not finished."""
         return group in self._now_groups
 
-    def of(self, group: int) -> Scrubbed:
-        """What is known of a log."""
-        return self.by_group.setdefault(group, Scrubbed())
-
     def finished_ms(self, group: int) -> int:
-        """When all of a log had been read; 0: never."""
-        known = self.by_group.get(group)
-        return known.finished_ms if known is not None else 0
-
-    def differing(self, group: int) -> tuple[int, int]:
-        """(blocks that another replica has otherwise, the first entry of the first of them)."""
-        known = self.by_group.get(group)
-        if known is None or not known.differs:
-            return 0, 0
-        return len(known.differs), min(known.differs) * BLOCK
+        """When all of a log had been read; 0: not since this log was opened."""
+        return self._finished_ms.get(group, 0)
 
     def remember(self) -> dict[str, list[list[int]]]:
         """What a restart should know: when logs were read, and what is damaged."""
-        finished = [[group, known.finished_ms] for group, known in self.by_group.items() if known.finished_ms]
+        finished = [[group, finished_ms] for group, finished_ms in self._finished_ms.items()]
         replicas = self._engine.replicas.items()
         damaged = [[group, gap.first] for group, replica in replicas for gap in replica.log.gaps]
         return {"finished": finished, "damaged": damaged}
@@ -202,13 +172,14 @@ class Scrubbing:
         """What ``remember`` gave before the last stop; what is not here any more is left out."""
         for group, finished_ms in known["finished"]:
             if group in self._engine.store.groups:
-                self.of(group).finished_ms = finished_ms
+                self._finished_ms[group] = finished_ms
         for group, index in known["damaged"]:
             self._engine.store.staging.suspect(group, index)
 
     def closed(self, group: int) -> None:
         """A replica is gone."""
-        self.by_group.pop(group, None)
+        self.digests.closed(group)
+        self._finished_ms.pop(group, None)
         self._now_groups.pop(group, None)
         suspects = self._engine.store.staging.suspects
         for key in [key for key in suspects if key[0] == group]:
@@ -216,15 +187,15 @@ class Scrubbing:
 
     # Time, and the driver that reads.
 
-    def tick(self, now: int) -> None:
-        """Look after suspicions and repairs."""
+    def _look_at_suspects(self) -> bool:
+        """Look at segments that a reader suspects, once the entries are committed: others can't be mended."""
         suspects = self._engine.store.staging.suspects
         for group, index in list(suspects):
             log = self._log_of(group)
-            if log is not None and index <= log.settled:  # what is not known to be committed yet can't be mended
+            if log is not None and index <= log.settled:
                 del suspects[group, index]
                 self.suspect(group, index)
-        self.mending.tick(now)
+        return bool(self._engine.stopped)
 
     def take(self, now: int, wall_ms: int) -> Inspection | None:
         """What to read next, if anything is due; ``done`` must follow."""
@@ -253,11 +224,9 @@ class Scrubbing:
     def _take_paced(self, now: int, wall_ms: int) -> Inspection | None:
         if now < self._idle_until and not self._now_groups:
             return None
-        self._count_rate(now)
-        rate = self._rate_max if self._now_groups else self._rate
-        self._credit = min(self._credit + rate * max(now - self._credit_at, 0) / 1_000, float(max(rate, PIECE_BYTES)))
-        self._credit_at = now
-        if self._credit <= 0 or not rate:
+        if self._rate.is_recounted(now):
+            self._round = []  # there may be new logs
+        if not self._rate.may_read(now, bool(self._now_groups)):
             return None
         begun = self._begun
         if begun is not None:
@@ -268,16 +237,6 @@ class Scrubbing:
                 return begun
         return self._next_segment(now, wall_ms)
 
-    def _count_rate(self, now: int) -> None:
-        """Everything in its time, however much it is."""
-        if now < self._rate_at:
-            return
-        self._rate_at = now + RATE_MS
-        self._round = []  # there may be new ones
-        total = sum([replica.log.size() for replica in self._engine.replicas.values()])
-        wanted = max(total * 1_000 // (self._days * DAY_MS), BYTES_PER_SECOND_MIN) if self._days else 0
-        self._rate = min(wanted, self._rate_max)
-
     def _next_segment(self, now: int, wall_ms: int) -> Inspection | None:
         for _ in range(LOOKS_MAX):
             log = self._log_of(self._group)
@@ -285,18 +244,18 @@ class Scrubbing:
             if log is not None and segment is not None:
                 return Inspection(log, segment, PIECE_BYTES)
             if log is not None:
-                self._finish(self._group, self.of(self._group), log, wall_ms)  # nothing of it is in files
+                self._finish(self._group, log, wall_ms)  # nothing of it is in files
             if not self._next_group(wall_ms):
                 self._idle_until = now + RATE_MS  # nothing is due: there may be thousands of logs to look at
                 return None
         return None
 
     def _next_group(self, wall_ms: int) -> bool:
-        """Whatever an operator waits for, else the log that was not read for longest, if it is time."""
+        """A log that an operator waits for, else the log that was not read for longest, if it is time."""
         if self._now_groups:
             self._group = next(iter(self._now_groups))
-        elif self._days:
-            self._group = self._next_old(wall_ms - self._days * DAY_MS)
+        elif self._rate.days:
+            self._group = self._next_old(wall_ms - self._rate.days * DAY_MS)
         log = self._log_of(self._group)
         if log is None:
             return False
@@ -324,7 +283,7 @@ class Scrubbing:
             return
         if not work.is_of(log):  # it may be cut: what is in its file now is read from the beginning
             if work.is_urgent:
-                self._look_again(work.group, work.number)
+                self._urgent[work.group, work.number] = None
             return
         for gap in work.gaps:
             if gap.next - 1 > log.settled:
@@ -332,26 +291,26 @@ class Scrubbing:
             else:
                 self.mending.note(work.group, gap, now)
         if work.gaps:
-            self.mending.tick(now)
-        known = self.of(work.group)
+            self.mending.go_on()
         if work.is_urgent:
             if work.error or not work.is_over():
                 self._go_on(work)
             return
-        self._credit -= max(work.bytes, 4_096)
-        self._digest(work, known, log)
+        self._rate.spend(work.bytes)
+        known = self.digests.of(work.group)
+        known.take(work, log)
         if work.error:
-            self._credit = 0.0
+            self._rate.pause()
             self._begun = work
         elif not work.is_over():
             self._begun = work
         else:
             self._next = work.stop_index
             if self._next >= self._until or _segment_from(log, self._next) is None:
-                self._finish(work.group, known, log, wall_ms)
-                self._compare(work.group, known, now)
+                self._finish(work.group, log, wall_ms)
+                self.digests.compare(work.group)
         if len(known.fresh) >= DIGESTS_MAX:
-            self._compare(work.group, known, now)
+            self.digests.compare(work.group)
 
     def _go_on(self, work: Inspection) -> None:
         """The rest of a segment that is looked at now: with the next call of ``take``, before all others."""
@@ -361,89 +320,11 @@ class Scrubbing:
         work.again()
         self._resumed = work
 
-    def _finish(self, group: int, known: Scrubbed, log: GroupLog, wall_ms: int) -> None:
-        known.finished_ms = wall_ms
-        known.digests.forget_before(log.first // BLOCK)
-        known.marks = bytearray()
+    def _finish(self, group: int, log: GroupLog, wall_ms: int) -> None:
+        self._finished_ms[group] = wall_ms
+        self.digests.of(group).finish(log)
         self._now_groups.pop(group, None)
         self._group = -1
-
-    def _look_again(self, group: int, number: int) -> None:
-        self._urgent[group, number] = None
-
-    # Digests.
-
-    def _digest(self, work: Inspection, known: Scrubbed, log: GroupLog) -> None:
-        known.digests.forget_before(log.first // BLOCK)  # a snapshot may have taken the log far ahead
-        for run in work.marks:
-            del run.data[MARK_BYTES * max(log.settled + 1 - run.first, 0) :]  # others may take the place of the rest
-            if not known.marks or run.first != known.marks_first + len(known.marks) // MARK_BYTES:
-                known.marks = bytearray()
-                known.marks_first = run.first
-            known.marks += run.data
-            ahead = -known.marks_first % BLOCK
-            if ahead:  # a block counts from its first entry on
-                ahead = min(ahead, len(known.marks) // MARK_BYTES)
-                del known.marks[: MARK_BYTES * ahead]
-                known.marks_first += ahead
-                if known.marks_first % BLOCK:
-                    continue
-            while len(known.marks) >= MARK_BYTES * BLOCK:
-                block = known.marks_first // BLOCK
-                known.digests.set(block, crc32c(bytes(known.marks[: MARK_BYTES * BLOCK])))
-                known.fresh.append(block)
-                del known.marks[: MARK_BYTES * BLOCK]
-                known.marks_first += BLOCK
-
-    def _compare(self, group: int, known: Scrubbed, now: int) -> None:
-        blocks = known.fresh
-        known.fresh = []
-        node = self._engine.host.groups.get(group)
-        if not blocks or node is None:
-            return
-        first, count = blocks[0], min(blocks[-1] - blocks[0] + 1, 2 * DIGESTS_MAX)
-        question = U64.pack(group) + U64.pack(first) + U32.pack(count)
-        for member in node.state.configuration.members():
-            if member != self._calls.me and member not in self._engine.host.unreachable:
-                replied = partial(self._on_answer, group, first, member)
-                self._calls.ask_node(member, DIGESTS_CALL, question, replied, now)
-
-    def _on_digests(self, body: bytes, answer: Replied) -> None:
-        fields = Fields(body)
-        group, first, count = fields.u64(), fields.u64(), fields.u32()
-        fields.finish()
-        known = self.by_group.get(group)
-        if known is None or count > 2 * DIGESTS_MAX:
-            answer(REFUSED, b"")
-            return
-        answer(OK, b"".join([U32.pack(known.digests.get(block)) for block in range(first, first + count)]))
-
-    def _on_answer(self, group: int, first: int, member: int, code: int, body: bytes) -> None:
-        known = self.by_group.get(group)
-        if code != OK or known is None:
-            return
-        fresh: list[int] = []
-        for number in range(len(body) // MARK_BYTES):
-            block = first + number
-            theirs = int.from_bytes(body[MARK_BYTES * number : MARK_BYTES * (number + 1)], "little")
-            ours = known.digests.get(block)
-            if theirs and ours and theirs != ours and block not in known.differs:
-                known.differs[block] = member
-                fresh.append(block)
-        if fresh:
-            self._tell_difference(group, fresh, member)
-
-    def _tell_difference(self, group: int, blocks: list[int], member: int) -> None:
-        fields: dict[str, object] = {
-            "partition": group,
-            "first_entry": blocks[0] * BLOCK,
-            "last_entry": blocks[-1] * BLOCK + BLOCK - 1,
-            "blocks": len(blocks),
-            "node": f"{member:016x}",
-            "message": "Two replicas have different entries, and checksums fit on both: a promise of consensus or of a "
-            "disk is broken. Nothing is changed. Keep both stores, and report this with the logs of both nodes.",
-        }
-        self._engine.events.append(("log_differs", fields))
 
     def _log_of(self, group: int) -> GroupLog | None:
         replica = self._engine.replicas.get(group)
@@ -456,7 +337,3 @@ def _segment_from(log: GroupLog, index: int) -> Segment | None:
         if segment.flushed_index > index and segment.flushed_index > segment.first_index:
             return segment
     return None
-
-
-def _read_count(reply: Callable[[int], None], code: int, body: bytes) -> None:
-    reply(int.from_bytes(body, "little") if code == OK else -1)

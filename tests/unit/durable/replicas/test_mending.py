@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
-from flockmq.durable.calls import OK, Replied
+from flockmq.durable.calls import OK, Reply
 from flockmq.durable.logs.reading import Damaged
+from flockmq.durable.replicas.digests import BLOCK
 from flockmq.durable.replicas.mending import MENDS_MAX
-from flockmq.durable.replicas.scrubbing import BLOCK, DAY_MS, LOOKS_MAX, RATE_MS
+from flockmq.durable.replicas.scrubbing import DAY_MS, LOOKS_MAX, RATE_MS
 from flockmq.log.batch import BatchView
 from flockmq.log.checksum import crc32c
 from flockmq.log.segment import Segment
@@ -233,12 +234,12 @@ def test_replicas_that_differ_are_told_and_left_alone() -> None:
     for one in (node, other):
         one.scrubbing.scrub_now([1])
     cluster.run(1_000)
-    assert node.scrubbing.differing(1) == (0, 0)
-    known = node.scrubbing.of(1).digests
+    assert node.scrubbing.digests.differing(1) == (0, 0)
+    known = node.scrubbing.digests.of(1).digests
     known.set(1, known.get(1) ^ 1)
     other.scrubbing.scrub_now([1])
     cluster.run(1_000)
-    assert other.scrubbing.differing(1) == (1, BLOCK)
+    assert other.scrubbing.digests.differing(1) == (1, BLOCK)
     [told] = events(other, "log_differs")
     assert (told["partition"], told["first_entry"]) == (1, BLOCK)
     assert other.fetching.status(1).differs == 1  # type: ignore[union-attr]
@@ -282,7 +283,7 @@ def test_a_segment_that_is_cut_while_it_is_read_is_read_anew(is_urgent: bool, is
     marks = b"".join([batch[4:8] for batch in log.entries(log.first, log.last + 1, EVERYTHING)])
     for block in range(1, (log.last + 1) // BLOCK):
         at = 4 * (block * BLOCK - log.first)
-        assert node.scrubbing.of(1).digests.get(block) in (0, crc32c(marks[at : at + 4 * BLOCK]))
+        assert node.scrubbing.digests.of(1).digests.get(block) in (0, crc32c(marks[at : at + 4 * BLOCK]))
 
 
 def next_of(node: Node, segment: Segment) -> Inspection:
@@ -304,12 +305,12 @@ def test_many_blocks_that_differ_are_told_in_one_event() -> None:
     for one in (node, other):
         one.scrubbing.scrub_now([1])
     cluster.run(1_000)
-    known = node.scrubbing.of(1).digests
+    known = node.scrubbing.digests.of(1).digests
     for block in (1, 2, 4):
         known.set(block, known.get(block) ^ 1)
     other.scrubbing.scrub_now([1])
     cluster.run(1_000)
-    assert other.scrubbing.differing(1) == (3, BLOCK)
+    assert other.scrubbing.digests.differing(1) == (3, BLOCK)
     [told] = events(other, "log_differs")
     assert (told["blocks"], told["first_entry"], told["last_entry"]) == (3, BLOCK, 5 * BLOCK - 1)
 
@@ -325,8 +326,8 @@ def test_a_log_that_goes_on_far_behind_costs_no_memory_for_what_it_skipped() -> 
     forget_recent(node)
     log.settle(log.last)
     scrub_all(node)
-    assert node.scrubbing.of(1).digests.get(far // BLOCK)
-    assert not node.scrubbing.of(1).digests.get(1)
+    assert node.scrubbing.digests.of(1).digests.get(far // BLOCK)
+    assert not node.scrubbing.digests.of(1).digests.get(1)
 
 
 def scrub_all(node: Node) -> None:
@@ -339,10 +340,10 @@ def scrub_all(node: Node) -> None:
             node.scrubbing.done(work, node.cluster.now, WALL_MS)
 
 
-def lie(node: Node, body: bytes, answer: Replied) -> None:
+def lie(node: Node, body: bytes) -> Reply:
     """Another entry than the one that was asked for."""
     first = int.from_bytes(body[8:16], "little")
-    answer(OK, node.store.groups[1].entries(first - 1, first, 1)[0])
+    return Reply(OK, node.store.groups[1].entries(first - 1, first, 1)[0])
 
 
 def test_what_comes_must_be_what_was_lost() -> None:
@@ -353,7 +354,7 @@ def test_what_comes_must_be_what_was_lost() -> None:
     spoiled = bytearray(damage(node, segment, 150))
     spoiled[150] ^= 8
     for one in (cluster.nodes[1], cluster.nodes[3]):
-        one.asking.serve_node(ENTRIES_CALL, partial(lie, one))
+        one.asking.serve_replica(ENTRIES_CALL, partial(lie, one))
     node.scrubbing.suspect(1, segment.first_index)
     cluster.run(1_500)
     assert file_of(node, segment) == bytes(spoiled)

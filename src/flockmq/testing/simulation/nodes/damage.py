@@ -46,6 +46,6 @@ def unmended(processes: list[DurableProcess]) -> str:
                 return f"node {number} still reads group {group}"
             if replica.log.gaps:
                 return f"node {number} has damage in group {group}, from entry {replica.log.gaps[0].first} on"
-            if scrubbing.differing(group)[0]:
+            if scrubbing.digests.differing(group)[0]:
                 return f"node {number} finds that group {group} differs"
     return ""
