@@ -26,6 +26,7 @@ from flockmq.raft.messages import SnapshotMeta
 from flockmq.raft.ready import Ready
 from flockmq.routing.durable import DurableTopic, TopicMap
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient, make_properties
+from flockmq.testing.lockstep import Lockstep
 
 ROUNDS_MAX: Final = 100_000
 
@@ -110,6 +111,8 @@ class Logs:
 class Node(BrokerHarness):
     """A broker with deliveries from logs."""
 
+    running = True
+
     def __init__(self, world: World, node_id: int, settings: BrokerSettings | None = None) -> None:
         super().__init__(node_id, settings)
         self.now = world.now
@@ -128,26 +131,34 @@ class Node(BrokerHarness):
         """The outbox of its components."""
         self.world.flying.append((self.node_id, peer, channel, body))
 
+    def tick(self, now: int) -> None:
+        self.now = now
+        self.broker.tick(now)
+        self.calls.tick(now)
+        self.delivery.tick(now)
+
+    def turn(self) -> bool:
+        self.is_awake = False
+        self.delivery.flush(self.world.now)
+        moved = self.is_awake or bool(self.broker.dirty)
+        super().flush()
+        return moved
+
     def flush(self, sender: HarnessClient | None = None) -> None:
         super().flush(sender)
         self.world.settle()
 
-    def flush_broker(self) -> None:
-        super().flush()
 
-
-class World:
+class World(Lockstep[Node, tuple[int, int, int, bytes]]):
     """All nodes."""
 
     def __init__(self, size: int = 1, settings: BrokerSettings | None = None) -> None:
-        self.now = START_MS
-        self.flying: list[tuple[int, int, int, bytes]] = []
+        super().__init__(now=START_MS, step_ms=100)
         self.truths: dict[int, Truth] = {}
-        self.cuts: set[frozenset[int]] = set()
         self.sent_bytes = 0
         self._topics: list[DurableTopic] = []
         self._is_settling = True
-        self.nodes = {number: Node(self, number, settings) for number in range(1, size + 1)}
+        self.nodes |= {number: Node(self, number, settings) for number in range(1, size + 1)}
         self._is_settling = False
         for node in self.nodes.values():
             node.delivery.topics_changed(self.now)
@@ -156,9 +167,6 @@ class World:
                     node.calls.peer_up(peer, self.now)
                     node.delivery.peer_up(peer, self.now)
         self.settle()
-
-    def __getitem__(self, number: int) -> Node:
-        return self.nodes[number]
 
     # --- cluster state ---
 
@@ -270,62 +278,38 @@ class World:
 
     def cut(self, one: int, other: int) -> None:
         """The link between two nodes breaks."""
-        self.cuts.add(frozenset((one, other)))
+        self.cuts |= {(one, other), (other, one)}
         for here, there in ((one, other), (other, one)):
             self.nodes[here].calls.peer_down(there, self.now)
             self.nodes[here].delivery.peer_down(there, self.now)
         self.settle()
 
-    def heal(self, one: int, other: int) -> None:
-        self.cuts.discard(frozenset((one, other)))
+    def mend(self, one: int, other: int) -> None:
+        """There is a link again."""
+        self.cuts -= {(one, other), (other, one)}
         for here, there in ((one, other), (other, one)):
             self.nodes[here].calls.peer_up(there, self.now)
             self.nodes[here].delivery.peer_up(there, self.now)
         self.settle()
 
-    def advance(self, ms: int) -> None:
-        for _ in range(0, ms, 100):
-            self.now += 100
-            for node in self.nodes.values():
-                node.now = self.now
-                node.broker.tick(self.now)
-                node.calls.tick(self.now)
-                node.delivery.tick(self.now)
-            self.settle()
-
-    def settle(self) -> None:
-        """Turns on all nodes until nothing moves; no time passes."""
+    def settle(self, turns_max: int = ROUNDS_MAX) -> None:
+        """Turns on all nodes until nothing moves; what clients do meanwhile is part of it."""
         if self._is_settling:
             return
         self._is_settling = True
         try:
-            for _ in range(ROUNDS_MAX):
-                if not self._turn():
-                    return
-            raise AssertionError("It never comes to rest")
+            super().settle(turns_max)
         finally:
             self._is_settling = False
 
-    def _turn(self) -> bool:
-        moved = False
-        for node in self.nodes.values():
-            node.is_awake = False
-            node.delivery.flush(self.now)
-            moved = moved or node.is_awake or bool(node.broker.dirty)
-            node.flush_broker()
-        flying = self.flying
-        self.flying = []
-        for sender, receiver, channel, body in flying:
-            if frozenset((sender, receiver)) in self.cuts:
-                continue
-            self.sent_bytes += len(body)
-            node = self.nodes[receiver]
-            if channel == FEEDS:
-                node.delivery.receive(sender, body, self.now)
-            else:
-                assert channel == CALLS
-                node.calls.receive(sender, body, self.now)
-        return moved or bool(flying)
+    def deliver(self, node: Node, part: tuple[int, int, int, bytes]) -> None:
+        sender, _, channel, body = part
+        self.sent_bytes += len(body)
+        if channel == FEEDS:
+            node.delivery.receive(sender, body, self.now)
+        else:
+            assert channel == CALLS
+            node.calls.receive(sender, body, self.now)
 
 
 def ask(client: HarnessClient, *filters: bytes, start: str = "", qos: int = 1, no_local: bool = False) -> Suback:

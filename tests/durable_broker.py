@@ -29,6 +29,7 @@ from flockmq.raft.senders import ELSEWHERE, run_of
 from flockmq.raft.settings import RaftSettings
 from flockmq.routing.durable import DurableTopic
 from flockmq.testing.harness import BrokerHarness
+from flockmq.testing.lockstep import perform
 from flockmq.testing.simulation.disk import SimulatedDisk
 
 
@@ -82,7 +83,7 @@ class DurableBroker(BrokerHarness):
             self.settle()
             if self.engine.is_leader(group):
                 return
-        raise AssertionError("nobody leads the group")
+        raise AssertionError("the group has no leader")
 
     def tell(self, topic: DurableTopic) -> None:
         """Let this node know of a topic."""
@@ -93,7 +94,7 @@ class DurableBroker(BrokerHarness):
         self.appending.topics_changed(self.now)
 
     def turn(self) -> None:
-        """One turn of consensus; nothing is written. Whoever asks node 2 who leads hears that it does, in term 1."""
+        """One turn of consensus; nothing is written. Node 2 says that it leads, in term 1."""
         self.engine.turn(self._send)
         questions = [forward for forward in self.sent if not forward.term]
         if questions:
@@ -121,17 +122,7 @@ class DurableBroker(BrokerHarness):
 
     def write(self) -> bool:
         """Write what is there to be written."""
-        wrote = False
-        while (commit := self.store.take_commit()) is not None:
-            commit.perform(self.disk)
-            self.store.committed(commit)
-            self.engine.committed(commit)
-            wrote = True
-        while (chore := self.store.take_chore()) is not None:
-            chore.perform(self.disk)
-            self.store.done(chore)
-            wrote = True
-        return wrote
+        return perform(self.store, self.disk, self.engine)
 
     def settle(self) -> None:
         """Until nothing is left to do."""
@@ -142,7 +133,7 @@ class DurableBroker(BrokerHarness):
                 break
 
     def wait(self, ms: int) -> None:
-        """Time passes for everybody, without a write."""
+        """Time passes for all parts, without a write."""
         end = self.now + ms
         while self.now < end:
             self.now = min(self.now + 20, end)

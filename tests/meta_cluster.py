@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Callable
 from dataclasses import replace
 
 from flockmq.cluster.commands import Command, Result
@@ -15,16 +13,15 @@ from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import Meta
 from flockmq.gossip.member import ALIVE, DEAD, Member
 from flockmq.log.batch import BatchView
-from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.peering.calls import Calls
+from flockmq.peering.channels import RAFT
 from flockmq.raft.appends import OpenBatch, Outcome
 from flockmq.raft.engine import RaftEngine
-from flockmq.raft.host import RaftHost
 from flockmq.raft.ready import Ready
 from flockmq.raft.replicas import Replica
 from flockmq.raft.settings import RaftSettings
-from flockmq.testing.simulation.disk import SimulatedDisk
+from flockmq.testing.lockstep import Lockstep, StoreNode
 
 STORE = StoreSettings(journal_bytes=1_048_576, commit_bytes=262_144, segment_bytes=65_536, index_bytes=1_024)
 SETTINGS = replace(RaftSettings(), tick_ms=50)
@@ -44,16 +41,13 @@ class Append:
         self.outcome = outcome
 
 
-class Node:
+class Node(StoreNode):
     """One node and its disk. ``start`` begins a life, ``kill`` ends it."""
 
     def __init__(self, cluster: Cluster, number: int, role: int) -> None:
+        super().__init__(cluster, number, STORE, SETTINGS)
         self.cluster = cluster
-        self.number = number
         self.role = role
-        self.disk = SimulatedDisk(cluster.rng)
-        self.boot = 0
-        self.runs = False
         self.may_stop = False
         self.kept = b""
         self.head: Head | None = None
@@ -64,13 +58,10 @@ class Node:
     def start(self) -> None:
         """Begin a life."""
         cluster = self.cluster
-        self.boot += 1
-        self.runs = True
+        host, store = self.open()
         self.payloads = {}
         self.head = None
-        self.store = open_store(self.disk, STORE, cluster.rng)
-        host = RaftHost(self.number, self.boot, SETTINGS, cluster.rng, cluster.now)
-        self.engine = RaftEngine(host, self.store, self._applied, self._state_of, self._stopped)
+        self.engine = RaftEngine(host, store, self._applied, self._state_of, self._stopped)
         self.calls = Calls(self)
         self.meta = Meta(self.engine, self.calls, self, cluster.rng, lambda now: WALL + now, self._keep)
         self.partitions = Partitions(self.meta, self.engine)
@@ -82,16 +73,15 @@ class Node:
         self.meta.start()
         self.partitions.start()
         for other in cluster.nodes.values():
-            if other.runs and other is not self:
+            if other.running and other is not self:
                 self.calls.peer_up(other.number, cluster.now)
                 other.calls.peer_up(self.number, cluster.now)
 
     def kill(self) -> None:
         """The process ends at once."""
-        self.runs = False
-        self.disk.lose_power(self.cluster.rng)
+        self.lose_power()
         for other in self.cluster.nodes.values():
-            if other.runs:
+            if other.running:
                 other.calls.peer_down(self.number, self.cluster.now)
 
     def list_members(self) -> list[SeenMember]:
@@ -107,7 +97,7 @@ class Node:
 
     @property
     def gossip(self) -> int:
-        return ALIVE if self.runs and self.number not in self.cluster.cut else DEAD
+        return ALIVE if self.running and self.number not in self.cluster.alone else DEAD
 
     # Facts and Outbox.
 
@@ -118,11 +108,11 @@ class Node:
         return {
             node.number: node.head
             for node in self.cluster.nodes.values()
-            if node is not self and node.runs and node.head is not None and self.cluster.is_linked(self, node)
+            if node is not self and node.running and node.head is not None and self.cluster.is_linked(self, node)
         }
 
     def send(self, peer: int, channel: int, body: bytes) -> None:
-        self.cluster.mail.append((self.number, self.boot, peer, channel, body))
+        self.cluster.flying.append((self.number, peer, self.boot, channel, body))
 
     # What the engine asks.
 
@@ -154,8 +144,7 @@ class Node:
 
     # What a driver does.
 
-    def tick(self) -> None:
-        now = self.cluster.now
+    def tick(self, now: int) -> None:
         self.engine.tick(now)
         self.calls.tick(now)
         self.meta.tick(now)
@@ -164,25 +153,13 @@ class Node:
 
     def turn(self) -> bool:
         """Whether there was something to do."""
-        number = self.number
-        boot = self.boot
-        mail = self.cluster.mail
         had = self.engine.has_work()
-        self.engine.turn(lambda peer, frame: mail.append((number, boot, peer, 8, frame)))
+        self.engine.turn(lambda peer, frame: self.send(peer, RAFT, frame))
         self.meta.flush(self.cluster.now)
-        commit = self.store.take_commit()
-        if commit is not None:
-            commit.perform(self.disk)
-            self.store.committed(commit)
-            self.engine.committed(commit)
-        chore = self.store.take_chore()
-        if chore is not None:
-            chore.perform(self.disk)
-            self.store.done(chore)
-        return had or commit is not None
+        return self.write() or had
 
     def append(self, group: int, payload: bytes) -> Append:
-        """A record for a partition, whoever leads it."""
+        """A record for the leader of a partition."""
         waiter = Append()
         batch = self.engine.appends.open_batch(group)
         batch.builder.add(b"t", b"c", WALL, 0, payload)
@@ -190,19 +167,15 @@ class Node:
         return waiter
 
 
-class Cluster:
+class Cluster(Lockstep[Node, tuple[int, int, int, int, bytes]]):
     """All nodes, and the time."""
 
     def __init__(self, seed: int = 1, cores: int = 3, edges: int = 0) -> None:
-        self.rng = random.Random(seed + SEED)
+        super().__init__(seed + SEED, now=1_000)
         self.policy = PolicySettings(autoclean_ms=60_000, seat_kept_ms=10_000, unseen_ms=10_000)
-        self.now = 1_000
-        self.mail: list[tuple[int, int, int, int, bytes]] = []
-        self.cut: set[int] = set()
-        self.nodes = {number: Node(self, number, int(number > cores)) for number in range(1, cores + edges + 1)}
-
-    def __getitem__(self, number: int) -> Node:
-        return self.nodes[number]
+        self.alone: set[int] = set()
+        """Nodes without links."""
+        self.nodes |= {number: Node(self, number, int(number > cores)) for number in range(1, cores + edges + 1)}
 
     def found(self, *others: int) -> None:
         """Node 1 mints the cluster, others start."""
@@ -212,51 +185,18 @@ class Cluster:
             self[number].start()
 
     def is_linked(self, one: Node, other: Node) -> bool:
-        return one.number not in self.cut and other.number not in self.cut
+        return one.number not in self.alone and other.number not in self.alone
 
-    def running(self) -> list[Node]:
-        return [node for node in self.nodes.values() if node.runs]
+    def is_lost(self, part: tuple[int, int, int, int, bytes]) -> bool:
+        source = self.nodes[part[0]]
+        return not source.running or source.boot != part[2] or not self.is_linked(source, self.nodes[part[1]])
 
-    def step(self) -> None:
-        """50 ms pass, and all is done that follows at once."""
-        self.now += STEP_MS
-        for node in self.running():
-            node.tick()
-        for _ in range(60):
-            busy = self._deliver()
-            for node in self.running():
-                busy = node.turn() or busy
-            if not busy:
-                break
-
-    def _deliver(self) -> bool:
-        mail = self.mail
-        self.mail = []
-        for sender, boot, receiver, channel, body in mail:
-            node = self.nodes.get(receiver)
-            source = self.nodes[sender]
-            if node is None or not node.runs or not source.runs or source.boot != boot:
-                continue
-            if not self.is_linked(source, node):
-                continue
-            if channel == 8:
-                node.engine.receive(body)
-            else:
-                node.calls.receive(sender, body, self.now)
-        return bool(mail)
-
-    def run(self, ms: int) -> None:
-        """Time passes."""
-        for _ in range(ms // STEP_MS):
-            self.step()
-
-    def until(self, condition: Callable[[], bool], ms_max: int = 60_000) -> None:
-        """Let time pass until this is so."""
-        for _ in range(ms_max // STEP_MS):
-            if condition():
-                return
-            self.step()
-        raise AssertionError(f"this did not become so within {ms_max} ms")
+    def deliver(self, node: Node, part: tuple[int, int, int, int, bytes]) -> None:
+        sender, _, _, channel, body = part
+        if channel == RAFT:
+            node.engine.receive(body)
+        else:
+            node.calls.receive(sender, body, self.now)
 
     def submit(self, number: int, command: Command, ms_max: int = 15_000) -> Result:
         """A command on a node, and its result."""
@@ -275,8 +215,8 @@ class Cluster:
         return waiter.outcome.base_offset
 
     def leader(self, group: int = 0) -> Node | None:
-        """Who leads a group."""
-        leaders = [node for node in self.running() if node.number not in self.cut and node.engine.is_leader(group)]
+        """The leader of a group, None without one."""
+        leaders = [node for node in self.running() if node.number not in self.alone and node.engine.is_leader(group)]
         return max(leaders, key=lambda node: node.engine.host.groups[group].state.term) if leaders else None
 
     def voters(self, group: int = 0) -> tuple[int, ...]:

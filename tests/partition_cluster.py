@@ -3,13 +3,12 @@
 ```
  cluster.run(ms)          time passes, everything is written and delivered
  cluster.kill(1)          that node is gone, with all it had in memory; ``start(1)`` brings it back from its disk
- cluster.publish(2, ...)  records through node 2, to whoever leads
+ cluster.publish(2, ...)  records through node 2, to the leader
 ```
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -31,16 +30,15 @@ from flockmq.durable.replicas.retention import Keeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.layout import Layout
-from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.node.events import EventList
 from flockmq.peering.calls import Calls
+from flockmq.peering.channels import RAFT
 from flockmq.raft.appends import OpenBatch, Outcome
 from flockmq.raft.engine import RaftEngine
-from flockmq.raft.host import RaftHost
 from flockmq.raft.ready import Ready
 from flockmq.raft.settings import RaftSettings
-from flockmq.testing.simulation.disk import SimulatedDisk
+from flockmq.testing.lockstep import Lockstep, StoreNode
 
 WALL_MS = 1_700_000_000_000
 STORE = StoreSettings(journal_bytes=262_144, commit_bytes=65_536, segment_bytes=4_096, index_bytes=512)
@@ -57,25 +55,20 @@ class Sent:
         self.outcomes.append(outcome)
 
 
-class Node:
+class Node(StoreNode):
     """One node with all its parts."""
 
     def __init__(self, cluster: PartitionCluster, number: int) -> None:
+        super().__init__(cluster, number, cluster.store, SETTINGS)
         self.cluster = cluster
         self.id = number
-        self.disk = SimulatedDisk(cluster.rng)
-        self.boot = 0
-        self.running = False
 
     def start(self) -> None:
         cluster = self.cluster
-        self.boot += 1
-        self.running = True
-        self.store = open_store(self.disk, cluster.store, cluster.rng)
-        host = RaftHost(self.id, self.boot, SETTINGS, cluster.rng, cluster.now)
+        host, store = self.open()
         self.machines = Machines()
         self.events = EventList()
-        self.engine = RaftEngine(host, self.store, self.applied, self.machines.state_of, cluster.failed)
+        self.engine = RaftEngine(host, store, self.applied, self.machines.state_of, cluster.failed)
         self.calls = Calls(self)
         wall = WALL_MS - cluster.start
         self.layout = Layout(lambda: cluster.state)
@@ -106,7 +99,7 @@ class Node:
         self.machines.applied(group, ready, self.engine)
 
     def send(self, peer: int, channel: int, body: bytes) -> None:
-        self.cluster.said.append((self.id, peer, body))
+        self.cluster.flying.append((self.id, peer, channel, body))
 
     def tick(self, now: int) -> None:
         self.engine.tick(now)
@@ -119,27 +112,19 @@ class Node:
             work.perform(self.disk)
             self.scrubbing.done(work, now, wall_ms)
 
-    def turn(self) -> None:
+    def turn(self) -> bool:
         now = self.cluster.now
         self.asking.now = now
         self.cursors.flush(now)
         self.releases.flush(now)
         self.collecting.flush(now)
         self.control.flush(now)
-        self.engine.turn(lambda peer, frame: self.cluster.flying.append((self.id, peer, frame)))
+        self.engine.turn(lambda peer, frame: self.send(peer, RAFT, frame))
         self.write()
-
-    def write(self) -> None:
-        while (commit := self.store.take_commit()) is not None:
-            commit.perform(self.disk)
-            self.store.committed(commit)
-            self.engine.committed(commit)
-        while (chore := self.store.take_chore()) is not None:
-            chore.perform(self.disk)
-            self.store.done(chore)
+        return False  # the network has all that is under way
 
 
-class PartitionCluster:
+class PartitionCluster(Lockstep[Node, tuple[int, int, int, bytes]]):
     """See the module."""
 
     def __init__(
@@ -150,18 +135,15 @@ class PartitionCluster:
         seed: int = 5,
         store: StoreSettings = STORE,
     ) -> None:
+        super().__init__(seed)
         self.store = store
-        self.rng = random.Random(seed)
-        self.start = 1_000_000
-        self.now = self.start
+        self.start = self.now
         self.voters = voters
         self.groups = list(range(1, groups + 1))
         self.state = ClusterState()
-        self.flying: list[tuple[int, int, bytes]] = []
-        self.said: list[tuple[int, int, bytes]] = []
         self.lost: Callable[[int, int], bool] = lambda sender, receiver: False
         self.set_topic()
-        self.nodes = {number: Node(self, number) for number in range(1, nodes + 1)}
+        self.nodes |= {number: Node(self, number) for number in range(1, nodes + 1)}
         for node in self.nodes.values():
             node.start()
         for node in self.nodes.values():
@@ -208,40 +190,20 @@ class PartitionCluster:
                 node.calls.peer_up(other.id, self.now)
                 other.calls.peer_up(node.id, self.now)
 
-    def run(self, ms: int) -> None:
-        for _ in range(ms // 50):
-            self.now += 50
-            for node in self.nodes.values():
-                if node.running:
-                    node.tick(self.now)
-            self.settle()
+    def is_lost(self, part: tuple[int, int, int, bytes]) -> bool:
+        return self.lost(part[0], part[1])
 
-    def settle(self) -> None:
-        """Everything that can happen without time passing."""
-        for _ in range(100):
-            for node in self.nodes.values():
-                if node.running:
-                    node.turn()
-            flying, self.flying = self.flying, []
-            said, self.said = self.said, []
-            for sender, receiver, frame in flying:
-                if self._arrives(sender, receiver):
-                    self.nodes[receiver].engine.receive(frame)
-            for sender, receiver, body in said:
-                if self._arrives(sender, receiver):
-                    self.nodes[receiver].calls.receive(sender, body, self.now)
-            if not flying and not said:
-                return
-
-    def _arrives(self, sender: int, receiver: int) -> bool:
-        return self.nodes[receiver].running and not self.lost(sender, receiver)
+    def deliver(self, node: Node, part: tuple[int, int, int, bytes]) -> None:
+        sender, _, channel, body = part
+        if channel == RAFT:
+            node.engine.receive(body)
+        else:
+            node.calls.receive(sender, body, self.now)
 
     def kill(self, number: int) -> None:
-        self.nodes[number].running = False
-        self.nodes[number].disk.lose_power(self.rng)
-        for node in self.nodes.values():
-            if node.running:
-                node.calls.peer_dead(number, self.now)
+        self.nodes[number].lose_power()
+        for node in self.running():
+            node.calls.peer_dead(number, self.now)
 
     def restart(self, number: int) -> None:
         self.nodes[number].start()

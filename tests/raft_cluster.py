@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
@@ -25,6 +24,7 @@ from flockmq.raft.ports import BROKEN, SAVED, SAVING
 from flockmq.raft.ready import Proposal, Ready
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND, HardState, ReadAnswer, Stored
+from flockmq.testing.lockstep import Lockstep
 
 GROUP = 7
 SETTINGS = RaftSettings()
@@ -168,18 +168,9 @@ class Replica:
         self.writes = []
         self.applied = [entry for entry in self.applied if entry.index <= self.checkpoint.index]
         self.reads = []
-        self.node = RaftNode(
-            *(
-                GROUP,
-                self.id,
-                self.cluster.settings,
-                self.clock,
-                self.cluster.rng,
-                Stored(self.log, self.checkpoint, self.hard),
-            ),
-            source=self.snapshots,
-            sink=self.snapshots,
-        )
+        stored = Stored(self.log, self.checkpoint, self.hard)
+        settings, rng, snapshots = self.cluster.settings, self.cluster.rng, self.snapshots
+        self.node = RaftNode(GROUP, self.id, settings, self.clock, rng, stored, source=snapshots, sink=snapshots)
         self.state = self.node.state
         self.running = True
 
@@ -196,6 +187,13 @@ class Replica:
     def terms(self) -> list[int]:
         """The terms of all entries of the log in memory."""
         return [self.state.log.term_at(index) for index in range(1, self.state.log.last_index + 1)]
+
+    def tick(self, now: int) -> None:
+        """Time passes, as its own clock has it."""
+        self.node.tick(now + self.clock_error_ms)
+
+    def turn(self) -> bool:
+        return self.take()
 
     def take(self) -> bool:
         """One turn; whether anything happened."""
@@ -240,90 +238,43 @@ class Replica:
         self.log.compact(index - keep)
 
 
-class Cluster:
-    """All replicas and what flies between them."""
+class Cluster(Lockstep[Replica, Message]):
+    """All replicas and the messages that fly between them."""
 
     def __init__(self, size: int = 3, seed: int = 1, settings: RaftSettings = SETTINGS) -> None:
+        super().__init__(seed, step_ms=SETTINGS.tick_ms)
         self.settings = settings
-        self.rng = random.Random(seed)
-        self.now = 1_000_000
-        self.flying: list[Message] = []
-        self.cuts: set[tuple[int, int]] = set()
         self.lost: Callable[[Message], bool] = lambda _message: False
         configuration = Configuration(tuple(range(1, size + 1)))
-        self.replicas = {node: Replica(self, node, configuration) for node in range(1, size + 1)}
+        self.nodes |= {node: Replica(self, node, configuration) for node in range(1, size + 1)}
         self.delivered: list[Message] = []
 
-    def __getitem__(self, node: int) -> Replica:
-        return self.replicas[node]
+    @property
+    def replicas(self) -> dict[int, Replica]:
+        """By node."""
+        return self.nodes
 
     def add(self, node: int, health: int = SOUND) -> Replica:
         """An empty replica that belongs to nothing yet."""
-        self.replicas[node] = Replica(self, node, Configuration(()), health)
-        return self.replicas[node]
+        self.nodes[node] = Replica(self, node, Configuration(()), health)
+        return self.nodes[node]
 
-    def tick(self, ms: int = SETTINGS.tick_ms) -> None:
-        """Let time pass, tick by tick."""
-        for _ in range(ms // SETTINGS.tick_ms):
-            self.now += SETTINGS.tick_ms
-            for replica in self.replicas.values():
-                if replica.running:
-                    replica.node.tick(self.now + replica.clock_error_ms)
+    def ends(self, part: Message) -> tuple[int, int]:
+        return part.sender, part.receiver
 
-    def turn(self) -> bool:
-        """Every node takes a turn, then all that flies arrives."""
-        moved = [replica.take() for replica in self.replicas.values()]
-        arriving, self.flying = self.flying, []
-        for message in arriving:
-            self.deliver(message)
-        return any(moved) or bool(arriving)
+    def is_lost(self, part: Message) -> bool:
+        return super().is_lost(part) or self.lost(part)
 
-    def deliver(self, message: Message) -> None:
-        """One message arrives, unless it is lost."""
-        replica = self.replicas.get(message.receiver)
-        if (message.sender, message.receiver) in self.cuts or self.lost(message):
-            return
-        if replica is not None and replica.running:
-            self.delivered.append(message)
-            replica.node.step(message)
-
-    def settle(self, turns_max: int = 1_000) -> None:
-        """Until nothing moves."""
-        for _ in range(turns_max):
-            if not self.turn():
-                return
-        raise AssertionError("the cluster does not come to rest")
-
-    def settle_until(self, reached: Callable[[], bool]) -> None:
-        """Turn by turn, until something is so."""
-        for _ in range(1_000):
-            if reached():
-                return
-            self.turn()
-        raise AssertionError("the cluster does not get there")
+    def deliver(self, node: Replica, part: Message) -> None:
+        self.delivered.append(part)
+        node.node.step(part)
 
     def run(self, ms: int) -> None:
-        """Time passes, messages flow."""
         self.settle()
-        for _ in range(ms // SETTINGS.tick_ms):
-            self.tick()
-            self.settle()
-
-    def cut(self, sender: int, receiver: int) -> None:
-        """Messages this way are lost."""
-        self.cuts.add((sender, receiver))
-
-    def isolate(self, *nodes: int) -> None:
-        """These nodes talk only among themselves."""
-        for inside in nodes:
-            for outside in self.replicas:
-                if outside not in nodes:
-                    self.cut(inside, outside)
-                    self.cut(outside, inside)
+        super().run(ms)
 
     def heal(self) -> None:
-        """The network works again."""
-        self.cuts.clear()
+        super().heal()
         self.lost = lambda _message: False
 
     def leaders(self) -> list[Replica]:

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import random
-
 from flockmq.log.batch import CONFIG, BatchView, control_batch, stamp
 from flockmq.raft.codec import Frame, decode_frame
 from flockmq.raft.configuration import Configuration
@@ -23,6 +21,7 @@ from flockmq.raft.ready import Proposal
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND, HardState
 from flockmq.raft.turn import Turn
+from flockmq.testing.lockstep import Lockstep
 from raft_cluster import SETTINGS, MemoryLog, batch
 
 
@@ -75,6 +74,12 @@ class Node:
     def group(self, group: int) -> RaftNode:
         return self.host.groups[group]
 
+    def tick(self, now: int) -> None:
+        self.host.tick(now)
+
+    def turn(self) -> bool:
+        return self.take()
+
     def take(self) -> bool:
         """One turn."""
         if not self.running or not self.host.has_work():
@@ -109,52 +114,30 @@ class Node:
         return [record.payload for entry in entries if entry.count for record in BatchView(entry.data).records()]
 
 
-class Hosts:
+class Hosts(Lockstep[Node, tuple[int, int, bytes]]):
     """All nodes."""
 
     def __init__(self, size: int = 3, seed: int = 1, settings: RaftSettings = SETTINGS) -> None:
+        super().__init__(seed, step_ms=settings.tick_ms)
         self.settings = settings
-        self.rng = random.Random(seed)
-        self.now = 1_000_000
-        self.flying: list[tuple[int, int, bytes]] = []
         self.frames: list[Frame] = []
-        self.cuts: set[tuple[int, int]] = set()
-        self.nodes = {node: Node(self, node) for node in range(1, size + 1)}
-
-    def __getitem__(self, node: int) -> Node:
-        return self.nodes[node]
+        self.nodes |= {node: Node(self, node) for node in range(1, size + 1)}
 
     def bootstrap(self, group: int, voters: tuple[int, ...] = (1, 2, 3), preferred: int = 0) -> None:
         """Begin a group on all its nodes."""
         for node in voters:
             self.nodes[node].bootstrap(group, voters, preferred)
 
-    def settle(self, turns_max: int = 1_000) -> None:
-        """Until nothing moves."""
-        for _ in range(turns_max):
-            moved = [node.take() for node in self.nodes.values()]
-            flying, self.flying = self.flying, []
-            for sender, receiver, data in flying:
-                node = self.nodes[receiver]
-                if node.running and (sender, receiver) not in self.cuts:
-                    self.frames.append(decode_frame(data))
-                    node.host.receive(data)
-            if not any(moved) and not flying:
-                return
-        raise AssertionError("the hosts do not come to rest")
+    def deliver(self, node: Node, part: tuple[int, int, bytes]) -> None:
+        self.frames.append(decode_frame(part[2]))
+        node.host.receive(part[2])
 
     def run(self, ms: int) -> None:
-        """Time passes."""
         self.settle()
-        for _ in range(ms // self.settings.tick_ms):
-            self.now += self.settings.tick_ms
-            for node in self.nodes.values():
-                if node.running:
-                    node.host.tick(self.now)
-            self.settle()
+        super().run(ms)
 
     def leader(self, group: int) -> Node:
-        """Who leads a group, once somebody does."""
+        """The leader of a group, once there is one."""
         for _ in range(400):
             leading = [
                 node
@@ -177,11 +160,6 @@ class Hosts:
         forwarder = Forwarder(group, node, self.nodes[node].boot)
         self.nodes[node].host.add_forwarder(forwarder)
         return forwarder
-
-    def isolate(self, node: int) -> None:
-        """Nobody hears this node, and it hears nobody."""
-        for other in self.nodes:
-            self.cuts |= {(node, other), (other, node)}
 
     def stop(self, node: int) -> None:
         """The process dies."""

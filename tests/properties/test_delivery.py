@@ -62,7 +62,7 @@ class Story:
         limits = Limits(queue_messages_max=queue, write_bytes_max=self.rng.choice([2_000, 1_000_000]))
         self.world = World(NODES, BrokerSettings(limits=limits))
         self.world.create("plant", *GROUPS, on=REPLICAS)
-        self.world.advance(300)
+        self.world.run(300)
         self.records: dict[int, list[bytes]] = {group: [] for group in GROUPS}
         self.subscribers: list[Subscriber] = []
 
@@ -104,14 +104,14 @@ class Story:
         subscriber.take(self.world, False)
 
     def pass_time(self) -> None:
-        self.world.advance(self.rng.choice([100, 300, 3_000]))
+        self.world.run(self.rng.choice([100, 300, 3_000]))
 
     def cut(self) -> None:
         self.world.cut(*self.rng.sample(range(1, NODES + 1), 2))
 
     def heal(self) -> None:
         if self.world.cuts:
-            self.world.heal(*sorted(self.rng.choice(sorted(self.world.cuts, key=sorted))))
+            self.world.mend(*sorted(self.rng.choice(sorted(self.world.cuts))))
 
     def lead(self) -> None:
         self.world.lead(self.rng.choice(GROUPS), self.rng.choice(REPLICAS))
@@ -138,13 +138,13 @@ class Story:
         for group in GROUPS:
             self.world.lead(group, REPLICAS[0])
         self.unblock()
-        self.world.advance(3_000)
+        self.world.run(3_000)
         idle = 0
         while idle < 3:  # an acknowledgement may bring the next message
             before = sum(len(subscriber.seen) for subscriber in self.subscribers)
             for subscriber in self.subscribers:
                 subscriber.take(self.world, True)
-            self.world.advance(500)
+            self.world.run(500)
             idle = idle + 1 if before == sum(len(subscriber.seen) for subscriber in self.subscribers) else 0
 
     def check(self) -> None:

@@ -22,6 +22,7 @@ from flockmq.raft.ready import Ready
 from flockmq.raft.settings import RaftSettings
 from flockmq.routing.durable import DurableTopic
 from flockmq.testing.harness import BrokerHarness, HarnessClient
+from flockmq.testing.lockstep import perform
 from flockmq.testing.simulation.disk import SimulatedDisk
 
 REPLICAS = (1, 2, 3)
@@ -78,13 +79,7 @@ class Node:
             self.write()
 
     def write(self) -> None:
-        while (commit := self.store.take_commit()) is not None:
-            commit.perform(self.disk)
-            self.store.committed(commit)
-            self.engine.committed(commit)
-        while (chore := self.store.take_chore()) is not None:
-            chore.perform(self.disk)
-            self.store.done(chore)
+        perform(self.store, self.disk, self.engine)
 
 
 class World:

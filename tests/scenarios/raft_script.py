@@ -161,7 +161,7 @@ class Script:
             self.do_flying()
             arriving, self.cluster.flying = self.cluster.flying, []
             for message in arriving:
-                self.cluster.deliver(message)
+                self.cluster.arrive(message)
 
     def do_flying(self) -> None:
         for message in self.cluster.flying:

@@ -18,7 +18,7 @@ B = b"plant/b"
 def plant(size: int = 2, on: tuple[int, ...] = (1, 2), queue: int = 1_000) -> World:
     world = World(size, BrokerSettings(limits=Limits(queue_messages_max=queue)))
     world.create("plant", 5, on=on)
-    world.advance(700)
+    world.run(700)
     return world
 
 
@@ -72,7 +72,7 @@ def test_a_session_that_is_live_goes_on_at_the_same_offset(on: tuple[int, ...]) 
     world.commit(5, (A, b"2"))
     back = move(world, 1, 2)
     world.commit(5, (A, b"3"))
-    world.advance(700)
+    world.run(700)
     assert got(back.consume()) == [b"2", b"on the way", b"at both", b"3"]
     assert world[2].delivery.readers.catching == {}
 

@@ -86,7 +86,7 @@ def test_thesis_6_4_answers_to_an_earlier_round_confirm_nothing() -> None:
     leader.take()
     cluster.flying.clear()
     for message in earlier:
-        cluster.deliver(message)
+        cluster.arrive(message)
     cluster.lost = lambda message: type(message).__name__ == "Heartbeat"
     cluster.settle()
     assert leader.state.round_confirmed > 0

@@ -165,8 +165,8 @@ def test_a_suback_waits_until_it_is_known_where_live_begins() -> None:
     screen = world[2].client("screen")
     with pytest.raises(AssertionError, match="No Suback came"):
         screen.subscribe(b"plant/#")
-    world.heal(1, 2)
-    world.advance(700)
+    world.mend(1, 2)
+    world.run(700)
     assert screen.received() != []
     assert 5 in world[2].delivery.caught_up
 
@@ -178,7 +178,7 @@ def test_a_suback_does_not_wait_for_ever() -> None:
     screen = world[2].client("screen")
     with pytest.raises(AssertionError, match="No Suback came"):
         screen.subscribe(b"plant/#")
-    world.advance(1_000)
+    world.run(1_000)
     assert len(screen.received()) == 1
 
 
@@ -203,7 +203,7 @@ def test_a_feed_goes_on_at_another_replica() -> None:
     world.cut(2, 3)
     world.commit(5, (A, b"3"))
     assert got(screen.consume()) == [b"1", b"2"]
-    world.heal(1, 3)
+    world.mend(1, 3)
     world.commit(5, (A, b"4"))
     assert got(screen.consume()) == [b"3", b"4"]
 
@@ -218,7 +218,7 @@ def test_a_feed_follows_a_replica_that_moved() -> None:
     world.lead(5, 2)
     del world[1].logs.applied[5]
     world[1].delivery.closed(5, world.now)
-    world.advance(700)
+    world.run(700)
     world.commit(5, (A, b"2"))
     assert got(screen.consume()) == [b"1", b"2"]
 
@@ -246,7 +246,7 @@ def test_a_replica_that_is_new_here_takes_over_when_it_is_level() -> None:
     world.apply(1, 5)
     assert world[2].delivery.feeds.wants(5)
     world.apply(2, 5)
-    world.advance(700)
+    world.run(700)
     assert not world[2].delivery.feeds.wants(5)
     world.commit(5, (A, b"3"))
     assert got(screen.consume()) == [b"1", b"2", b"3"]
@@ -261,9 +261,9 @@ def test_a_snapshot_leaves_no_gap() -> None:
         world.commit(5, (A, payload), apply=False)
         world.apply(1, 5)
     world.install(2, 5)
-    world.advance(700)
+    world.run(700)
     world.commit(5, (A, b"4"))
-    world.advance(700)
+    world.run(700)
     world.commit(5, (A, b"5"))
     assert got(screen.consume()) == [b"1", b"2", b"3", b"4", b"5"]
 
@@ -276,8 +276,8 @@ def test_what_is_gone_everywhere_is_not_skipped_silently() -> None:
     world.cut(1, 2)
     world.commit(5, *numbered(A, 3))
     world[1].logs.kept[5] = 3
-    world.heal(1, 2)
-    world.advance(700)
+    world.mend(1, 2)
+    world.run(700)
     assert got(screen.consume()) == [b"1", b"2"]
     assert world[2].delivery.readers.gone == 2
     assert "durable_gap" in [event.kind for event in world[2].broker.take_events()]
@@ -470,7 +470,7 @@ def test_a_subscription_made_while_catching_up_gets_only_what_is_new() -> None:
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_batch_that_can_not_be_delivered_stops_nobody(number: int) -> None:
     world = plant(3, on=(1, 2), settings=small_queue(4))
-    world.advance(300)
+    world.run(300)
     client = world[number].client("c")
     ask(client, b"plant/#")
     world.commit(5, (A, b"1"), (B, b"2"), apply=False)

@@ -287,8 +287,8 @@ def test_while_the_leader_is_out_of_reach_the_suback_and_everything_else_of_the_
         ask(client, A, start="earliest")
     world.commit(5, (B, b"3"), (A, b"4"))
     assert client.messages() == []
-    world.heal(1, 2)
-    world.advance(500)
+    world.mend(1, 2)
+    world.run(500)
     assert got(client.consume()) == [*numbers(3), b"3", b"4"]
 
 
@@ -301,7 +301,7 @@ def test_unsubscribing_ends_the_wait() -> None:
     with pytest.raises(AssertionError, match="No Suback"):
         ask(client, A, start="earliest")
     client.unsubscribe(A)
-    world.heal(1, 2)
+    world.mend(1, 2)
     world.commit(5, (B, b"3"), (A, b"4"))
     assert got(client.consume()) == [b"3"]
     assert world[2].delivery.readers.catching == {}
@@ -315,17 +315,17 @@ def test_asking_once_more_without_history_keeps_the_wish() -> None:
     world.cut(1, 2)
     with pytest.raises(AssertionError, match="No Suback"):
         ask(client, A, start="earliest")
-    world.advance(1_000)
+    world.run(1_000)
     assert client.received() != []
     ask(client, A)
-    world.heal(1, 2)
-    world.advance(500)
+    world.mend(1, 2)
+    world.run(500)
     assert got(client.consume()) == numbers(3)
 
 
 def test_earliest_waits_for_a_replica_that_may_have_an_older_beginning() -> None:
     world = plant(2, on=(1, 2))
-    world.advance(300)
+    world.run(300)
     world.commit(5, *numbered(A, 5))
     world.install(2, 5)
     world.commit(5, *numbered(A, 5, 5))
@@ -333,16 +333,16 @@ def test_earliest_waits_for_a_replica_that_may_have_an_older_beginning() -> None
     world.cut(1, 2)
     with pytest.raises(AssertionError, match="No Suback"):
         ask(client, A, start="earliest")
-    world.advance(1_000)
+    world.run(1_000)
     assert client.messages() == []
-    world.heal(1, 2)
-    world.advance(500)
+    world.mend(1, 2)
+    world.run(500)
     assert got(client.consume()) == numbers(10)
 
 
 def test_earliest_does_not_wait_for_the_dead() -> None:
     world = plant(2, on=(1, 2))
-    world.advance(300)
+    world.run(300)
     world.commit(5, *numbered(A, 5))
     world.install(2, 5)
     world.commit(5, *numbered(A, 5, 5))

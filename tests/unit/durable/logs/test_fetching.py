@@ -113,17 +113,6 @@ def ask_heads(cluster: PartitionCluster, number: int, group: int = 1) -> list[di
     return told
 
 
-def exchange(cluster: PartitionCluster) -> None:
-    """Every node takes one turn, and what it says to others about logs arrives."""
-    for node in cluster.nodes.values():
-        if node.running:
-            node.turn()
-    flying, cluster.flying = cluster.flying, []
-    for _, receiver, frame in flying:
-        if cluster.nodes[receiver].running:
-            cluster.nodes[receiver].engine.receive(frame)
-
-
 def leads(cluster: PartitionCluster) -> bool:
     return any(node.running and node.engine.is_leader(1) for node in cluster.nodes.values())
 
@@ -134,7 +123,7 @@ def test_a_new_leader_tells_the_end_only_when_it_knows_all_that_was_acknowledged
     cluster.fill(1, 3)
     sent = cluster.publish(old.id, 1, b"acknowledged")
     while not sent.outcomes:
-        exchange(cluster)
+        cluster.turn()
     cluster.flying = []  # nobody else hears that it is committed
     cluster.kill(old.id)
     while not leads(cluster):
@@ -143,7 +132,7 @@ def test_a_new_leader_tells_the_end_only_when_it_knows_all_that_was_acknowledged
             cluster.nodes[number].tick(cluster.now)
         for _ in range(4):
             if not leads(cluster):
-                exchange(cluster)
+                cluster.turn()
     new = cluster.leader(1)
     assert new.reader.end_of(1) == 3, "it has the entry, and does not know yet that it is committed"
     told = ask_heads(cluster, new.id)

@@ -34,7 +34,7 @@ class Story:
         rng = self.rng
         chance = rng.random()
         node = rng.choice(cluster.running())
-        down = [each for each in cluster.nodes.values() if not each.runs]
+        down = [each for each in cluster.nodes.values() if not each.running]
         if chance < 0.55:
             group = rng.randint(1, SHARDS)
             self.number += 1
@@ -54,7 +54,7 @@ class Story:
         """All nodes run again; everything comes to rest."""
         cluster = self.cluster
         for node in cluster.nodes.values():
-            if not node.runs:
+            if not node.running:
                 node.start()
         cluster.until(self.is_at_rest, 240_000)
 
@@ -108,11 +108,11 @@ class Storm(Story):
     def act(self) -> None:
         cluster = self.cluster
         chance = self.rng.random()
-        down = [each for each in cluster.nodes.values() if not each.runs]
-        if chance < 0.03 and not cluster.cut:
-            cluster.cut.add(self.rng.choice(sorted(cluster.nodes)))
-        elif chance < 0.08 and cluster.cut:
-            cluster.cut.clear()
+        down = [each for each in cluster.nodes.values() if not each.running]
+        if chance < 0.03 and not cluster.alone:
+            cluster.alone.add(self.rng.choice(sorted(cluster.nodes)))
+        elif chance < 0.08 and cluster.alone:
+            cluster.alone.clear()
         elif chance < 0.09:
             node = self.rng.choice(cluster.running())
             node.meta.submit(CreateTopic(f"t{cluster.now}", shards=2), lambda result: None, cluster.now)
@@ -126,7 +126,7 @@ class Storm(Story):
             super().act()
 
     def end(self) -> None:
-        self.cluster.cut.clear()
+        self.cluster.alone.clear()
         super().end()
 
     def is_at_rest(self) -> bool:

@@ -220,7 +220,7 @@ def test_nothing_is_begun_on_the_word_of_an_old_state() -> None:
     create(cluster)
     cluster.until(lambda: cluster.leader(1) is not None)
     node = cluster[3]
-    cluster.cut.add(3)
+    cluster.alone.add(3)
     node.kill()
     node.start()
     cluster[1].append(1, b"so that the state is known as committed")
@@ -232,7 +232,7 @@ def test_nothing_is_begun_on_the_word_of_an_old_state() -> None:
     cluster.run(3_000)
     assert 1 not in node.engine.replicas
     assert node.partitions.pending == 1
-    cluster.cut.clear()
+    cluster.alone.clear()
     cluster.until(lambda: 1 in node.engine.replicas)
 
 
@@ -245,6 +245,6 @@ def test_many_replicas_open_a_few_at_a_time(monkeypatch) -> None:  # type: ignor
     counts: list[int] = []
     while len(node.engine.replicas) < 46:
         before = len(node.engine.replicas)
-        cluster.step()
+        cluster.run(50)
         counts.append(len(node.engine.replicas) - before)
     assert max(counts) == 10

@@ -172,7 +172,7 @@ def test_a_new_leader_gets_all_pieces_again(cluster: PartitionCluster) -> None:
     told: list[Staged] = []
     writer.node.sinks.stage(1, QUERY, 0, 0, 0, 0, chunk_of(b"x" * 2_000)).then(told.append)
     for _ in range(8):
-        step(cluster)
+        cluster.turn()
     cluster.kill(1)
     cluster.run(6_000)
     assert [one.reason for one in told] == [""]
@@ -231,7 +231,7 @@ def test_the_leader_dies_in_the_middle_of_a_commit(turns: int) -> None:
     told: list[Committed] = []
     writer.node.sinks.commit(1, QUERY, 0, [(0, 0, len(chunks))]).then(told.append)
     for _ in range(turns):  # a part of what happens without time passing
-        step(cluster)
+        cluster.turn()
     cluster.kill(1)
     cluster.run(6_000)
     # Somebody starts the batch anew, with other attempts, and does not know that it was begun.
@@ -251,7 +251,7 @@ def test_a_commit_that_was_begun_is_finished_though_nobody_asks(cluster: Partiti
     writer.must_stage(0, 0, 0, *chunks)
     writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 20)])
     while not cluster.nodes[2].machines.by_group[1].sinks.committing:
-        step(cluster)
+        cluster.turn()
     cluster.kill(1)
     cluster.run(5_000)
     assert Writer(cluster, 4).last().last == 0
@@ -266,7 +266,7 @@ def test_leadership_moves_to_and_fro_during_a_commit(cluster: PartitionCluster) 
     writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 60)])
     for target in (2, 3, 1, 2):
         for _ in range(3):
-            step(cluster)
+            cluster.turn()
         leader = next((node for node in cluster.nodes.values() if node.engine.is_leader(1)), None)
         if leader is not None and leader.id != target:
             leader.engine.host.transfer(1, target)
@@ -282,7 +282,7 @@ def test_others_publish_while_a_batch_is_committed(cluster: PartitionCluster) ->
     writer.node.sinks.commit(1, QUERY, 0, [(0, 0, 30)])
     for _ in range(20):
         cluster.publish(3, 1, b"other")
-        step(cluster)
+        cluster.turn()
     found = records(cluster)
     assert found.count(b"other") == 20
     assert [one for one in found if one != b"other"] == [b"%d" % number for number in range(30)]
@@ -334,21 +334,6 @@ def test_a_replica_that_was_filled_by_a_checkpoint_can_commit(cluster: Partition
     assert len(states(cluster)) == 1
 
 
-def step(cluster: PartitionCluster) -> None:
-    """One turn of every node, and what they said arrives."""
-    for node in cluster.nodes.values():
-        if node.running:
-            node.turn()
-    flying, cluster.flying = cluster.flying, []
-    said, cluster.said = cluster.said, []
-    for sender, receiver, frame in flying:
-        if cluster._arrives(sender, receiver):
-            cluster.nodes[receiver].engine.receive(frame)
-    for sender, receiver, body in said:
-        if cluster._arrives(sender, receiver):
-            cluster.nodes[receiver].calls.receive(sender, body, cluster.now)
-
-
 class Driver:
     """A writer that is killed and started again like everything else: each start stages anew, with another attempt."""
 
@@ -359,7 +344,7 @@ class Driver:
 
     def pass_some_time(self) -> None:
         for _ in range(self.rng.choice((0, 1, 2, 5, 20))):
-            step(self.cluster)
+            self.cluster.turn()
         running = [number for number, node in self.cluster.nodes.items() if node.running]
         what = self.rng.random()
         if what < 0.15 and len(running) == 4:

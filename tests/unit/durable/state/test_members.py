@@ -150,13 +150,13 @@ def test_a_minority_removes_nobody() -> None:
     cluster = Cluster(cores=3)
     cluster.found(2, 3)
     seated(cluster, 1, 2, 3)
-    cluster.cut.add(1)
+    cluster.alone.add(1)
     cluster.run(90_000)
     assert set(cluster[1].meta.state.nodes) == {1, 2, 3}
     assert not cluster[1].meta.is_leader
     # The others have taken it for lost meanwhile. It is welcome again.
     assert set(cluster[2].meta.state.nodes) == {2, 3}
-    cluster.cut.clear()
+    cluster.alone.clear()
     cluster.until(lambda: set(cluster[1].meta.state.nodes) == {1, 2, 3} and cluster.voters() == (1, 2, 3))
     cluster.until(lambda: len({node.meta.state.encode() for node in cluster.running()}) == 1)
 
