@@ -133,7 +133,7 @@ def test_several_processes_share_the_work(site: Site) -> None:
 
 
 def test_a_worker_that_can_not_connect_says_so() -> None:
-    with pytest.raises(FlockError, match="nobody listens"):
+    with pytest.raises(FlockError, match="no program listens"):
         run(Target(port=free_port()), LOAD, Setting(processes=2))
 
 
@@ -150,7 +150,7 @@ def test_connecting_and_leaving(site: Site) -> None:
 
 
 def test_nobody_at_home_is_one_sentence() -> None:
-    with pytest.raises(FlockError, match="nobody listens"):
+    with pytest.raises(FlockError, match="no program listens"):
         run(Target(port=free_port()), LOAD)
     with pytest.raises(FlockError, match="No connection"):
         run(Target(port=free_port(), transport="tls"), LOAD)

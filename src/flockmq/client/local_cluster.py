@@ -5,8 +5,8 @@
           n1/ n2/ ...    each node's own data folder, with its log in node.log
 ```
 Every node is a ``flockmq start`` process in a session of its own. The first one forms the cluster unless it has been
-there before, the others join it. Whoever reads ``cluster.json`` later checks a process id against the lock of the
-node's data folder: a number that the system has given to somebody else meanwhile is never signalled.
+there before, the others join it. A later reader of ``cluster.json`` checks a process id against the lock of the
+node's data folder: a number that the system has given to another process meanwhile is never signalled.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ SHIFT: Final = 100
 
 
 def usable_ports(count: int, tried: Ports | None = None) -> Ports:
-    """The usual ports, or others near them when somebody has one of those; beyond the ``tried`` ones if given."""
+    """The usual ports, or others near them when a program has one of those; beyond the ``tried`` ones if given."""
     usual = Ports()
     first = 0 if tried is None else tried.mqtt - usual.mqtt + SHIFT
     for shift in range(first, 100 * SHIFT, SHIFT):
@@ -262,7 +262,7 @@ def wait_ready(nodes: Sequence[LocalNode]) -> Iterator[LocalNode]:
 
 
 def _is_our_child(pid: int) -> bool:
-    """Whether it is a process that we started and that still runs: its number can't be anybody else's."""
+    """Whether it is a process that we started and that still runs: its number can't be that of another."""
     try:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:
@@ -300,7 +300,7 @@ def delete_cluster(data_dir: Path) -> None:
 
 def stop_nodes(nodes: Sequence[LocalNode]) -> Iterator[tuple[LocalNode, bool]]:
     """Stop some nodes in order; each with whether it ended by itself."""
-    # A node that only just starts does not hold its folder yet: whoever started it may stop it all the same.
+    # A node that only just starts does not hold its folder yet: the program that started it may stop it all the same.
     nodes = [node for node in nodes if node.is_running() or _is_our_child(node.pid)]
     for node in nodes:
         with contextlib.suppress(ProcessLookupError):

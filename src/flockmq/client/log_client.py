@@ -165,7 +165,7 @@ class LogClient(LogSinks):
             self._good.pop((topic, shard, read_from), None)
             patience.pause()
 
-    def _candidates(self, topic: str, shard: int, read_from: ReadFrom) -> list[str]:
+    def _candidates(self, topic: str, shard: int, read_from: ReadFrom) -> Iterator[str]:
         """Servers to ask, best first. What was known before is better than nothing."""
         at, partitions = self._partitions.get(topic, (float("-inf"), []))
         if time.monotonic() - at >= METADATA_S:
@@ -178,10 +178,11 @@ class LogClient(LogSinks):
                 if error.status not in ASK_AGAIN:
                     raise
         good = self._good.get((topic, shard, read_from))
-        urls = [good] if good is not None else []
-        urls += self._named if self._named_first else []
-        urls += self._holders(topic, shard, partitions, ORDERS[read_from]) if partitions else []
-        return list(dict.fromkeys([*urls, *self._named]))
+        if good is not None:
+            yield good
+        first = self._named if self._named_first else []
+        holders = self._holders(topic, shard, partitions, ORDERS[read_from]) if partitions else []
+        yield from [url for url in dict.fromkeys([*first, *holders, *self._named]) if url != good]
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

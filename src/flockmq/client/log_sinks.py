@@ -27,7 +27,7 @@ _UNCLEAR: Final = frozenset({500, 502, 504})
 
 
 class StageName(NamedTuple):
-    """Whose chunk it is: attempt ``attempt`` at task ``task`` of batch ``batch`` of ``query``."""
+    """The owner of a chunk: attempt ``attempt`` at task ``task`` of batch ``batch`` of ``query``."""
 
     query: str
     batch: int

@@ -3,7 +3,7 @@
 ```
  publish() --> socket ... PUBACK / PUBREC, PUBREL, PUBCOMP --> the awaiting call returns the reason code
  subscribe() -> socket ... SUBACK --------------------------> its reason codes
- socket --> reader task --> bounded queue --> messages()      when nobody takes messages, the socket is not read either
+ socket --> reader task --> bounded queue --> messages()   when no caller takes messages, the socket is not read
 ```
 There is no reconnecting and no store: when the connection ends, everything that waits raises MqttError, and what to do
 then is for the caller to decide. The codec is the broker's own.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 QUEUE_MESSAGES_MAX: Final = 1_000
 QUEUE_MESSAGES_ASKING_MAX: Final = 100_000
-"""While an answer is waited for: messages, such as history, may come before it, and nobody takes them meanwhile."""
+"""While an answer is waited for: messages, such as history, may come before it, and no caller takes them meanwhile."""
 _REFUSALS_V3: Final = {
     1: "it does not speak this version of MQTT",
     2: "it does not accept the client id",
@@ -335,7 +335,7 @@ class MqttClient:
         last = 0
         while interval_s:
             await asyncio.sleep(interval_s / 2)
-            # While nobody takes messages, no PINGRESP is read either.
+            # While no caller takes messages, no PINGRESP is read either.
             if self._pings_answered < last and self._room.is_set():
                 self._end(MqttError(f"The broker at {self.options.address} no longer answers; check the network."))
                 self._writer.close()
@@ -354,7 +354,7 @@ class MqttClient:
         )
 
     def _end(self, error: MqttError) -> None:
-        """Tell everybody who waits that the connection is over; the first reason counts."""
+        """Tell all waiting calls that the connection is over; the first reason counts."""
         if self._error is not None:
             return
         self._error = error

@@ -39,7 +39,7 @@ def cursor_name(options: ReadOptions, topic: str) -> str:
 def positions_of(options: ReadOptions, client: LogClient, reach: Reach) -> Offsets | None:
     """Where the query's cursors stand; the start of a shard that they were not put in yet. None when there is none.
 
-    FlockError while nobody can say: a query that began at the start of a shard would read everything again.
+    FlockError while no node can say: a query that began at the start of a shard would read everything again.
     """
     if not options.cursor:
         return None
@@ -94,7 +94,7 @@ class QueryCursors:
             hold = self._options.cursor_hold
             if hold is None and not self._exists(name):
                 hold = True
-            # One that is there holds as whoever runs the cluster has said since, unless the query says otherwise.
+            # An existing cursor holds as the operator has said since, unless the query says otherwise.
             cursor = self._client.create_cursor(name, topic, hold=hold)
             _check_topic(name, cursor.topic, topic)
             self._known.add(topic)

@@ -20,7 +20,7 @@ from typing import Final
 from flockmq.spark import java
 
 _LINKED: Final = ("bin", "sbin", "jars", "conf", "data")
-"""Also ``conf``, which is there only once somebody makes it."""
+"""Also ``conf``, which is there only once a user makes it."""
 _ZIP: Final = "python/lib/pyspark.zip"
 
 
@@ -52,7 +52,7 @@ def _make(folder: Path, package: Path) -> None:
         for name in _LINKED:
             (draft / name).unlink()
         draft.rmdir()
-        if not folder.is_dir():  # else somebody else was faster
+        if not folder.is_dir():  # else another process was faster
             raise
 
 

@@ -3,7 +3,7 @@
 ```
  default columns + those of the template = all columns --> .schema(...) of the user: any of them, in any order
 ```
-Spark does not tell a Python source which columns a query uses, so whoever reads few of them names them in ``.schema``.
+Spark does not tell a Python source which columns a query uses, so a query of few columns names them in ``.schema``.
 """
 
 from __future__ import annotations

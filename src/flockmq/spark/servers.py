@@ -25,7 +25,7 @@ from flockmq.errors import FlockError
 from flockmq.security import credentials
 
 SERVER_OPTIONS: Final = ("server", "token", "namespace", "ca", "cert", "key", "insecure", "retries")
-"""Names of the options that are read here, for those who list what they take."""
+"""Names of the options that are read here, for modules that list what they take."""
 RETRIES: Final = 3
 RETRY_S: Final = 10.0
 """How long one retry goes on asking all nodes."""

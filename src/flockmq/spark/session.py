@@ -152,7 +152,7 @@ def _builder() -> SparkSession.Builder:
 def _set_environment(master: str | None) -> None:
     """Loopback locally; workers run the Python that runs this, where they are on a machine like this one."""
     if master is not None and master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine needs to reach it
     if master is not None and master.startswith(("local", "spark://")):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -191,7 +191,7 @@ class Archive:
         return f"-XX:ArchiveClassesAtExit={self._draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
     def keep_at_exit(self) -> None:
-        """When the program ends, wait for the JVM to write the archive; a half of one helps nobody."""
+        """When the program ends, wait for the JVM to write the archive; a half of one is of no use."""
         if self._draft is not None:
             atexit.register(self._keep, self._draft)
             self._draft = None
@@ -203,7 +203,7 @@ class Archive:
         if process is None:
             return
         try:
-            process.stdin.close()  # it ends when nobody holds the other side
+            process.stdin.close()  # the JVM ends when its standard input is closed
             process.wait(ARCHIVE_S)
             draft.replace(self.path)
         except Exception:

@@ -3,7 +3,7 @@
 ```
  task   write(rows) --> chunks --> stage at each shard's leader under (query, batch, task, attempt) --> Staged
  driver commit(Staged of all tasks) --> each shard publishes what it has of (query, batch), unless it did so before
-        abort                       --> stages are dropped; what nobody drops expires
+        abort                       --> stages are dropped; those that are not expire
 ```
 A stream's query and batch are Spark's own and the same after a restart from one checkpoint. A batch write is a query
 of its own, made on the driver, unless options ``query`` and ``batch`` name it. An attempt is a random number: Spark's
@@ -101,7 +101,7 @@ class _Sink:
                 ) from error
 
     def drop(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: forget what was staged, as far as anybody can say what it was."""
+        """On the driver: forget what was staged, as far as the tasks reported it."""
         client = self.options.servers.client()
         for query, batch, topic in _by_topic(messages):
             client.drop_stages(topic, query, batch)

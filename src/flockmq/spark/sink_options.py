@@ -57,7 +57,7 @@ class SinkOptions:
     """MQTT topic name of all rows; empty: each row has its own."""
     client_id: str = CLIENT_ID
     query: str = ""
-    """Who writes, when a program says it itself (``foreachBatch``); empty: Spark does, or each write is a new one."""
+    """Name of the writer, when a program gives it (``foreachBatch``); empty: Spark's own, or a new one per write."""
     batch: int = 0
 
     @classmethod
@@ -71,7 +71,7 @@ class SinkOptions:
             except RemoteProtocolError as error:
                 raise FlockError(f"Option topic={topic!r} can't be published to: {error}") from None
         if ("query" in given) != ("batch" in given):
-            raise FlockError("Options query and batch belong together: who writes, and the number of this write")
+            raise FlockError("Options query and batch belong together: the writer's name, and the number of this write")
         query = given.get("query", "")
         if "query" in given and not 0 < len(query) <= QUERY_CHARS_MAX:
             raise FlockError(f"Option query is a name of 1 to {QUERY_CHARS_MAX} characters, not {query[:40]!r}")
@@ -114,7 +114,7 @@ class SinkColumns:
             raise FlockError(f"The rows have no payload, only {_listed(schema)}; the sink takes {EXPECTED}")
         topic = "" if fixed_topic else next((one for one in _TOPICS if one in types), "")
         if not topic and not fixed_topic:
-            raise FlockError("Nobody says what topic the rows go to: set option topic, or add a column mqtt_topic")
+            raise FlockError("The rows have no topic to go to: set option topic, or add a column mqtt_topic")
         found = {"payload": payload, "topic": topic}
         found |= {one: one for one in ("qos", "retain", "headers", "key") if one in types}
         for role, lower in found.items():

@@ -6,7 +6,7 @@
                               |  publishers with room: the next slice of their ring
                               `  rate-limited: what is due, stamped with the time
 ```
-The engine decides nothing about the end: whoever runs it looks at ``progress`` and calls ``stop``. So one engine
+The engine decides nothing about the end: its caller looks at ``progress`` and calls ``stop``. So one engine
 in this process and many in others are driven the same way.
 """
 
@@ -76,7 +76,7 @@ class Engine:
         self.progress = Progress()
 
     def open(self) -> None:
-        """Connect and subscribe everyone."""
+        """Connect all clients and subscribe them."""
         publishers, subscribers = self._mine
         allow_descriptors(len(publishers) + len(subscribers))
         # All subscriptions stand before the first publisher is there: nothing can be missed.
@@ -151,7 +151,7 @@ class Engine:
         return progress
 
     def close(self) -> None:
-        """Disconnect everyone."""
+        """Disconnect all clients."""
         self._clients.close()
 
     def _all_acknowledged(self) -> bool:

@@ -120,7 +120,7 @@ class Link:
             self._introduce()  # on loopback the connection stands already; elsewhere the socket says to wait
 
     def close(self) -> None:
-        """Say goodbye if there is someone to say it to, and close."""
+        """Send DISCONNECT where there is a connection, and close."""
         with contextlib.suppress(OSError):
             if self.stage == READY and not self._pending:
                 goodbye = frames.GOODBYE
@@ -312,7 +312,7 @@ class Link:
     def _ended(self, error: OSError | None = None) -> FlockError:
         where = f"{self._target.host}:{self._target.port}"
         if isinstance(error, ConnectionRefusedError):
-            return FlockError(f"No connection to {where}: nobody listens there. Is the broker running?")
+            return FlockError(f"No connection to {where}: no program listens there. Is the broker running?")
         why = f" ({error.strerror or error})" if error is not None else ""
         during = STAGES[self.stage]
         return FlockError(f"The broker at {where} closed the connection of {self.client_id} during {during}{why}")

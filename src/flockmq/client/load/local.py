@@ -4,7 +4,7 @@
  start --> python -m flockmq start --data-dir TEMPORARY --mqtt-port 0 ... --> ports.json --> serving
  stop  --> SIGINT --> it says goodbye to its clients and ends
 ```
-It runs in a session of its own, so Ctrl-C in the terminal reaches only whoever started it.
+It runs in a session of its own, so Ctrl-C in the terminal reaches only the program that started it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LocalBroker:
         named = {argument.partition("=")[0] for argument in arguments}
         free = [f"{flag}=0" for flag in ("--mqtt-port", "--ws-port", "--api-port", "--port") if flag not in named]
         command = [sys.executable, "-m", "flockmq", "start", f"--data-dir={self._data}", *free, *arguments]
-        # Its admin token is of no use to anybody tomorrow, so it stays out of the user's own file.
+        # Its admin token is of no use tomorrow, so it stays out of the user's own file.
         variables = {**os.environ, "FLOCKMQ_CREDENTIALS": str(folder / "credentials.toml"), **(environment or {})}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
@@ -119,7 +119,7 @@ class LocalBroker:
 
 
 def port_or_zero(port: int) -> int:
-    """The port if nobody on this machine has it, else 0: any free one."""
+    """The port if no program on this machine has it, else 0: any free one."""
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:

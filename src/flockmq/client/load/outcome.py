@@ -57,7 +57,7 @@ def conclude(
     sent = sum(sent_by.values())
     received = sum(share.received for share in shares)
     started = min(share.started_ns for share in shares)
-    if not load.publishers:  # who only listens can't know when the others began, only when the first message came
+    if not load.publishers:  # a pure listener knows only when the first message came
         started = min((share.arrived_ns for share in shares if share.arrived_ns), default=started)
     moved = max(max(share.moved_ns, share.acknowledged_ns) for share in shares)
     published = max(share.acknowledged_ns or share.moved_ns for share in shares)

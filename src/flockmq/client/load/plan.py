@@ -1,4 +1,4 @@
-"""What load to make, as values: where (``Target``), what (``Load``), and who publishes and hears which topic.
+"""What load to make, as values: where (``Target``), what (``Load``), and which client publishes and hears which topic.
 
 ```
  Load(publishers=2, subscribers=2, topics=4)          publisher 0 -> topics 0 2     subscriber 0 <- topics 0 2

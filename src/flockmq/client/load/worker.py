@@ -19,7 +19,7 @@ REPORT_INTERVAL_NS = 50_000_000
 
 
 def say(word: Word) -> None:
-    """Write one line to whoever started us."""
+    """Write one line to the process that started this one."""
     sys.stdout.buffer.write(msgspec.json.encode(word) + b"\n")
     sys.stdout.buffer.flush()
 

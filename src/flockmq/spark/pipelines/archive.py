@@ -4,7 +4,7 @@
  topics --> readStream("flockmq") --> date of each record --> foreachBatch: table.append(frame, query, batch)
                                                                    `-- many small files: table.compact, in between
 ```
-How the formats commit is in lake.py. Merging runs between two micro-batches of the same query, so it waits for nobody.
+How the formats commit is in lake.py. Merging runs between two micro-batches of the same query, so it waits for none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARAMETERS: Final = (
     Parameter("compact", Kind.CHOICE, "auto", "Merge small files: as they gather, not at all, or only that.", COMPACT),
     Parameter("file-size", Kind.SIZE, "128MB", "Size that files are merged to."),
     Parameter("small-files", Kind.INTEGER, "50", "Merge when so many small files have gathered.", minimum=2),
-    Parameter("keep", Kind.DURATION, "1h", "How long merged files stay on disk for those who read them."),
+    Parameter("keep", Kind.DURATION, "1h", "How long merged files stay on disk for queries that read them."),
 )
 
 
@@ -66,7 +66,7 @@ class Committer:
 
 def run(job: Job) -> Summary:
     """See the module."""
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (PySpark's usual name)
 
     values = job.values
     out = values.text("lake")

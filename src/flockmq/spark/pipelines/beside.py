@@ -4,8 +4,8 @@
  standard input:   Task as JSON --> ... --> Until(records) --> (the last windows are written) --> end
  standard output:  Progress, whenever it moves; in the end a Result: figures, table, windows, files, or why not
 ```
-A window is final when something later than it was read. So whoever wants all of them publishes one record more, late
-enough, and tells how many records there are: when they are read, one more micro-batch writes the windows.
+A window is final when something later than it was read. To get all of them, publish one record more, late
+enough, and tell how many records there are: when they are read, one more micro-batch writes the windows.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Reporter(Display):
             self._enough.set()
 
     def listen(self) -> None:
-        """Wait for the end to be told; when whoever told us is gone, end at once."""
+        """Wait for the end to be told; when the parent process is gone, end at once."""
         line = sys.stdin.buffer.readline()
         if line.strip():
             self.until = msgspec.json.decode(line, type=Until)
@@ -165,7 +165,7 @@ def main() -> int:
         result = run(task)
     except FlockError as error:
         result = Result(error=str(error))
-    except Exception as error:  # whoever watches us sees no traceback; it is in the log
+    except Exception as error:  # the parent process shows no traceback; it is in the log
         import traceback
 
         traceback.print_exc()

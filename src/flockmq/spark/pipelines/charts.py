@@ -183,7 +183,7 @@ def _is_near_zero(limits: tuple[float, float]) -> bool:
 
 
 def _aligned(series: Mapping[str, Points]) -> tuple[list[datetime], list[list[float]]]:
-    """The same moments for all; who says nothing at one has 0 there."""
+    """The same moments for all series; one without a value at a moment has 0 there."""
     moments = sorted({at for points in series.values() for at, _ in points})
     known = [dict(points) for points in series.values()]
     return moments, [[values.get(at, 0.0) for at in moments] for values in known]

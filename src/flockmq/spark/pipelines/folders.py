@@ -101,7 +101,7 @@ class LocalFolder:
         for folder, _folders, names in os.walk(root):
             for name in names:
                 full = Path(folder) / name
-                with contextlib.suppress(FileNotFoundError):  # somebody else is at work, too
+                with contextlib.suppress(FileNotFoundError):  # another writer is at work, too
                     status = full.stat()
                     relative = full.relative_to(self.path).as_posix()
                     found.append(FileEntry(relative, status.st_size, status.st_mtime_ns // 1_000_000))
@@ -209,7 +209,7 @@ class HadoopFolder:
             stream.close()
 
     def create(self, path: str, text: str) -> bool:
-        """See Folder. Whoever creates it second gets an error from the file system."""
+        """See Folder. The second creator gets an error from the file system."""
         full = self._path(path)
         if self._fs.exists(full):
             return False

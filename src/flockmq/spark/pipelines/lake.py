@@ -47,7 +47,7 @@ class Compaction:
     bytes_before: int = 0
     bytes_after: int = 0
     removed: int = 0
-    """Files that nobody reads any more and that are off the disk now."""
+    """Files that no query reads any more and that are off the disk now."""
 
 
 @dataclass(frozen=True, slots=True)

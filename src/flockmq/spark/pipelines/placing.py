@@ -1,4 +1,4 @@
-"""Who should lead which partition, so that each node carries about as much: advice from what was measured.
+"""Which node should lead which partition, so that each carries about as much: advice from what was measured.
 
 ```
  bytes/s of each partition, its leader and copies --> while it helps:
@@ -73,7 +73,7 @@ def _refined(leaders: Mapping[Measured, str], nodes: Sequence[str], least: float
 
 
 def _dealt(partitions: Sequence[Measured], nodes: Sequence[str], least: float) -> dict[Measured, str]:
-    """The largest first, each to the node that has least so far; who leads it now has precedence if it is near that."""
+    """The largest first, each to the node that has least so far; its leader has precedence if it is near that."""
     loads = dict.fromkeys(nodes, 0.0)
     found = {}
     for one in sorted(partitions, key=lambda one: (-one.bytes_per_s, one.namespace, one.topic, one.shard)):

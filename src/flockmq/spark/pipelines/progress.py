@@ -67,7 +67,7 @@ class Tally:
         self._recent.append((time.monotonic(), self.rows))
 
     def count(self, rows: int, batches: int, trigger_ms: int) -> None:
-        """What somebody else counted: pipelines that are no streaming queries."""
+        """What a pipeline counted itself: those that are no streaming queries."""
         self.rows, self.batches, self.trigger_ms = rows, batches, trigger_ms
         if len(self.trigger_ms_all) < TRIGGERS_MAX:
             self.trigger_ms_all.append(trigger_ms)

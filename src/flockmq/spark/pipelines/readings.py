@@ -1,4 +1,4 @@
-"""What devices measured, from records whose JSON nobody described beforehand: (device, metric, value, time).
+"""What devices measured, from records whose JSON has no schema: (device, metric, value, time).
 
 ```
  topic plant/lyon/line3/press7/temperature, payload {"value": 68.2, "seq": 7, "unit": "celsius", "at": "2026-05-01T..."}
@@ -77,7 +77,7 @@ def read_readings(job: Job, second: str = "") -> DataFrame:
     values = job.values
     template = Template(values.text("columns")) if "columns" in values else None
     named = {*_RECORD_COLUMNS, *(template.names if template else ())}
-    # Columns that nobody asks for are not even decoded.
+    # Columns that the query does not ask for are not even decoded.
     schema = StructType([field for field in full_schema(template) if field.name in named])
     options = {
         **job.read_options(),

@@ -180,7 +180,7 @@ def _play(job: Job, tape: Tape, plan: Plan, folder: Folder, speed: float) -> Tal
 def _publish(job: Job, tape: Tape, plan: Plan) -> int:
     """Publish a slice; how many records it has."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+    from pyspark.sql import functions as F  # noqa: N812  (PySpark's usual name)
 
     assert plan.end is not None
     if tape.count(plan.start, plan.end) == 0:

@@ -125,7 +125,7 @@ class LakeTape:
 
     def span(self, begin_ms: int | None, end_ms: int) -> Span:
         """See Tape."""
-        from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+        from pyspark.sql import functions as F  # noqa: N812  (PySpark's usual name)
 
         wanted = self._between(begin_ms or 0, end_ms)
         edges = wanted.select(F.unix_millis(F.min("timestamp")), F.unix_millis(F.max("timestamp"))).first()

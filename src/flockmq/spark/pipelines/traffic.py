@@ -348,7 +348,7 @@ def _rates(
 
 PIPELINE: Final = Pipeline(
     name="traffic",
-    summary="What topics, clients, partitions and nodes carried over time: charts, and advice who should lead what.",
+    summary="What topics, clients, partitions and nodes carried over time: charts, advice on leaders.",
     parameters=PARAMETERS,
     run=run,
     example="flockmq pipeline run traffic --last 1h && flockmq cluster rebalance --advice flockmq-traffic/advice.json",

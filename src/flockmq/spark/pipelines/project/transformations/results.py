@@ -1,4 +1,4 @@
-"""Sink: every row of gold goes back to MQTT, once, for whoever subscribes to ``results/#``."""
+"""Sink: every row of gold goes back to MQTT, once, for all subscribers of ``results/#``."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
