@@ -61,8 +61,8 @@ def scan_run(
                 break
             topic_field = buf[at:body]
             topic = buf[at + 2 : body]
-        prefix = buf[pos:body]
-        prefix_length = len(prefix)
+        prefix_length = body - pos
+        prefix = buf[pos:body] if stop < end else b""  # nothing follows that could be compared with it
         tail = b""
         tail_length = 0
         if qos:
@@ -92,8 +92,9 @@ def scan_run(
                 ends.append(pos - begin)
                 count += 1
         else:
-            prefix += tail
-            prefix_length += tail_length
+            if tail_length:
+                prefix += tail
+                prefix_length += tail_length
             pos = stop
             count += 1
             while pos + size <= end and buf[pos : pos + prefix_length] == prefix:

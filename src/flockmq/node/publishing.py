@@ -60,13 +60,12 @@ WHY_NAMESPACE_FULL: Final = (
 def on_run(node: NodeState, connection: Connection, run: Run, now: int, is_repeat: bool = False) -> None:
     """Take a run from a client: check, acknowledge, deliver. ``is_repeat``: it says that it sent this before."""
     count_in(node, connection, run, now)
-    limits = connection.limits
     topic = run.topic
     plan = node.table.plans.get(topic)
     special = topic[0] == 0x24  # $
-    if plan is None or special or limits.topic_levels_max != node.settings.limits.topic_levels_max:
-        check_topic_name(topic, limits.topic_levels_max, limits.topic_bytes_max)
-    elif limits.topic_bytes_max and len(topic) > limits.topic_bytes_max:
+    if plan is None or special or connection.topic_levels_max != node.topic_levels_max:
+        check_topic_name(topic, connection.topic_levels_max, connection.topic_bytes_max)
+    elif connection.topic_bytes_max and len(topic) > connection.topic_bytes_max:
         raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, "The topic name is longer than this broker allows")
     if not node.gate_is_open and not may_publish(node, connection, topic):
         node.stats.publishes_denied += run.count
@@ -94,7 +93,7 @@ def count_in(node: NodeState, connection: Connection, run: Run, now: int) -> Non
         stats.publishes_in_qos1 += count
     else:
         stats.publishes_in_qos2 += count
-    per_second = connection.limits.messages_per_s_max
+    per_second = connection.messages_per_s_max
     if per_second:
         spend_tokens(connection, per_second, count, now)
 

@@ -73,6 +73,8 @@ class NodeState:
     ) -> None:
         """``finish`` works on what a connection has said and waits for a turn."""
         self.settings = settings
+        self.topic_levels_max = settings.limits.topic_levels_max
+        """Names in the table of plans were checked against this limit."""
         self.finish = finish
         self.gate = gate
         self.gate_is_open = False

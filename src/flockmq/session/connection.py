@@ -101,6 +101,10 @@ class Connection:
         """Size of its CONNECT, while that is being judged."""
         self.packet_max = min(limits.connect_bytes_max or PACKET_BYTES_MAX, limits.packet_bytes_max or PACKET_BYTES_MAX)
         self.properties_max = limits.connect_properties_max or PACKET_BYTES_MAX
+        self.topic_bytes_max = limits.topic_bytes_max
+        self.topic_levels_max = limits.topic_levels_max
+        self.messages_per_s_max = limits.messages_per_s_max
+        """Limits that every message is held against stand here too: ``limits`` is interpreted, and slow to read."""
         self.last_read_at = now
         """When the last whole packet came, or when it was listened to again."""
         self.half_since = 0
