@@ -44,7 +44,7 @@ LOOK_EVERY_S: Final = 0.25
 STOP_WITHIN_S: Final = 20.0
 """How long a micro-batch that is under way may go on after Ctrl-C; a second Ctrl-C ends it at once."""
 CHECKPOINTS: Final = "flockmq-checkpoints"
-_OUR_ERROR: Final = re.compile(r"flockmq\.[\w.]*Error: (.+)")
+_OUR_ERROR: Final = re.compile(r"\bflockmq\.[\w.]*\.[A-Z]\w*: (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

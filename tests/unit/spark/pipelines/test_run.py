@@ -15,6 +15,8 @@ from flockmq.spark.pipelines.summary import Summary, Table
             "[STREAM_FAILED] Query failed\nTraceback:\nflockmq.errors.FlockError: No node answers.\n\nJVM: at x",
             "No node answers.",
         ),
+        ("Traceback:\nflockmq.errors.OffsetGone: Records 3 to 5 are gone.\nJVM: at x", "Records 3 to 5 are gone."),
+        ("flockmq.client.transport.UnreachableError: Is it running?", "Is it running?"),
         ("\n  [PATH_NOT_FOUND] Path does not exist.\nmore", "[PATH_NOT_FOUND] Path does not exist."),
         ("", "it did not say why"),
     ],
