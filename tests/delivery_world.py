@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.durable.deliver.delivery import Delivery
-from flockmq.durable.logs.partition_log import NOT_HERE, Unreadable
-from flockmq.errors import OffsetGone
+from flockmq.durable.logs.local import NOT_HERE
+from flockmq.durable.logs.logs import Logs
+from flockmq.errors import Behind, NoReplica, OffsetGone
 from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
 from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry
 from flockmq.node.settings import BrokerSettings
@@ -25,6 +26,7 @@ from flockmq.raft.entry import entry_of
 from flockmq.raft.messages import SnapshotMeta
 from flockmq.raft.ready import Ready
 from flockmq.routing.durable import DurableTopic, TopicMap
+from flockmq.tasks import Promise, Tasks, promised
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient, make_properties
 from flockmq.testing.lockstep import Lockstep
 
@@ -42,7 +44,7 @@ class Truth:
         self.term = 1
 
 
-class Logs:
+class Replicas:
     """The replicas of one node: how many entries of each log are applied, and which of them are still kept."""
 
     def __init__(self, world: World, node_id: int) -> None:
@@ -62,8 +64,11 @@ class Logs:
     def is_leader(self, group: int) -> bool:
         return self.world.truths[group].leader == self.node_id
 
-    def knows_all(self, group: int) -> bool:
+    def speaks_for(self, group: int, now: int) -> bool:
         return self.is_leader(group)
+
+    def confirm(self, group: int, now: int) -> Promise[bool]:
+        return promised(self.is_leader(group))
 
     def term_of(self, group: int) -> int:
         return self.world.truths[group].term
@@ -80,10 +85,15 @@ class Logs:
         applied = self.world.truths[group].entries[: self.applied[group]]
         return BatchView(applied[-1]).next_offset if applied else 0
 
-    def read(self, group: int, offset: int, bytes_max: int) -> list[bytes]:
+    def committed_end(self, group: int) -> int:
+        return self.end(group)
+
+    def read(self, group: int, offset: int, bytes_max: int, until: int = 0) -> list[bytes]:
         self.reads += 1
-        if group in self.broken:
-            raise Unreadable("The disk of this replica is broken.")
+        if group in self.broken or group not in self.applied:
+            raise NoReplica
+        if max(offset, until) > self.end(group):
+            raise Behind(self.end(group))
         if offset < self.first(group):
             raise OffsetGone(self.first(group), f"Offset {offset}")
         found: list[bytes] = []
@@ -118,10 +128,10 @@ class Node(BrokerHarness):
         self.now = world.now
         self.world = world
         self.node_id = node_id
-        self.logs = Logs(world, node_id)
-        self.calls = Calls(self)
-        self.delivery = Delivery(self.broker.node, node_id, self.logs, world, self, self.calls)
-        self.delivery.set_wake(self.wake)
+        self.replicas = Replicas(world, node_id)
+        self.calls = Calls(self, Tasks(world.now))
+        self.logs = Logs(node_id, self.replicas, world, self.calls, self, self.wake)
+        self.delivery = Delivery(self.broker.node, self.logs)
         self.is_awake = False
 
     def wake(self) -> None:
@@ -194,7 +204,7 @@ class World(Lockstep[Node, tuple[int, int, int, bytes]]):
         self._topics.append(DurableTopic(b"default", name.encode(), wanted, list(groups), index=len(self._topics) + 1))
         for group in groups:
             for number in on:
-                self.nodes[number].logs.applied[group] = 0
+                self.nodes[number].replicas.applied[group] = 0
         self.tell_topics(is_restored)
         for group in groups:
             self.lead(group, on[0])
@@ -252,13 +262,15 @@ class World(Lockstep[Node, tuple[int, int, int, bytes]]):
         """A replica applies all that is committed."""
         node = self.nodes[number]
         truth = self.truths[group]
-        done = node.logs.applied[group]
+        done = node.replicas.applied[group]
         fresh = truth.entries[done:]
         if not fresh:
             return
-        node.logs.applied[group] = len(truth.entries)
+        node.replicas.applied[group] = len(truth.entries)
         ready = Ready(len(truth.entries))
         ready.committed = [entry_of(batch) for batch in fresh]
+        node.calls.tasks.now = self.now
+        node.logs.applied(group, ready.committed)
         node.delivery.applied(group, ready, self.now)
         self.settle()
 
@@ -266,11 +278,13 @@ class World(Lockstep[Node, tuple[int, int, int, bytes]]):
         """A replica is refilled by a snapshot: it has nothing older than the end of the log now."""
         node = self.nodes[number]
         truth = self.truths[group]
-        node.logs.applied[group] = len(truth.entries)
-        node.logs.kept[group] = truth.end
+        node.replicas.applied[group] = len(truth.entries)
+        node.replicas.kept[group] = truth.end
         ready = Ready(len(truth.entries))
         index = len(truth.entries)
         ready.install = SnapshotMeta(index, 1, truth.end, Configuration(()), index, 1)
+        node.calls.tasks.now = self.now
+        node.logs.applied(group, ready.committed)
         node.delivery.applied(group, ready, self.now)
         self.settle()
 

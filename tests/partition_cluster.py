@@ -18,9 +18,8 @@ from flockmq.cluster.model import CursorRecord, PartitionRecord, TopicRecord
 from flockmq.cluster.state import ClusterState
 from flockmq.durable.calls import PartitionCalls
 from flockmq.durable.cursors.cursors import Cursors
-from flockmq.durable.logs.ends import Ends
-from flockmq.durable.logs.fetching import Fetching
-from flockmq.durable.logs.reading import Reader
+from flockmq.durable.logs.local import EngineLogs
+from flockmq.durable.logs.logs import Logs
 from flockmq.durable.machine.control import Control
 from flockmq.durable.machine.fences import Fences
 from flockmq.durable.machine.machines import Machines
@@ -28,6 +27,7 @@ from flockmq.durable.qos2.collecting import Collecting
 from flockmq.durable.qos2.releases import Releases
 from flockmq.durable.replicas.retention import Keeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
+from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.layout import Layout
 from flockmq.log.settings import StoreSettings
@@ -76,16 +76,16 @@ class Node(StoreNode):
         host.rules.admits = self.fences.admits
         self.control = Control(self.engine, self.machines, self.fences, wall)
         self.asking = PartitionCalls(self.id, self.engine, self.calls, self.layout)
-        self.reader = Reader(self.engine, self.machines, self.layout)
-        self.cursors = Cursors(self.asking, self.control, self.machines, self.reader)
+        self.local = EngineLogs(self.engine, self.machines, self.layout)
+        self.logs = Logs(self.id, self.local, self.layout, self.calls, self, self.engine.wake)
+        self.cursors = Cursors(self.asking, self.control, self.machines, self.local)
         self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
         self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
         self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
         self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)
-        self.fetching = Fetching(self.asking, self.reader, self.scrubbing)
-        self.ends = Ends(self.asking, self.reader)
+        self.statuses = Statuses(self.id, self.engine, self.machines, self.calls, self.scrubbing)
         self.sinks = Sinks(self.asking, self.control, self.machines)
-        self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
+        self.machines.listeners = [self.control, self.logs, self.collecting, self.sinks]
         for group in cluster.groups:
             if self.id in self.layout.replicas_of(group):
                 replica = self.engine.open(group, cluster.voters)
@@ -103,9 +103,8 @@ class Node(StoreNode):
 
     def tick(self, now: int) -> None:
         self.engine.tick(now)
-        for part in (self.calls, self.control, self.asking, self.reader, self.keeper, self.collecting, self.releases):
+        for part in (self.calls, self.control, self.asking, self.keeper, self.collecting, self.releases):
             part.tick(now)
-        self.ends.tick(now)
         wall_ms = now + WALL_MS - self.cluster.start
         work = self.scrubbing.take(now, wall_ms)
         if work is not None:

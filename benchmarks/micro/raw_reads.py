@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.client.log_client import Batches
 from flockmq.drivers.disk import FileDisk
-from flockmq.durable.logs.reading import Extents, FilePart
+from flockmq.durable.logs.extents import Extents, FilePart
 from flockmq.durable.logs.scanning import scan_extents
 from flockmq.durable.logs.wanted import WantedNames
 from flockmq.log.batch import BatchBuilder, stamp

@@ -23,8 +23,7 @@ from flockmq.admin.durable_port import NOWHERE
 from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
-from flockmq.durable.logs.positions import FROM_TIME
-from flockmq.durable.logs.starts import parse_start
+from flockmq.durable.logs.starts import LATEST, TIME, Start, parse_start
 from flockmq.errors import INVALID_BODY, ApiError, FlockError, NoLeader
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.model import CursorRecord
-    from flockmq.durable.logs.starts import Start
 
 
 async def list_cursors(desk: Desk, call: Call[model.NamespacedPage, None]) -> Page[model.ReadCursor]:
@@ -121,11 +119,12 @@ async def _put(
     if not groups:
         return
     try:
-        if start.what == FROM_TIME:
-            offsets = await asyncio.gather(*(port.offset_at(group, start.value) for group in groups.values()))
-        else:
-            heads = await port.heads(list(groups.values()), (), 0)
-            offsets = [start.offset_in(shard, *head) for shard, head in zip(groups, heads, strict=True)]
+        is_time = start.what == TIME
+        found = await port.locate(list(groups.values()), start if is_time else Start(LATEST))
+        offsets = [
+            one.offset if is_time else start.offset_in(shard, one.first, one.end)
+            for shard, one in zip(groups, found, strict=True)
+        ]
     except FlockError as error:
         raise said_no(error) from None
     await _commit(port, cursor, dict(zip(groups.values(), offsets, strict=True)), is_reset=is_reset)

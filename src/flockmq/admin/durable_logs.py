@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_model as model
@@ -29,6 +28,7 @@ from flockmq.admin.durable_records import batch_views, records_of
 from flockmq.admin.operations import Raw
 from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
 from flockmq.cluster.filters import namespace_prefix
+from flockmq.durable.logs.starts import LATEST, TIME, Start
 from flockmq.durable.logs.wanted import WantedNames
 from flockmq.errors import (
     END_OFFSET,
@@ -99,7 +99,8 @@ async def _read(port: DurablePort, group: int, query: model.ReadQuery, wanted: W
     """From where on, and what is there."""
     offset = query.offset or 0
     if query.time is not None:
-        offset = await port.offset_at(group, parse_moment(query.time, "`time`"))
+        [found] = await port.locate([group], Start(TIME, parse_moment(query.time, "`time`")))
+        offset = found.offset
     try:
         return offset, await port.read(group, offset, query.max_bytes, query.wait_ms, wanted)
     except OffsetGone as gone:
@@ -134,12 +135,12 @@ async def get_heads(desk: Desk, call: Call[model.HeadsQuery, None]) -> model.Hea
         with desk.polls.waits(wait_ms):
             # A shard that was added meanwhile is news: its end is compared with 0.
             after += [0] * (len(groups) - len(after)) if after else []
-            found = await port.heads(groups, after, wait_ms)
+            found = await port.locate(groups, Start(LATEST), after, wait_ms)
     except FlockError as error:
         raise said_no(error) from None
     heads = [
-        model.Head(shard=shard, group=group, first_offset=first, end_offset=end)
-        for shard, (group, (first, end)) in enumerate(zip(groups, found, strict=True))
+        model.Head(shard=shard, group=group, first_offset=one.first, end_offset=one.end)
+        for shard, (group, one) in enumerate(zip(groups, found, strict=True))
     ]
     return model.Heads(heads=heads, after=",".join(str(one.end_offset) for one in heads))
 
@@ -157,8 +158,8 @@ async def get_offsets(desk: Desk, call: Call[model.OffsetsQuery, None]) -> model
     topic = find_topic(port, call.query.namespace, call.path["name"])
     time_ms = 0 if call.query.time is None else parse_moment(call.query.time, "`time`")
     try:
-        offsets = await asyncio.gather(*(port.offset_at(one.group, time_ms) for one in topic.partitions))
-        return model.Offsets(offsets=offsets)
+        found = await port.locate([one.group for one in topic.partitions], Start(TIME, time_ms))
+        return model.Offsets(offsets=[one.offset for one in found])
     except FlockError as error:
         raise said_no(error) from None
 

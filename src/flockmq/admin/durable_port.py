@@ -2,7 +2,7 @@
 
 ```
  handlers --> DurablePort --> command(...)        group 0, forwarded to where it must go; answered after commit
-                         |--> read, heads, ...    a replica here, or a question to a node that has one
+                         |--> read, locate, ...   a replica here, or a question to a node that has one
                          `--> publish(...)        the leaders of the partitions; answered after commit
 ```
 Any node answers for all partitions. What it has to fetch from another comes in smaller pieces, so whoever reads much
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
+    from flockmq.durable.logs.locating import Located
+    from flockmq.durable.logs.starts import Start
     from flockmq.durable.logs.wanted import WantedNames
     from flockmq.mqtt.properties import Properties
 
@@ -145,11 +147,13 @@ class DurablePort(SinkPort, Protocol):
         """Committed batches from an offset on; waits while there are none. Those without a wanted name are left out;
         then it may answer with none of them, and where to read on."""
 
-    async def offset_at(self, group: int, time_ms: int) -> int:
-        """The first offset whose record came at that time or later; the end when there is none."""
+    async def locate(
+        self, groups: Sequence[int], start: Start, after: Sequence[int] = (), wait_ms: int = 0
+    ) -> list[Located]:
+        """Where a start is in each of these logs, and where they begin and end, as their leaders know it.
 
-    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
-        """First and end offset of each group; with ``after`` it waits until one of them ends further."""
+        With ``after`` it waits until one of them ends further.
+        """
 
     async def publish(
         self, topic: TopicRecord, client: bytes, messages: Sequence[Message]

@@ -72,7 +72,7 @@ def read(
 
 def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int | None) -> dict[int, int | None]:
     """Where to begin in each shard; None is the oldest that is there."""
-    from flockmq.durable.logs.positions import FROM_FIRST, FROM_TIME
+    from flockmq.durable.logs.starts import EARLIEST, TIME
 
     if shard is not None and shard >= shards:
         raise FlockError(f"{no_shard(topic, shards, shard)}.")
@@ -81,9 +81,9 @@ def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int 
         hint = ", or choose a shard with --shard" if start.by_shard is None else ""
         raise UsageError(f"--from can't be used: {problem}{hint}.")
     offsets: Sequence[int | None]
-    if start.what == FROM_TIME:
+    if start.what == TIME:
         offsets = client.offsets_at(topic, start.value)
-    elif start.what == FROM_FIRST:
+    elif start.what == EARLIEST:
         offsets = [None] * shards  # needs no leader, and so can be read where there is none
     else:
         return {one.shard: _offset(start, one) for one in client.heads(topic).heads if shard in (None, one.shard)}
@@ -91,13 +91,13 @@ def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int 
 
 
 def _offset(start: Start, head: Head) -> int:
-    from flockmq.durable.logs.positions import FROM_OFFSET
+    from flockmq.durable.logs.starts import OFFSET
 
-    what, value = start.of_shard(head.shard)
-    if what == FROM_OFFSET and value > head.end_offset:
+    begin = start.of_shard(head.shard)
+    if begin.what == OFFSET and begin.value > head.end_offset:
         raise FlockError(
-            f"Shard {head.shard} ends at offset {head.end_offset}, and {value} is beyond that; use --from latest to "
-            "begin at its end."
+            f"Shard {head.shard} ends at offset {head.end_offset}, and {begin.value} is beyond that; use --from "
+            "latest to begin at its end."
         )
     return start.offset_in(head.shard, head.first_offset, head.end_offset)
 

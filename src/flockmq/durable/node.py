@@ -6,7 +6,7 @@
         |   channel FEEDS                         | on_applied(group, ready)
         v                                         v
    group 0 --> Meta: cluster state --> Members (its leader alone), Partitions (replicas here), topic map, clients
-   others ---> Machines (cursors, QoS 2 ids, sinks), Reader (long polls), Delivery (subscribers here)
+   others ---> Machines (cursors, QoS 2 ids, sinks), Logs (long polls, feeds), Delivery (subscribers here)
 ```
 Everything happens in the turns and ticks of the node that it is wrapped around: one frame per peer and turn.
 """
@@ -22,10 +22,8 @@ from flockmq.durable.consensus import Consensus
 from flockmq.durable.cursors.cursors import Cursors
 from flockmq.durable.cursors.sweeping import Tidying
 from flockmq.durable.deliver.delivery import Delivery
-from flockmq.durable.logs.ends import Ends
-from flockmq.durable.logs.fetching import Fetching
-from flockmq.durable.logs.partition_log import EngineLogs
-from flockmq.durable.logs.reading import Reader
+from flockmq.durable.logs.local import EngineLogs
+from flockmq.durable.logs.logs import Logs
 from flockmq.durable.machine.control import Control
 from flockmq.durable.machine.fences import Fences
 from flockmq.durable.machine.machines import Machines
@@ -36,6 +34,7 @@ from flockmq.durable.qos2.releases import Releases
 from flockmq.durable.replicas.partitions import Partitions
 from flockmq.durable.replicas.retention import Keeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
+from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.replicas.stored import StoredBytes
 from flockmq.durable.replicas.usage import NamespaceUsage
 from flockmq.durable.sinks.sinks import Sinks
@@ -105,26 +104,25 @@ class DurableNode:
         self.fences = Fences(self.engine, self.machines)  # QoS 2, exactly once into the log
         host.rules.admits = self.fences.admits
         self.control = Control(self.engine, self.machines, self.fences, self._wall_offset_ms)
-        self.reader = Reader(self.engine, self.machines, self.layout)
-        self.cursors = Cursors(self.calls, self.control, self.machines, self.reader)
+        self.local = EngineLogs(self.engine, self.machines, self.layout)
+        self.logs = Logs(cluster.node_id, self.local, self.layout, cluster.calls, cluster, self._wake)
+        self.cursors = Cursors(self.calls, self.control, self.machines, self.local)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
         self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
         self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
-        self.fetching = Fetching(self.calls, self.reader, self.scrubbing)
-        self.ends = Ends(self.calls, self.reader)
+        self.statuses = Statuses(cluster.node_id, self.engine, self.machines, cluster.calls, self.scrubbing)
         self.sinks = Sinks(self.calls, self.control, self.machines)
         self.collecting = Collecting(self.calls, self.control, self.machines, self.fences, broker.events, self._alive)
         self.releases = Releases(self.calls, self.control, self.machines, self.collecting, self._alive)
         self.releases.sessions = cluster.broker.sessions
         cluster.ownership.claimant.collector = self.releases
-        self.machines.listeners = [self.control, self.reader, self.collecting, self.sinks]
+        self.machines.listeners = [self.control, self.logs, self.collecting, self.sinks]
         # Publishers and subscribers of this node.
         self.appending = Appending(broker, self.engine.appends, host.settings.entry_bytes_max, self.releases)
         self.collecting.under_way = self.appending.under_way
         broker.durable = self.appending
         self.topics = Topics(broker.table, host, self.appending)
-        self.delivery = Delivery(broker, cluster.node_id, EngineLogs(self.engine), self.layout, cluster, cluster.calls)
-        self.delivery.set_wake(self._wake)
+        self.delivery = Delivery(broker, self.logs)
         stored = StoredBytes(self.engine, self.layout)
         self.usage = NamespaceUsage(cluster.maps, cluster.node_id, broker.spaces, stored)
         self.meta.watch(self._state_changed)
@@ -178,9 +176,7 @@ class DurableNode:
         self.members.tick(now)
         self.partitions.tick(now)
         self.calls.tick(now)
-        self.ends.tick(now)
         self.control.tick(now)
-        self.reader.tick(now)
         self.keeper.tick(now)
         self.tidying.tick(now)
         self.collecting.tick(now)

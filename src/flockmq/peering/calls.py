@@ -50,7 +50,7 @@ class Calls:
     """One node's questions and answers; a component of the node. ``tasks`` runs the answers that take time."""
 
     def __init__(self, outbox: Outbox, tasks: Tasks | None = None) -> None:
-        self.tasks = tasks or Tasks()
+        self.tasks = Tasks() if tasks is None else tasks
         self._outbox = outbox
         self._number = 0
         self._open: dict[int, _Open] = {}

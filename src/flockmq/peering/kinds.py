@@ -14,26 +14,22 @@
 | 12 | META_HEAD | leader of group 0 | nothing -> committed index, confirmed by a quorum |
 | 13 | META_MEMBERS | leader of a group | group -> index, configuration |
 | 20 | CURSOR | leader of the partition | commits, resets, deletions -> outcome and offset of each |
-| 21 | POSITIONS | leaders of many | cursor names -> per partition: first, end, offset of each cursor |
+| 21 | POSITIONS | leaders of many | cursor names -> per partition: offset of each cursor |
 | 22 | UNRELEASED | every live node | client ids, epochs -> groups that it answers for, QoS 2 ids in them |
 | 23 | RELEASE | leader of the partition | released QoS 2 ids -> done |
 | 24 | STATUS | a node | partitions -> ``ReplicaStatus`` of each replica there |
-| 25 | READ | a replica | offset, until, bytes, wait -> first, end, batches |
-| 26 | HEADS | leaders of many | nothing -> per partition: first, end |
+| 25 | FETCH | a replica | group, offset, until, position, bytes, wait -> first, end, batches |
+| 26 | LOCATE | leaders of many, or replicas | start, how sure -> per partition: grade, offset, first, end |
 | 27 | FORGET | every live node | client ids, epochs -> done in all partitions that it leads |
-| 28 | TIME | leaders of many | time in milliseconds -> per partition: offset |
-| 29 | PIECE | a replica | offset, position, length -> bytes of one large batch |
 | 30 | SINK_STAGE | leader of the partition | a piece of a chunk -> accepted |
 | 31 | SINK_COMMIT | leader of the partition | epoch -> committed |
 | 32 | SINK_DROP | leader of the partition | sink -> dropped |
 | 33 | SINK_STATE | leaders of many | sink -> per partition: its state |
-| 34 | END | leader of the partition | nothing -> end, confirmed by a quorum |
 | 35 | SCRUB | a node | partitions -> number of replicas that it will verify |
 | 36 | ENTRIES | a replica | index range -> entries |
 | 37 | DIGESTS | a replica | index range -> digests of blocks of entries |
 | 38 | SEGMENTS | a peer | after which group -> segment files of the following groups |
 | 39 | DECIDERS | a replica of group 0 | nothing -> leader, voters, learners |
-| 40 | POSITION | a replica | group, what, value -> offset, first, end |
 
 "Leaders of many": one question for all partitions that a node seems to lead (``durable.calls.PartitionCalls.gather``).
 """
@@ -59,20 +55,16 @@ CURSOR_CALL: Final = 20
 POSITIONS_CALL: Final = 21
 UNRELEASED_CALL: Final = 22
 RELEASE_CALL: Final = 23
-STATUS_CALL: Final = 24
-READ_CALL: Final = 25
-HEADS_CALL: Final = 26
+STATUS: Final = 24
+FETCH: Final = 25
+LOCATE: Final = 26
 FORGET_CALL: Final = 27
-TIME_CALL: Final = 28
-PIECE_CALL: Final = 29
 SINK_STAGE_CALL: Final = 30
 SINK_COMMIT_CALL: Final = 31
 SINK_DROP_CALL: Final = 32
 SINK_STATE_CALL: Final = 33
-END_CALL: Final = 34
 SCRUB_CALL: Final = 35
 ENTRIES_CALL: Final = 36
 DIGESTS_CALL: Final = 37
 SEGMENTS: Final = 38
 DECIDERS: Final = 39
-POSITION: Final = 40

@@ -1,6 +1,6 @@
-"""What ``durable/`` answers by a callback, here becomes something to await.
+"""Answers of ``durable/``, promises or callbacks, as something to await.
 
-Whoever stops waiting (a caller that went away) is not told. An answer that never comes is given up.
+A caller that went away is not told. An answer that never comes is given up.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Asking:
         node = node or self._node()
         if node.engine.stopped:
             raise NotReady(f"This node takes part no more: {node.engine.stopped} Ask another one.")
+        node.logs.tasks.now = now_ms()  # the present, for what is asked next
         return node
 
-    async def _awaited(self, ask: Callable[[], Promise[T]]) -> T:
-        """The value of a promise that ``ask`` returns."""
-        return await self._reply(lambda done: ask().then(done))
+    async def _await(self, promise: Promise[T]) -> T:
+        return await self._reply(promise.then)
 
     async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
         answered = self._future(ask)
@@ -75,7 +75,7 @@ class Asking:
 
     async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:
         calls = self._service.node.calls
-        return await self._reply(lambda done: calls.ask(peer, kind, body).then(done))
+        return await self._await(calls.ask(peer, kind, body))
 
 
 def unless_done(answered: asyncio.Future[T]) -> Callable[[T], None]:

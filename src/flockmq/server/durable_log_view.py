@@ -1,32 +1,35 @@
 """The logs of partitions for the admin API: from the replica here, else from nodes that have one.
 
 ```
- read   a replica here --> files in a thread, off the loop that serves MQTT
-             | nothing more here --> wait, if asked to; then its leader is asked whether there is really no more
-             ` none, or behind ----> fetched from another node, in smaller pieces
+ read    a replica here --> files in a thread, off the loop that serves MQTT
+             | nothing more here --> wait, if asked to; then the leader is asked whether there is really no more
+             ` none, or behind ----> ``Logs.fetch`` from another node, in smaller pieces
                                      no replica has it: is it beyond the end, which a quorum confirms? then say so
- heads  leaders are asked; whoever waits is woken by the replica here, or looks again now and then
+ locate  ``Logs.locate``; a reader that waits is woken by the replica here, or looks again now and then
 ```
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from flockmq import errors
 from flockmq.admin.durable_port import FETCH_BYTES_MAX, Chunk
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.logs.reading import Again, Behind, Damaged, Gone, NotHere
-from flockmq.durable.logs.scanning import filter_batches, scan_extents
+from flockmq.durable.logs.local import named
+from flockmq.durable.logs.locating import QUORUM
+from flockmq.durable.logs.scanning import Again, filter_batches, scan_extents
+from flockmq.durable.logs.starts import LATEST, Start
+from flockmq.errors import Behind, BeyondEnd, Damaged, NoAnswer, NoLeader, NoReplica, OffsetGone
 from flockmq.log.batch import BatchError
-from flockmq.server.durable_asking import Asking, unless_done
+from flockmq.server.durable_asking import Asking
 
 if TYPE_CHECKING:
-    from flockmq.durable.logs.fetching import Fetched
-    from flockmq.durable.logs.reading import Extents
+    from flockmq.durable.logs.extents import Extents
+    from flockmq.durable.logs.locating import Located
     from flockmq.durable.logs.wanted import WantedNames
     from flockmq.durable.node import DurableNode
     from flockmq.log.staging import Staging
@@ -36,9 +39,9 @@ READERS: Final = 2
 """Threads that read files. Disks are not faster by more of them, and reading must not take all cores."""
 READ_TRIES: Final = 5
 POLL_MS: Final = 500
-"""How often ends of partitions without a replica here are looked at, for somebody who waits."""
+"""How often ends of partitions without a replica here are looked at, for a reader that waits."""
 SCAN_BYTES_MAX: Final = 32 * 1_048_576
-"""Most bytes of batches that are looked at for one answer to somebody who wants only some of them."""
+"""Most bytes of batches that are looked at for one answer to a reader that wants only some of them."""
 LITTLE_BYTES_MAX: Final = 65_536
 """What is in memory and not more than this is read at once: a thread would take longer to begin."""
 LOOK_S: Final = 0.05
@@ -59,7 +62,7 @@ class LogView(Asking):
     async def read(
         self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None = None
     ) -> Chunk:
-        """See ``DurablePort``. Before a follower, who may not know all commits, says "nothing", its leader is asked."""
+        """See ``DurablePort``. A follower may not know all commits: before it says "nothing", the leader is asked."""
         node = self._working()
         due_at = now_ms() + wait_ms
         while True:
@@ -67,13 +70,11 @@ class LogView(Asking):
             is_here = True
             try:
                 chunk = await self._read_here(node, group, offset, bytes_max, wanted)
-            except (NotHere, Behind) as error:
+            except (OffsetGone, Behind, Damaged, NoReplica) as error:
                 is_here = False
                 if isinstance(error, Behind):
                     await self._check_end(node, group, offset)
                 chunk = await self._fetch(node, group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
-            except Gone as error:
-                raise errors.OffsetGone(error.first, f"Offset {offset} of partition group {group}") from None
             if chunk.following > offset:
                 return chunk
             if not left:
@@ -84,36 +85,28 @@ class LogView(Asking):
         self, node: DurableNode, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
     ) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
-        self._working(node)
-        if node.engine.speaks_for(group, now_ms()) and node.reader.committed_end(group) <= offset:
+        [found] = await self._locate(node, [group], Start(LATEST))
+        if found.end <= offset:
             return chunk
-        [(_, end)] = await self._heads(node, [group])
-        if end <= offset:
-            return chunk
-        return await self._fetch(node, group, offset, bytes_max, FETCH_WAIT_MS, wanted, end)
+        return await self._fetch(node, group, offset, bytes_max, FETCH_WAIT_MS, wanted, found.end)
 
     async def _check_end(self, node: DurableNode, group: int, offset: int) -> None:
-        """Somebody who asks for more than there is shall not be told to wait. Without a leader nobody can say."""
-        ends = self._working(node).ends
-
-        def ask(done: Callable[[int], None]) -> None:
-            ends.ask(group, done, now_ms())
-
-        end = await self._reply(ask)
-        if 0 <= end < offset:
-            raise errors.BeyondEnd(end, f"Offset {offset}", f"partition group {group}")
+        """Tell a reader that asks for more than there is so, instead of to wait. Without a leader no node can say."""
+        found = await self._await(self._working(node).logs.locate([group], Start(LATEST), QUORUM))
+        if group in found and found[group].end < offset:
+            raise BeyondEnd(found[group].end, f"Offset {offset}", named(group))
 
     async def _read_here(
         self, node: DurableNode, group: int, offset: int, bytes_max: int, wanted: WantedNames | None
     ) -> Chunk:
-        self._working(node)
+        local = self._working(node).local
         scan_bytes_max = SCAN_BYTES_MAX if wanted is not None else 0
         for _ in range(READ_TRIES):
-            extents = node.reader.extents(group, offset, bytes_max, scan_bytes_max=scan_bytes_max)
-            first, end = node.reader.first_of(group), node.reader.end_of(group)
+            extents = local.extents(group, offset, bytes_max, scan_bytes_max=scan_bytes_max)
+            first, end = local.first(group), local.end(group)
             staging = node.engine.store.staging
             try:
-                if _is_little(extents):
+                if extents.is_little(LITTLE_BYTES_MAX):
                     found = scan_extents(staging, extents, wanted)
                     return Chunk(found.data(), first, end, found.next_offset)
                 loop = asyncio.get_running_loop()
@@ -124,11 +117,11 @@ class LogView(Asking):
                 node.scrubbing.suspect(group, suspect)
                 if following == offset:
                     await self._looked_at(node, group)
-                    raise Damaged(group, offset, offset + 1)
+                    raise Damaged(offset, offset + 1, named(group))
             return Chunk(data, first, end, following)
         node.scrubbing.suspect(group, extents.first_index())  # a file is gone that no checkpoint removed
         await self._looked_at(node, group)
-        raise Damaged(group, offset, offset + 1)
+        raise Damaged(offset, offset + 1, named(group))
 
     async def _looked_at(self, node: DurableNode, group: int) -> None:
         """Until it is known what is damaged, or that takes too long."""
@@ -147,88 +140,51 @@ class LogView(Asking):
         wanted: WantedNames | None,
         until: int = 0,
     ) -> Chunk:
-        size = min(bytes_max, FETCH_BYTES_MAX)
-        fetching = self._working(node).fetching
-
-        def ask(done: Callable[[Fetched], None]) -> None:
-            fetching.fetch(group, offset, size, done, now_ms(), until, wait_ms)
-
-        found = await self._reply(ask)
-        if isinstance(found.error, Gone):
-            raise errors.OffsetGone(found.first, f"Offset {offset} of partition group {group}")
-        if isinstance(found.error, Damaged):
-            raise errors.Damaged(found.error.first, found.error.end, f"partition group {group}")
+        logs = self._working(node).logs
+        found = await self._await(logs.fetch(group, offset, min(bytes_max, FETCH_BYTES_MAX), wait_ms, until))
         if isinstance(found.error, Behind):
             await self._check_end(node, group, offset)
-            raise errors.Behind(found.error.end, max(offset, until), f"partition group {group}")
         if found.error is not None:
-            raise errors.NoAnswer(str(found.error))
+            raise found.error
         try:
             batches, following = filter_batches(found.batches, offset, wanted)
         except BatchError as error:
-            raise errors.NoAnswer(f"What another node sent of group {group} can't be read: {error}") from error
+            raise NoAnswer(f"The answer of another node about {named(group)} can't be read: {error}") from error
         return Chunk(b"".join(batches), found.first, found.end, following)
 
     async def _grown(self, node: DurableNode, positions: dict[int, int], wait_ms: int) -> None:
         """Until one of these logs, which have replicas here, goes on; or the time is over."""
-        reader = self._working(node).reader
-        grown: asyncio.Future[list[int]] = self._expected()
-        waiter = reader.wait_for(positions, unless_done(grown), now_ms() + wait_ms) if positions else None
-        if waiter is None:
-            grown.cancel()
+        watch = self._working(node).logs.watch(positions) if positions else None
+        if watch is None:
             await asyncio.sleep(min(wait_ms, POLL_MS) / 1000)
             return
         try:
-            await grown
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._future(watch.then)
         finally:
-            reader.cancel(waiter)
+            watch.cancel()
 
-    async def offset_at(self, group: int, time_ms: int) -> int:
-        """See ``DurablePort``."""
-        fetching = self._working().fetching
-
-        def ask(done: Callable[[tuple[dict[int, int], list[int]]], None]) -> None:
-            fetching.times([group], time_ms, lambda found, missing: done((found, missing)), now_ms())
-
-        found, _ = await self._reply(ask)
-        if group not in found:
-            raise errors.NoLeader.of(group)
-        return found[group]
-
-    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
+    async def locate(
+        self, groups: Sequence[int], start: Start, after: Sequence[int] = (), wait_ms: int = 0
+    ) -> list[Located]:
         """See ``DurablePort``."""
         node = self._working()
         due_at = now_ms() + wait_ms
         while True:
-            found = await self._heads(node, groups)
+            found = await self._locate(node, groups, start)
             left = due_at - now_ms()
-            if left <= 0 or not after or any(end > old for (_, end), old in zip(found, after, strict=True)):
+            if left <= 0 or not after or any(one.end > old for one, old in zip(found, after, strict=True)):
                 return found
-            here = {group: old for group, old in zip(groups, after, strict=True) if node.reader.end_of(group) >= 0}
+            here = {group: old for group, old in zip(groups, after, strict=True) if node.local.is_here(group)}
             await self._grown(node, here, left if len(here) == len(groups) else min(left, POLL_MS))
 
-    async def _heads(self, node: DurableNode, groups: Sequence[int]) -> list[tuple[int, int]]:
-        fetching = self._working(node).fetching
-
-        def ask(done: Callable[[dict[int, tuple[int, int]]], None]) -> None:
-            fetching.heads(list(groups), lambda found, missing: done(found), now_ms())  # noqa: ARG005
-
-        found = await self._reply(ask)
+    async def _locate(self, node: DurableNode, groups: Sequence[int], start: Start) -> list[Located]:
+        found = await self._await(self._working(node).logs.locate(list(groups), start))
         for group in groups:
             if group not in found:
-                raise errors.NoLeader.of(group)
+                raise NoLeader.of(group)
         return [found[group] for group in groups]
-
-
-def _is_little(extents: Extents) -> bool:
-    size = 0
-    for part in extents.parts:
-        if not isinstance(part, bytes):
-            return False
-        size += len(part)
-        if size > LITTLE_BYTES_MAX:
-            return False
-    return True
 
 
 def _scan(staging: Staging, extents: Extents, wanted: WantedNames | None) -> tuple[bytes, int, int]:

@@ -26,8 +26,8 @@ class SinkView(Asking):
         topic = node.layout.topic_of(group)
         if topic is not None and topic.namespace.encode() in node.cluster.broker.node.spaces.full:
             raise Refused(WHY_NAMESPACE_FULL)
-        staged = await self._awaited(
-            lambda: sinks.stage(group, name.query, name.batch, name.task, name.attempt, name.sequence, chunk)
+        staged = await self._await(
+            sinks.stage(group, name.query, name.batch, name.task, name.attempt, name.sequence, chunk)
         )
         if staged.reason:
             raise Conflict(staged.reason) if staged.is_final else NoLeader(staged.reason)
@@ -46,7 +46,7 @@ class SinkView(Asking):
 
     async def _commit_once(self, group: int, query: bytes, batch: int, parts: list[tuple[int, int, int]]) -> Committed:
         sinks = self._working().sinks
-        told = await self._awaited(lambda: sinks.commit(group, query, batch, parts))
+        told = await self._await(sinks.commit(group, query, batch, parts))
         if told.reason:
             raise Conflict(told.reason) if told.is_final else NoLeader(told.reason)
         return told
@@ -54,7 +54,7 @@ class SinkView(Asking):
     async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
         """See ``SinkPort``."""
         sinks = self._working().sinks
-        found, missing = await self._awaited(lambda: sinks.states(list(groups), query))
+        found, missing = await self._await(sinks.states(list(groups), query))
         if missing:
             raise NoLeader.of(missing[0])
         return [(found[group].last, found[group].staged_bytes) for group in groups]
@@ -62,5 +62,5 @@ class SinkView(Asking):
     async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
         """See ``SinkPort``."""
         sinks = self._working().sinks
-        if not await self._awaited(lambda: sinks.drop(group, query, batch)):
+        if not await self._await(sinks.drop(group, query, batch)):
             raise NoLeader.of(group)

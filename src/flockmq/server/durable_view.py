@@ -2,7 +2,7 @@
 
 ```
  API --> DurableView --> Meta.submit        commands, decided by group 0
-                    |--> Fetching, Cursors  leaders and replicas: statuses, positions
+                    |--> Statuses, Cursors  leaders and replicas: statuses, positions
                     |--> SinkView           batches of sinks, staged and committed
                     |--> LogView            records, offsets, long polls
                     `--> Appending          publishing, answered after commit
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin.durable_port import Message, MetaStatus, ReplicaStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.cursors.cursors import DONE, NAMES_MAX, OFFSET, Moved, Position
+from flockmq.durable.cursors.cursors import DONE, NAMES_MAX, Moved, Position
 from flockmq.durable.state.meta import GROUP
 from flockmq.errors import NoLeader, NotReady, OutcomeUnknown, Refused, TryAgain
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
@@ -36,11 +36,10 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
-    from flockmq.durable.logs.fetching import ReplicaStatus as Told
     from flockmq.durable.node import DurableNode
     from flockmq.durable.publish.answers import Place
+    from flockmq.durable.replicas.status import ReplicaStatus as Told
     from flockmq.server.cluster import ClusterService
-    from flockmq.tasks import Promise
 
 GROUPS_PER_QUESTION: Final = 1_024
 FIGURES_MS: Final = 500
@@ -113,7 +112,7 @@ class DurableView(LogView, SinkView):
         node = self._service.durable.node
         engine = node.engine
         led = [group for group in engine.replicas if group != GROUP and engine.is_leader(group)]
-        return {group: max(node.reader.end_of(group), 0) for group in led}
+        return {group: max(node.local.end(group), 0) for group in led}
 
     # --- what others are asked ---
 
@@ -166,19 +165,14 @@ class DurableView(LogView, SinkView):
         return found
 
     async def _statuses(self, member: int, groups: list[int]) -> list[Told] | None:
-        fetching = self._working().fetching
-        return await self._reply(lambda done: fetching.statuses(member, groups, done, now_ms()))
+        return await self._await(self._working().statuses.ask(member, groups))
 
     async def scrub(self, groups: Sequence[int]) -> tuple[int, list[int]]:
         """See ``DurablePort``."""
         scrubbing = self._working().scrubbing
         state = self._working().meta.state
         asked = _by_node(state, [group for group in groups if group in state.places])
-
-        def asking(member: int, some: list[int]) -> Callable[[], Promise[int]]:
-            return lambda: scrubbing.ask_scrub(member, some)
-
-        answers = await asyncio.gather(*(self._awaited(asking(member, some)) for member, some in asked))
+        answers = await asyncio.gather(*(self._await(scrubbing.ask_scrub(member, some)) for member, some in asked))
         silent = [member for (member, _), count in zip(asked, answers, strict=True) if count < 0]
         return sum(count for count in answers if count > 0), silent
 
@@ -266,7 +260,7 @@ class DurableView(LogView, SinkView):
 
         def ask(done: Callable[[Moved], None]) -> None:
             if is_reset:
-                cursors.reset(group, name, OFFSET, offset, done, now_ms())
+                cursors.reset(group, name, offset, done, now_ms())
             else:
                 cursors.commit(group, name, offset, done, now_ms())
 

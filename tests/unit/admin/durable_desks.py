@@ -19,7 +19,9 @@ from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
+from flockmq.durable.logs.locating import Located
 from flockmq.durable.logs.scanning import filter_batches
+from flockmq.durable.logs.starts import LATEST, TIME, Start
 from flockmq.durable.logs.wanted import WantedNames
 from flockmq.errors import Behind, BeyondEnd, Conflict, NoLeader, OffsetGone
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
@@ -162,17 +164,19 @@ class MemoryDurable:
         except TimeoutError:
             return
 
-    async def offset_at(self, group: int, time_ms: int) -> int:
-        for batch in self.log(group).batches:
-            view = BatchView(batch)
-            if view.latest_timestamp >= time_ms:
-                return view.base_offset
-        return self.log(group).end
-
-    async def heads(self, groups: Sequence[int], after: Sequence[int], wait_ms: int) -> list[tuple[int, int]]:
+    async def locate(
+        self, groups: Sequence[int], start: Start, after: Sequence[int] = (), wait_ms: int = 0
+    ) -> list[Located]:
         if after and all(self.log(group).end <= end for group, end in zip(groups, after, strict=True)):
             await self._wait(wait_ms)
-        return [(self.log(group).first, self.log(group).end) for group in groups]
+        return [self._located(self.log(group), start) for group in groups]
+
+    def _located(self, log: MemoryLog, start: Start) -> Located:
+        offset = log.end if start.what == LATEST else log.first
+        if start.what == TIME:
+            views = [BatchView(batch) for batch in log.batches]
+            offset = next((view.base_offset for view in views if view.latest_timestamp >= start.value), log.end)
+        return Located(offset, log.first, log.end)
 
     async def publish(
         self, topic: TopicRecord, client: bytes, messages: Sequence[Message]

@@ -6,6 +6,7 @@ from functools import partial
 
 from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, Replied
 from flockmq.peering.fields import Reader
+from flockmq.peering.kinds import SCRUB_CALL
 from partition_cluster import Node, PartitionCluster
 
 KIND = 39
@@ -108,6 +109,6 @@ def test_gathering_from_nobody_ends_at_once() -> None:
 def test_a_node_that_can_not_be_asked_says_nothing() -> None:
     cluster = PartitionCluster(nodes=3, groups=1)
     told: list[int] = []
-    cluster.nodes[1].asking.ask_node(99, 24, b"", lambda code, found: told.append(code), cluster.now)
-    cluster.nodes[1].asking.ask_node(1, 24, b"\xff", lambda code, found: told.append(code), cluster.now)
+    cluster.nodes[1].asking.ask_node(99, SCRUB_CALL, b"", lambda code, found: told.append(code), cluster.now)
+    cluster.nodes[1].asking.ask_node(1, SCRUB_CALL, b"\xff", lambda code, found: told.append(code), cluster.now)
     assert told == [TIMED_OUT, REFUSED]

@@ -192,7 +192,7 @@ def test_every_message_is_in_the_logs_once_and_in_order(seed: int) -> None:
     cluster.run(1_000)
     stored: list[int] = []
     for group in cluster.groups:
-        batches = cluster.leader(group).reader.read(group, 0, 1 << 20)
+        batches = cluster.leader(group).local.read(group, 0, 1 << 20)
         found = [int(record.payload) for batch in batches for record in BatchView(batch).records()]
         assert found == sorted(found), "in the order of publishing"
         stored += found

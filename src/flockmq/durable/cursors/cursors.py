@@ -2,12 +2,13 @@
 
 ```
  commit(group, name, offset) --.                                       at the leader
- reset(group, name, to)      --+--> flush(): one question per group --> checks, resolves "earliest", "latest" and times
+ reset(group, name, offset)  --+--> flush(): one question per group --> checks
  delete(group, name)         --'                                    --> one control batch per turn --> applied: answer
- positions(groups, names) --> leaders --> per group: first and end offset, cursors that stand there
+ positions(groups, names) --> leaders --> per group: the cursors that stand there
 ```
 What a cursor is (its topic, whether it holds retention) is cluster state; where it stands is state of the partitions.
-A commit never goes back; a reset goes anywhere between the oldest record and the end.
+A commit never goes back; a reset goes anywhere between the oldest record and the end. ``Logs.locate`` finds the offset
+of "earliest", "latest" or a time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, TIMEOUT_MS
-from flockmq.durable.logs.reading import NotHere
 from flockmq.durable.machine.control_bodies import COMMANDS_MAX, COMMIT, DELETE, NAME_BYTES_MAX, RESET, CursorCommand
 from flockmq.durable.machine.machine import CURSORS_MAX
 from flockmq.peering.fields import U32, U64, Reader, malformed, sized
@@ -25,15 +25,9 @@ from flockmq.peering.kinds import CURSOR_CALL, POSITIONS_CALL
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls, Replied
-    from flockmq.durable.logs.reading import Reader as LogReader
+    from flockmq.durable.logs.local import LocalLogs
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
-
-EARLIEST: Final = 1
-LATEST: Final = 2
-OFFSET: Final = 3
-TIME: Final = 4
-"""Where a reset goes; OFFSET and TIME (ms) have a value."""
 
 DONE: Final = 0
 REFUSED_CURSOR: Final = 1
@@ -54,13 +48,11 @@ class Moved:
 class Position:
     """Where one cursor stands in one partition."""
 
-    def __init__(self, group: int, name: bytes, offset: int, first: int, end: int) -> None:
+    def __init__(self, group: int, name: bytes, offset: int) -> None:
         self.group = group
         self.name = name
         self.offset = offset
-        """-1 when it has not been anywhere yet."""
-        self.first = first
-        self.end = end
+        """-1 when the cursor was never moved there."""
 
 
 def lag_of(offset: int, first: int, end: int) -> int:
@@ -81,22 +73,21 @@ Positions = Callable[[list[Position], list[int]], None]
 class _Wish:
     """A cursor that is to be moved."""
 
-    def __init__(self, name: bytes, what: int, to: int, value: int, reply: MovedTo) -> None:
+    def __init__(self, name: bytes, what: int, offset: int, reply: MovedTo) -> None:
         self.name = name
         self.what = what
-        self.to = to
-        self.value = value
+        self.offset = offset
         self.reply = reply
 
 
 class Cursors:
     """See the module."""
 
-    def __init__(self, calls: PartitionCalls, control: Control, machines: Machines, reader: LogReader) -> None:
+    def __init__(self, calls: PartitionCalls, control: Control, machines: Machines, local: LocalLogs) -> None:
         self._calls = calls
         self._control = control
         self._machines = machines
-        self._reader = reader
+        self._local = local
         self._wishes: dict[int, list[_Wish]] = {}
         calls.serve(CURSOR_CALL, self._on_move)
         calls.serve_each(POSITIONS_CALL, self._on_positions)
@@ -105,19 +96,19 @@ class Cursors:
 
     def commit(self, group: int, name: bytes, offset: int, reply: MovedTo, now: int) -> None:
         """A reader has everything before ``offset``."""
-        self._wish(group, _Wish(name, COMMIT, OFFSET, offset, reply), now)
+        self._wish(group, _Wish(name, COMMIT, offset, reply), now)
 
-    def reset(self, group: int, name: bytes, to: int, value: int, reply: MovedTo, now: int) -> None:
-        """Let a cursor stand at EARLIEST, LATEST, OFFSET or TIME."""
-        self._wish(group, _Wish(name, RESET, to, value, reply), now)
+    def reset(self, group: int, name: bytes, offset: int, reply: MovedTo, now: int) -> None:
+        """Let a cursor stand at an offset, or where the log begins or ends if that is nearer."""
+        self._wish(group, _Wish(name, RESET, offset, reply), now)
 
     def delete(self, group: int, name: bytes, reply: MovedTo, now: int) -> None:
         """Forget where a cursor stands."""
-        self._wish(group, _Wish(name, DELETE, OFFSET, 0, reply), now)
+        self._wish(group, _Wish(name, DELETE, 0, reply), now)
 
     def _wish(self, group: int, wish: _Wish, now: int) -> None:
         self._calls.now = now
-        if not wish.name or len(wish.name) > NAME_BYTES_MAX or not 0 <= wish.value < NO_POSITION:
+        if not wish.name or len(wish.name) > NAME_BYTES_MAX or not 0 <= wish.offset < NO_POSITION:
             wish.reply(Moved(REFUSED_CURSOR, -1, "A cursor needs a name of at most 1,024 bytes and a valid position."))
             return
         wishes = self._wishes.get(group)
@@ -135,7 +126,7 @@ class Cursors:
 
     def _send(self, group: int, now: int) -> None:
         wishes = self._wishes.pop(group)
-        told = [bytes((wish.what, wish.to)) + U64.pack(wish.value) + sized(wish.name) for wish in wishes]
+        told = [bytes((wish.what,)) + U64.pack(wish.offset) + sized(wish.name) for wish in wishes]
         body = U32.pack(len(wishes)) + b"".join(told)
         self._calls.ask(group, CURSOR_CALL, body, partial(_settle, wishes), now)
 
@@ -156,15 +147,14 @@ class Cursors:
             return
         outcomes: list[tuple[int, int]] = []
         commands: list[CursorCommand] = []
-        count = reader.count(COMMANDS_MAX, 12)
+        count = reader.count(COMMANDS_MAX, 11)
         for _ in range(count):
             what = reader.u8()
-            to = reader.u8()
-            value = reader.u64()
+            wanted = reader.u64()
             name = reader.sized()
             if not name or len(name) > NAME_BYTES_MAX or what not in (COMMIT, RESET, DELETE):
                 raise malformed("a cursor that can't be")
-            offset = self._resolve(group, what, to, value)
+            offset = self._resolve(group, what, wanted)
             is_new = name not in machine.cursors and what != DELETE
             if offset < 0 or (is_new and len(machine.cursors) + len(commands) >= CURSORS_MAX):
                 outcomes.append((REFUSED_CURSOR, 0))
@@ -181,34 +171,25 @@ class Cursors:
         else:
             answer(OK, body)
 
-    def _resolve(self, group: int, what: int, to: int, value: int) -> int:
+    def _resolve(self, group: int, what: int, offset: int) -> int:
         """Where a cursor shall stand; -1: it can't stand there."""
-        end = self._reader.committed_end(group)
         if what == DELETE:
             return 0
         if what == COMMIT:
             # A reader at another replica may be ahead of what is applied here; what it read is in this log already.
             node = self._calls.engine.host.groups.get(group)
-            return value if node is not None and value <= node.state.log.next_offset else -1
-        try:
-            first = self._reader.first_of(group)
-            if to == EARLIEST:
-                return first
-            if to == TIME:
-                return self._reader.offset_at(group, value)
-        except NotHere:
-            return -1
-        return end if to == LATEST else min(max(value, first), end)
+            return offset if node is not None and offset <= node.state.log.next_offset else -1
+        end = self._local.committed_end(group)
+        return -1 if end < 0 else min(max(offset, self._local.first(group)), end)
 
     def _on_positions(self, group: int, reader: Reader) -> bytes | None:
         machine = self._machines.by_group.get(group)
-        end = self._reader.committed_end(group)
-        if machine is None or end < 0:
+        if machine is None:
             return None
-        names = [reader.sized() for _ in range(reader.count(NAMES_MAX, 2))] or sorted(machine.cursors)
-        head = U64.pack(self._reader.first_of(group)) + U64.pack(end) + U32.pack(len(names))
         cursors = machine.cursors
-        return head + b"".join([sized(name) + U64.pack(cursors.get(name, NO_POSITION)) for name in names])
+        names = [reader.sized() for _ in range(reader.count(NAMES_MAX, 2))] or sorted(cursors)
+        found = [sized(name) + U64.pack(cursors.get(name, NO_POSITION)) for name in names]
+        return U32.pack(len(names)) + b"".join(found)
 
 
 def _moved(answer: Replied, body: bytes, done: bool) -> None:
@@ -232,17 +213,17 @@ def _settle(wishes: list[_Wish], code: int, body: bytes) -> None:
         if code == DONE:
             wish.reply(Moved(DONE, offset, ""))
         else:
-            wish.reply(Moved(REFUSED_CURSOR, -1, f"The partition has no offset {wish.value} yet, or too many cursors."))
+            wish.reply(
+                Moved(REFUSED_CURSOR, -1, f"The partition has no offset {wish.offset} yet, or too many cursors.")
+            )
 
 
 def _gathered(reply: Positions, found: dict[int, bytes], missing: list[int]) -> None:
     positions: list[Position] = []
     for group, body in found.items():
         reader = Reader(body)
-        first = reader.u64()
-        end = reader.u64()
         for _ in range(reader.count(CURSORS_MAX, 10)):
             name = reader.sized()
             offset = reader.u64()
-            positions.append(Position(group, name, -1 if offset == NO_POSITION else offset, first, end))
+            positions.append(Position(group, name, -1 if offset == NO_POSITION else offset))
     reply(positions, missing)

@@ -17,23 +17,20 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN
 from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
-from flockmq.durable.deliver.log_readers import CHUNK_BYTES, LogReaders, has_no_local, is_from
+from flockmq.durable.deliver.log_readers import LogReaders, has_no_local, is_from
 from flockmq.durable.deliver.pacing import fits, would_overtake
 from flockmq.durable.deliver.replay import Replay
 from flockmq.durable.deliver.streams import Stream, Streams
-from flockmq.durable.logs.feeds import Feeds, do_nothing
-from flockmq.durable.logs.partition_log import PartitionLogs, Placement, Unreadable
-from flockmq.errors import OffsetGone
+from flockmq.durable.logs.history import CHUNK_BYTES
+from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
 from flockmq.log.batch import DATA, NOOP, BatchView
 from flockmq.node.delivering import deliver_to_members, share_out
 from flockmq.node.state import NodeState
 from flockmq.routing.retained import APPLIED, FULL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flockmq.peering.calls import Calls
-    from flockmq.peering.ports import Outbox
+    from flockmq.durable.logs.feeds import Fed
+    from flockmq.durable.logs.logs import Logs
     from flockmq.raft.ready import Ready
     from flockmq.routing.plan import RoutePlan
 
@@ -44,27 +41,17 @@ SHARED_VERSION: Final = 5
 class Delivery:
     """See the module. The component of channel FEEDS, and ``node.logs`` of the broker (through ``replay``)."""
 
-    def __init__(
-        self, node: NodeState, node_id: int, logs: PartitionLogs, placement: Placement, outbox: Outbox, calls: Calls
-    ) -> None:
+    def __init__(self, node: NodeState, logs: Logs) -> None:
         self.node = node
         self.logs = logs
-        self.caught_up: set[int] = set()
-        """Partitions whose replica here has all that was committed before this node started."""
-        self.feeds = Feeds(node_id, logs, placement, outbox, calls, self, self.caught_up)
-        self.readers = LogReaders(node, logs, self.feeds)
-        readers = self.readers
-        self.streams = Streams(node, logs, self.feeds, self.caught_up, readers.stream_known, readers.stream_ended)
-        readers.streams = self.streams.by_group
-        self._wake: Callable[[], None] = do_nothing
+        self.local = logs.local
+        self.caught_up = logs.caught_up
+        self.feeds = logs.feeds
+        self.readers = LogReaders(node, logs.history)
+        self.streams = Streams(node, logs, self.readers)
+        self.replay = Replay(node, self.streams, self.readers)
         node.table.noticed = set(node.table.filters())
-        self.replay = Replay(node, self.streams, readers)
         node.logs = self.replay
-
-    def set_wake(self, wake: Callable[[], None]) -> None:
-        """How to ask for another turn."""
-        self._wake = wake
-        self.feeds.wake = wake
 
     def topics_changed(self, now: int, is_restored: bool = False) -> None:
         """The table has other durable topics. ``is_restored``: taken over whole, so they may be old.
@@ -79,25 +66,23 @@ class Delivery:
 
     def closed(self, group: int, now: int) -> None:
         """The replica of a partition here is no more."""
-        self.feeds.server.closed(group)
         self.streams.closed(group, now)
 
     # --- what is committed ---
 
     def applied(self, group: int, ready: Ready, now: int) -> None:
         """A replica here has applied more: deliver it."""
-        leads = self.logs.is_leader(group)
+        leads = self.local.is_leader(group)
         stream = self.streams.by_group.get(group)
         for entry in ready.committed:
             if entry.kind == DATA:
                 self._take(group, stream, entry.data, leads, now)
-            elif entry.kind == NOOP and leads and entry.term == self.logs.term_of(group):
+            elif entry.kind == NOOP and leads and entry.term == self.local.term_of(group):
                 self.streams.begin_term(group, entry.next_offset)
         self.streams.applied(group)
         if stream is not None and (ready.install is not None or group in self.streams.behind):
             self.streams.find_source(stream, now)
-            self._wake()
-        self.feeds.server.applied(group)
+            self.logs.wake()
 
     def _take(self, group: int, stream: Stream | None, batch: bytes, leads: bool, now: int) -> None:
         """A batch that was applied. Whatever is wrong with it: all replicas have it, and consensus must go on."""
@@ -218,24 +203,23 @@ class Delivery:
 
     # --- what feeds bring ---
 
-    def fed_at(self, group: int, offset: int, now: int) -> None:  # noqa: ARG002  (the shape of a sink)
-        """A feed begins here."""
-        stream = self.streams.by_group.get(group)
-        if stream is not None and stream.next == UNKNOWN:
-            self.streams.know(stream, offset)
+    def _take_fed(self, fed: Fed, now: int) -> None:
+        """Batches from another replica, or where a feed begins."""
+        stream = self.streams.by_group.get(fed.group)
+        if stream is None:
+            return
+        if fed.batches:
+            self._take_more(stream, fed.batches, now)
+        elif stream.next == UNKNOWN:
+            self.streams.know(stream, fed.offset)
 
-    def fed(self, group: int, batches: list[bytes], now: int) -> None:
-        """Batches from another replica."""
-        stream = self.streams.by_group.get(group)
-        if stream is not None:
-            self._take_more(stream, batches, now)
-
-    def fed_gone(self, group: int, first: int, now: int) -> None:  # noqa: ARG002  (the shape of a sink)
-        """What comes next is nowhere any more."""
-        stream = self.streams.by_group.get(group)
-        if stream is not None and stream.next < first:
-            self.readers.note_gone(group, stream.next, first, "")
-            stream.next = first
+    def _skip_gone(self) -> None:
+        """Go on behind the records that are gone from all replicas."""
+        for group, first in self.feeds.take_skipped().items():
+            stream = self.streams.by_group.get(group)
+            if stream is not None and stream.next < first:
+                self.readers.note_gone(group, stream.next, first, "")
+                stream.next = first
 
     # --- the component ---
 
@@ -253,7 +237,10 @@ class Delivery:
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
         """What it says of feeds."""
-        self.feeds.receive(peer, body, now)
+        fed = self.feeds.receive(peer, body, now)
+        if fed is not None:
+            self._skip_gone()
+            self._take_fed(fed, now)
 
     def tick(self, now: int) -> None:
         """Time passes."""
@@ -263,6 +250,7 @@ class Delivery:
 
     def flush(self, now: int) -> None:
         """A loop turn ends: streams and sessions that are behind read a piece."""
+        self._skip_gone()
         noticed = self.node.table.noticed
         if noticed:
             for topic_filter in list(noticed):
@@ -274,9 +262,9 @@ class Delivery:
         if self.readers.catching:
             more = self.readers.flush(now) or more
         self.replay.look(now)
-        self.feeds.flush(now)
+        self.feeds.flush()
         if more:
-            self._wake()
+            self.logs.wake()
 
     def _read_on(self, stream: Stream, now: int) -> bool:
         """Deliver what the replica here has more than the stream; True when that was not all."""
@@ -284,11 +272,11 @@ class Delivery:
         behind = self.streams.behind
         del behind[group]
         try:
-            self._take_more(stream, self.logs.read(group, stream.next, CHUNK_BYTES), now)
-        except (OffsetGone, Unreadable):
+            self._take_more(stream, self.local.read(group, stream.next, CHUNK_BYTES), now)
+        except (OffsetGone, Behind, Damaged, NoReplica):
             self.feeds.want(group, stream.next, now)
             return False
-        if self.logs.end(group) <= stream.next:
+        if self.local.end(group) <= stream.next:
             behind.pop(group, None)
             return False
         behind[group] = stream

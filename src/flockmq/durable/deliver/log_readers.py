@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Final
 from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
 from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
 from flockmq.durable.deliver.pacing import give, has_room
-from flockmq.durable.logs.partition_log import GoneBefore, PartitionLogs, Unreadable
 from flockmq.errors import OffsetGone
 from flockmq.log.batch import BatchView
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
     from flockmq.durable.deliver.streams import Stream
-    from flockmq.durable.logs.feeds import Feeds
+    from flockmq.durable.logs.history import History
     from flockmq.node.state import NodeState
     from flockmq.routing.plan import Target
 
-CHUNK_BYTES: Final = 256 * 1024
-"""What is read of a partition in one turn, unless a batch alone is larger."""
 STEP_RECORDS: Final = 2_048
 """Records that are made into runs at once."""
 
@@ -35,12 +32,11 @@ STEP_RECORDS: Final = 2_048
 class LogReaders:
     """All sessions that read; see the module."""
 
-    def __init__(self, node: NodeState, logs: PartitionLogs, feeds: Feeds) -> None:
+    def __init__(self, node: NodeState, history: History) -> None:
         self.node = node
-        self.logs = logs
-        self.feeds = feeds
+        self._history = history
         self.streams: dict[int, Stream] = {}
-        """Set by whoever has them."""
+        """By partition; filled by ``Streams``."""
         self.catching: dict[Session, Catchup] = {}
         self.lags = 0
         """How often a session fell behind and went on from the log."""
@@ -166,8 +162,8 @@ class LogReaders:
             return False
         if position < stream.next:
             try:
-                batches = self.read(group, position, now)
-            except GoneBefore as error:
+                batches = self._history.read(group, position)
+            except OffsetGone as error:
                 self.note_gone(group, position, error.first, catchup.session.client_id)
                 catchup.positions[group] = min(error.first, stream.next)
                 return True
@@ -178,18 +174,6 @@ class LogReaders:
         if position == stream.next and not catchup.is_waiting(group):
             self._drop(catchup, group)
         return position > begin
-
-    def read(self, group: int, offset: int, now: int) -> list[bytes] | None:
-        """Batches from an offset on, from the replica here or another; None: they are on their way."""
-        logs = self.logs
-        if logs.is_here(group) and logs.first(group) <= offset < logs.end(group):
-            try:
-                return logs.read(group, offset, CHUNK_BYTES)
-            except (OffsetGone, Unreadable):
-                end = logs.lost_until(group, offset)
-                if end:
-                    raise GoneBefore(group, offset, end) from None  # damaged, and there is no other replica
-        return self.feeds.fetch(group, offset, now)
 
     def _give_batches(self, catchup: Catchup, stream: Stream, batches: list[bytes], position: int, now: int) -> int:
         group = stream.group

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN
-from flockmq.durable.logs.positions import FROM_END, FROM_OFFSET, Told
-from flockmq.durable.logs.starts import Start, parse_start
+from flockmq.durable.logs.locating import REPLICAS, Located
+from flockmq.durable.logs.starts import LATEST, OFFSET, Start, parse_start
 from flockmq.mqtt.properties import Properties
 from flockmq.node.subscribing import answer
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
+    from flockmq.tasks import Task
 
 CLEAN_WAIT_MS: Final = 1_000
 """Longest wait for the SUBACK of a session that ends with its connection."""
@@ -45,12 +46,11 @@ OLDEST: Final = "flockmq-oldest"
 class Wish:
     """A subscription wants the history of one partition."""
 
-    def __init__(self, subscription: Subscription, group: int, shard: int, what: int, value: int) -> None:
+    def __init__(self, subscription: Subscription, group: int, shard: int, start: Start) -> None:
         self.subscription = subscription
         self.group = group
         self.shard = shard
-        self.what = what
-        self.value = value
+        self.start = start
         self.is_done = False
         self.is_asked = False
         self.retry_at = 0
@@ -104,11 +104,11 @@ class Replay:
         except ValueError as error:
             return str(error)
         topics = self.streams.interest.overlapping(topic_filter)
-        if wanted.what == FROM_END:
+        if wanted.what == LATEST:
             return ""
         if not topics:
             return "No durable topic holds what this filter matches, so that there is no history"
-        if wanted.what == FROM_OFFSET:
+        if wanted.what == OFFSET:
             if len(topics) > 1:
                 return "This filter matches names of several durable topics; an offset means something in one only"
             return wanted.refusal(len(topics[0].groups))
@@ -120,8 +120,8 @@ class Replay:
         steps = interest.steps
         topics = self.streams.notice(subscription.topic_filter, now)
         self.node.turns.work += interest.steps - steps + len(topics)
-        wanted = parse_start(start.decode("utf-8", "replace")) if start else Start(FROM_END)
-        if wanted.what == FROM_END and old is not None:
+        wanted = parse_start(start.decode("utf-8", "replace")) if start else Start(LATEST)
+        if wanted.what == LATEST and old is not None:
             self._replace(old, subscription)
             return
         if old is not None:
@@ -129,12 +129,12 @@ class Replay:
         for topic in topics:
             for shard in range(len(topic.groups)):
                 group = topic.groups[shard]
-                what, value = wanted.of_shard(shard)
-                if what == FROM_END:
+                begin = wanted.of_shard(shard)
+                if begin.what == LATEST:
                     self._join(subscription, group)
                     continue
                 self.readers.of(subscription.session).pause(subscription, group, self.streams.by_group[group].next)
-                wish = Wish(subscription, group, shard, what, value)
+                wish = Wish(subscription, group, shard, begin)
                 self._made.append(wish)
                 if not self._resolve(wish, now):
                     self._wishes.append(wish)
@@ -199,37 +199,33 @@ class Replay:
             return True
         if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at:
             return False
-        told = self._locate(wish)
-        if told is not None:
-            self._begin(wish, told)
+        here = self.streams.logs.located_here(wish.group, wish.start, REPLICAS)
+        if here is not None and here.offset > here.first:  # else another replica may have an older beginning
+            self._begin(wish, here)
             return True
         wish.is_asked = True
-        self.streams.feeds.positions.ask(wish.group, wish.what, wish.value, lambda told: self._told(wish, told), now)
+        self.streams.logs.tasks.start("start of a subscription", self._find(wish))
         return wish.is_done
 
-    def _locate(self, wish: Wish) -> Told | None:
-        """The answer of the replica here, if it is good: another one may have an older beginning."""
-        told = self.streams.feeds.positions.locate(wish.group, wish.what, wish.value)
-        return told if told is not None and told.offset > told.first else None
-
-    def _told(self, wish: Wish, told: Told | None) -> None:
+    def _find(self, wish: Wish) -> Task[None]:
+        found = (yield from self.streams.logs.locate([wish.group], wish.start, REPLICAS)).get(wish.group)
         wish.is_asked = False
         wish.retry_at = self.node.now + RETRY_MS
-        if told is not None and not wish.is_done:
-            self._begin(wish, told)
+        if found is not None and not wish.is_done:
+            self._begin(wish, found)
 
-    def _begin(self, wish: Wish, told: Told) -> None:
+    def _begin(self, wish: Wish, found: Located) -> None:
         wish.is_done = True
         stream = self.streams.by_group.get(wish.group)
         catchup = self.readers.catching.get(wish.subscription.session)
         if stream is None or catchup is None or stream.next == UNKNOWN:
             return
-        offset = told.offset
-        if offset < told.first:
-            offset = told.first
-            wish.oldest = told.first
+        offset = found.offset
+        if offset < found.first:
+            offset = found.first
+            wish.oldest = found.first
         catchup.start(wish.subscription, wish.group, min(offset, stream.next))
-        self.streams.feeds.wake()
+        self.streams.logs.wake()
 
     # --- SUBACK ---
 

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN
 from flockmq.durable.deliver.interest import Interest
-from flockmq.durable.logs.feed_messages import LATEST
-from flockmq.durable.logs.feeds import Feeds
-from flockmq.durable.logs.positions import FROM_END, Told
+from flockmq.durable.logs.feed_messages import FROM_END
+from flockmq.durable.logs.starts import LATEST, Start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flockmq.durable.logs.partition_log import PartitionLogs
+    from flockmq.durable.deliver.log_readers import LogReaders
+    from flockmq.durable.logs.logs import Logs
     from flockmq.node.state import NodeState
     from flockmq.routing.durable import DurableTopic
+    from flockmq.tasks import Task
 
 THOROUGH_MS: Final = 500
 """How often streams that are well are looked at: there may be thousands."""
@@ -46,27 +45,19 @@ class Stream:
 
 
 class Streams:
-    """All of them; see the module. ``known`` and ``ended`` are told of partitions."""
+    """All of them; see the module."""
 
-    def __init__(
-        self,
-        node: NodeState,
-        logs: PartitionLogs,
-        feeds: Feeds,
-        caught_up: set[int],
-        known: Callable[[int, int], None],
-        ended: Callable[[list[int]], None],
-    ) -> None:
+    def __init__(self, node: NodeState, logs: Logs, readers: LogReaders) -> None:
         self.node = node
         self.logs = logs
-        self.feeds = feeds
+        self.local = logs.local
+        self.feeds = logs.feeds
         self.interest = Interest(node.table)
-        self.caught_up = caught_up
-        self.by_group: dict[int, Stream] = {}
+        self.caught_up = logs.caught_up
+        self.by_group = readers.streams
         self.behind: dict[int, Stream] = {}
         """Those of which the replica here has more than was delivered."""
-        self._known = known
-        self._ended = ended
+        self._readers = readers
         self._groups_seen: set[int] = set()
         self._is_loaded = False
         self._thorough_at = 0
@@ -120,27 +111,27 @@ class Streams:
                 self.behind.pop(group, None)
                 self.feeds.unwant(group)
         if groups:
-            self._ended(groups)
+            self._readers.stream_ended(groups)
 
     # --- where a stream comes from ---
 
     def find_source(self, stream: Stream, now: int) -> None:
         """The replica here if it can serve, else a feed from another."""
         group = stream.group
-        logs = self.logs
-        is_here = logs.is_here(group)
+        local = self.local
+        is_here = local.is_here(group)
         if stream.next == UNKNOWN:
             if not is_here:
-                self.feeds.want(group, LATEST, now)
+                self.feeds.want(group, FROM_END, now)
             elif group in self.caught_up:
-                self.know(stream, logs.end(group))
+                self.know(stream, local.end(group))
             else:
-                self._ask(group, now)
+                self._ask(group)
             return
-        is_level = group in self.caught_up or (is_here and logs.end(group) >= stream.next)
-        if is_here and is_level and logs.first(group) <= stream.next:
+        is_level = group in self.caught_up or (is_here and local.end(group) >= stream.next)
+        if is_here and is_level and local.first(group) <= stream.next:
             self.feeds.unwant(group)
-            if logs.end(group) > stream.next:
+            if local.end(group) > stream.next:
                 self.behind[group] = stream
         else:
             self.behind.pop(group, None)
@@ -149,7 +140,7 @@ class Streams:
     def know(self, stream: Stream, offset: int) -> None:
         """It is known from where on a stream is live."""
         stream.next = offset
-        self._known(stream.group, offset)
+        self._readers.stream_known(stream.group, offset)
 
     def begin_term(self, group: int, offset: int) -> None:
         """This node leads, and its first entry is committed: what comes behind it was published after that."""
@@ -159,26 +150,26 @@ class Streams:
         if stream is not None and stream.next == UNKNOWN:
             self.know(stream, offset)
 
-    def _ask(self, group: int, now: int) -> None:
+    def _ask(self, group: int) -> None:
         """Ask the leader where a partition ends: what the replica here lacks up to there is not live."""
-        if group in self._asking or len(self._asking) >= ASKS_MAX or group in self._level_at:
-            return
-        self._asking.add(group)
-        self.feeds.positions.ask(group, FROM_END, 0, lambda told: self._told(group, told), now)
+        if group not in self._asking and len(self._asking) < ASKS_MAX and group not in self._level_at:
+            self._asking.add(group)
+            self.logs.tasks.start("end of a stream", self._find_end(group))
 
-    def _told(self, group: int, told: Told | None) -> None:
+    def _find_end(self, group: int) -> Task[None]:
+        found = (yield from self.logs.locate([group], Start(LATEST))).get(group)
         self._asking.discard(group)
-        if told is not None and group not in self.caught_up:
-            self._level_at[group] = told.end
+        if found is not None and group not in self.caught_up:
+            self._level_at[group] = found.end
             self.applied(group)
             stream = self.by_group.get(group)
             if stream is not None and stream.next == UNKNOWN:
-                self.know(stream, told.end)
+                self.know(stream, found.end)
                 self.find_source(stream, self.node.now)
 
     def applied(self, group: int) -> None:
         """A replica here has more: maybe as much as its leader had when it was asked."""
-        if group in self._level_at and self.logs.end(group) >= self._level_at[group]:
+        if group in self._level_at and self.local.end(group) >= self._level_at[group]:
             del self._level_at[group]
             self.caught_up.add(group)
 
@@ -194,11 +185,11 @@ class Streams:
         """Look where streams can come from, ask again what nobody answered."""
         if now >= self._look_at:
             self._look_at = now + LOOK_MS
-            for group in self.logs.groups():
+            for group in self.local.groups():
                 if group not in self.caught_up:
                     self._look_at = now
-                    if self.logs.leader_of(group):  # nobody else could tell
-                        self._ask(group, now)
+                    if self.local.leader_of(group):  # nobody else could tell
+                        self._ask(group)
         is_thorough = now >= self._thorough_at
         if is_thorough:
             self._thorough_at = now + THOROUGH_MS
@@ -207,4 +198,4 @@ class Streams:
                 self.find_source(stream, now)
 
     def _is_elsewhere(self, group: int) -> bool:
-        return self.feeds.wants(group) or not self.logs.is_here(group)
+        return self.feeds.wants(group) or not self.local.is_here(group)

@@ -2,10 +2,10 @@
 
 ```
  OPEN --> Feed: next offset --pump, once a turn--> DATA, within the window of its peer --> ACK opens the window
-                  ^-- something was applied here
+                  ^-- entries were applied here
 ```
 All feeds of a peer share one window of bytes, and take turns when it is small: a node that stands still costs no more
-than that.
+than that window.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.logs.feed_messages import (
     ACK,
+    AT,
     CLOSE,
-    DONE,
+    DATA,
+    END,
+    FROM_END,
     GONE,
-    LATEST,
     LEADERLESS,
+    LOST,
     NOT_HERE,
     OPEN,
     FeedMessage,
-    encode_at,
-    encode_data,
-    encode_end,
 )
-from flockmq.durable.logs.partition_log import PartitionLogs, Unreadable
-from flockmq.errors import OffsetGone, RemoteProtocolError
+from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone, RemoteProtocolError
 from flockmq.log.batch import BatchView
 from flockmq.mqtt import reasons
 from flockmq.peering.channels import FEEDS
 
 if TYPE_CHECKING:
+    from flockmq.durable.logs.local import LocalLogs
     from flockmq.peering.ports import Outbox
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
@@ -40,7 +40,7 @@ WINDOW_BYTES: Final = 4 * 1024 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 """Of one feed in a turn, unless a batch alone is larger."""
 FEEDS_MAX: Final = 65_536
-"""That one peer may have."""
+"""Feeds that one peer may have."""
 LEADERLESS_MS: Final = 2_000
 LOOK_MS: Final = 500
 """How often all feeds are looked at."""
@@ -49,11 +49,11 @@ LOOK_MS: Final = 500
 class Feed:
     """What one peer gets of one partition."""
 
-    def __init__(self, number: int, group: int, offset: int, once: bool) -> None:
+    def __init__(self, peer: int, number: int, group: int, offset: int) -> None:
+        self.peer = peer
         self.number = number
         self.group = group
         self.next = offset
-        self.once = once
 
 
 class FedPeer:
@@ -63,68 +63,72 @@ class FedPeer:
         self.feeds: dict[int, Feed] = {}
         self.unacknowledged = 0
         self.ready: dict[int, None] = {}
-        """Feeds that may have something to say, in turn."""
+        """Feeds that may have something to send, in turn."""
 
 
 class FeedServer:
     """All feeds that this node serves."""
 
-    def __init__(self, logs: PartitionLogs, outbox: Outbox, caught_up: set[int]) -> None:
-        self.logs = logs
-        self.outbox = outbox
-        self.caught_up = caught_up
-        """Groups whose replica here has what was committed before this node started."""
+    def __init__(self, local: LocalLogs, outbox: Outbox, caught_up: set[int]) -> None:
+        self._local = local
+        self._outbox = outbox
+        self._caught_up = caught_up
+        """Partitions whose replica here has all that was committed before this node started."""
         self.peers: dict[int, FedPeer] = {}
-        self.bytes_sent = 0
-        self._by_group: dict[int, set[tuple[int, int]]] = {}
+        self._by_group: dict[int, dict[Feed, None]] = {}
         self._leaderless: dict[int, int] = {}
         self._look_at = 0
 
     def peer_gone(self, peer: int) -> None:
-        """Its feeds end; it opens them anew."""
+        """The feeds of a peer end; the peer opens them anew."""
         gone = self.peers.pop(peer, None)
         if gone is not None:
             for feed in gone.feeds.values():
-                self._forget(peer, feed)
+                self._forget(feed)
 
     def receive(self, peer: int, message: FeedMessage) -> None:
-        """What a consumer says."""
+        """A message of a consumer."""
         fed = self.peers.setdefault(peer, FedPeer())
         if message.kind == OPEN:
             self._open(peer, fed, message)
         elif message.kind == ACK:
-            fed.unacknowledged = max(fed.unacknowledged - message.size, 0)
+            fed.unacknowledged = max(fed.unacknowledged - message.offset, 0)
         elif message.kind == CLOSE:
             feed = fed.feeds.pop(message.feed, None)
             fed.ready.pop(message.feed, None)
             if feed is not None:
-                self._forget(peer, feed)
+                self._forget(feed)
 
     def _open(self, peer: int, fed: FedPeer, message: FeedMessage) -> None:
         if len(fed.feeds) >= FEEDS_MAX or message.feed in fed.feeds:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A node opens a feed twice, or too many of them")
         group = message.group
-        if not self.logs.is_here(group) or (group not in self.caught_up and message.offset == LATEST):
-            self._say(peer, encode_end(message.feed, NOT_HERE, 0))
+        feed = Feed(peer, message.feed, group, message.offset)
+        if not self._local.is_here(group) or (group not in self._caught_up and message.offset == FROM_END):
+            self._send(feed, END, why=NOT_HERE)
             return
-        offset = self.logs.end(group) if message.offset == LATEST else message.offset
-        if offset < self.logs.first(group):
-            self._say(peer, encode_end(message.feed, GONE, self.logs.first(group)))
+        if message.offset == FROM_END:
+            feed.next = self._local.end(group)
+        if feed.next < self._local.first(group):
+            self._send(feed, END, self._local.first(group), GONE)
             return
-        fed.feeds[message.feed] = Feed(message.feed, group, offset, message.once)
-        fed.ready[message.feed] = None
-        self._by_group.setdefault(group, set()).add((peer, message.feed))
-        self._say(peer, encode_at(message.feed, offset))
+        fed.feeds[feed.number] = feed
+        fed.ready[feed.number] = None
+        self._by_group.setdefault(group, {})[feed] = None
+        self._send(feed, AT, feed.next)
 
     def applied(self, group: int) -> None:
-        """There is more in the log of a group."""
-        for peer, number in self._by_group.get(group, ()):
-            self.peers[peer].ready[number] = None
+        """There is more in the log of a partition."""
+        for feed in self._by_group.get(group, ()):
+            self.peers[feed.peer].ready[feed.number] = None
 
     def closed(self, group: int) -> None:
         """The replica here is no more."""
-        for peer, number in list(self._by_group.get(group, ())):
-            self._end(peer, self.peers[peer].feeds[number], NOT_HERE, 0)
+        self._end_all(group, NOT_HERE)
+
+    def _end_all(self, group: int, why: int) -> None:
+        for feed in list(self._by_group.get(group, ())):
+            self._end(feed, why)
 
     def tick(self, now: int) -> None:
         """Send consumers elsewhere if this replica has heard of no leader for a while."""
@@ -132,68 +136,65 @@ class FeedServer:
             return
         self._look_at = now + LOOK_MS
         for group in list(self._by_group):
-            if not self.logs.is_here(group):
+            if not self._local.is_here(group):
                 self.closed(group)
-            elif self.logs.leader_of(group):
+            elif self._local.leader_of(group):
                 self._leaderless.pop(group, None)
             elif now - self._leaderless.setdefault(group, now) >= LEADERLESS_MS:
-                for peer, number in list(self._by_group[group]):
-                    self._end(peer, self.peers[peer].feeds[number], LEADERLESS, 0)
+                self._end_all(group, LEADERLESS)
         for group in [group for group in self._leaderless if group not in self._by_group]:
             del self._leaderless[group]
 
     def flush(self) -> bool:
         """Send what there is, a piece of each feed; True when there is more for the next turn."""
         more = False
-        for peer, fed in self.peers.items():
+        for fed in self.peers.values():
             for number in list(fed.ready):
                 if fed.unacknowledged >= WINDOW_BYTES:
-                    break  # those that had no turn come first next time
+                    break  # feeds that had no turn come first next time
                 del fed.ready[number]
                 feed = fed.feeds.get(number)
-                if feed is not None and self._pump(peer, fed, feed):
+                if feed is not None and self._pump(fed, feed):
                     fed.ready[number] = None
             more = more or (len(fed.ready) > 0 and fed.unacknowledged < WINDOW_BYTES)
         return more
 
-    def _pump(self, peer: int, fed: FedPeer, feed: Feed) -> bool:
-        """One piece; True when there may be more."""
+    def _pump(self, fed: FedPeer, feed: Feed) -> bool:
+        """Send one piece; True when there may be more."""
+        group = feed.group
         try:
-            if not self.logs.is_here(feed.group):
-                raise Unreadable("The replica is no more.")
-            end = self.logs.end(feed.group)
-            batches = self.logs.read(feed.group, feed.next, CHUNK_BYTES) if feed.next < end else []
-        except OffsetGone:
-            self._end(peer, feed, GONE, self.logs.first(feed.group))
+            end = self._local.end(group)
+            if end < 0:
+                raise NoReplica
+            batches = self._local.read(group, feed.next, CHUNK_BYTES) if feed.next < end else []
+        except OffsetGone as error:
+            self._end(feed, GONE, error.first)
             return False
-        except Unreadable:
-            lost = self.logs.lost_until(feed.group, feed.next)  # damaged, and there is no other replica
-            self._end(peer, feed, GONE if lost else NOT_HERE, lost)
+        except (Behind, Damaged, NoReplica):
+            lost = self._local.lost_until(group, feed.next)
+            self._end(feed, LOST if lost else NOT_HERE, lost)
             return False
         if batches:
-            size = sum([len(batch) for batch in batches])
-            fed.unacknowledged += size
-            self.bytes_sent += size
             feed.next = BatchView(batches[-1]).next_offset
-            self._say(peer, encode_data(feed.number, batches))
-        if feed.once:
-            self._end(peer, feed, DONE, feed.next)
-            return False
+            fed.unacknowledged += self._send(feed, DATA, batches=batches)
         return feed.next < end
 
-    def _end(self, peer: int, feed: Feed, why: int, offset: int) -> None:
-        fed = self.peers[peer]
+    def _end(self, feed: Feed, why: int, offset: int = 0) -> None:
+        fed = self.peers[feed.peer]
         fed.feeds.pop(feed.number, None)
         fed.ready.pop(feed.number, None)
-        self._forget(peer, feed)
-        self._say(peer, encode_end(feed.number, why, offset))
+        self._forget(feed)
+        self._send(feed, END, offset, why)
 
-    def _forget(self, peer: int, feed: Feed) -> None:
-        readers = self._by_group.get(feed.group)
-        if readers is not None:
-            readers.discard((peer, feed.number))
-            if not readers:
+    def _forget(self, feed: Feed) -> None:
+        feeds = self._by_group.get(feed.group)
+        if feeds is not None:
+            feeds.pop(feed, None)
+            if not feeds:
                 del self._by_group[feed.group]
 
-    def _say(self, peer: int, body: bytes) -> None:
-        self.outbox.send(peer, FEEDS, body)
+    def _send(self, feed: Feed, kind: int, offset: int = 0, why: int = 0, batches: list[bytes] | None = None) -> int:
+        message = FeedMessage(kind, feed.number, 0, offset, why)
+        message.batches = batches or []
+        self._outbox.send(feed.peer, FEEDS, message.encode())
+        return sum([len(batch) for batch in message.batches])

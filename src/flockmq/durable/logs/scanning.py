@@ -1,4 +1,4 @@
-"""Takes the batches out of extents: verified, in runs as they lie there, those that nobody wants left out.
+"""Takes the batches out of extents: verified, in runs as they lie there, those that the reader does not want left out.
 
 ```
  Extents --> memory --------------------------.
@@ -13,18 +13,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.logs.reading import Again, NotHere
+from flockmq.durable.logs.local import named
+from flockmq.errors import FlockError, NoReplica
 from flockmq.log.batch import DATA, HEADER_BYTES, BatchError, BatchView
 from flockmq.log.errors import must_be_lost
 
 if TYPE_CHECKING:
-    from flockmq.durable.logs.reading import Extents, FilePart
+    from flockmq.durable.logs.extents import Extents, FilePart
     from flockmq.durable.logs.wanted import WantedNames
     from flockmq.log.staging import Staging
 
 PIECE_BYTES_MIN: Final = 64 * 1024
 PIECE_BYTES_MAX: Final = 1_048_576
 """Read from a file at once, unless a batch is larger."""
+
+
+class Again(FlockError):  # noqa: N818
+    """Retention removed a file while it was read: ask for the extents once more."""
 
 
 class Scanned:
@@ -86,7 +91,7 @@ class Scanned:
 
 
 def scan_extents(staging: Staging, extents: Extents, wanted: WantedNames | None = None) -> Scanned:
-    """The batches. NotHere: they can't be read any more; Again: ask for the extents once more."""
+    """The batches. NoReplica: they can't be read any more; Again: ask for the extents once more."""
     found = Scanned(extents, wanted)
     for part in extents.parts:
         if not isinstance(part, bytes):
@@ -131,7 +136,7 @@ def _scan_file(staging: Staging, part: FilePart, found: Scanned) -> None:
         raise Again(f"A file of group {group} was removed while it was read. Ask again.") from None
     except (BatchError, OSError) as error:
         if not must_be_lost(error):
-            raise NotHere(group, ()) from error
+            raise NoReplica((), named(group)) from error
         # Damage, or a row of the sparse index that names the wrong place: reading from the front of the file tells.
         found.suspect = max(index, 1)
         found.finish()

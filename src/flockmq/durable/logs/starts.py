@@ -1,4 +1,4 @@
-"""Where in the log of a topic somebody wants to begin, as people write it: MQTT, REST and the command line alike.
+"""Where in the log of a topic a reader begins, as people write it: MQTT, REST and the command line alike.
 
 ```
  earliest | latest | offset:N | offset:SHARD=N,... | time:2026-01-31T12:00:00Z
@@ -13,43 +13,48 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from flockmq.durable.logs.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME
 from flockmq.wording import counted
+
+EARLIEST: Final = 0
+LATEST: Final = 1
+OFFSET: Final = 2
+TIME: Final = 3
+"""What a start names; OFFSET and TIME (milliseconds) have a value."""
 
 OFFSET_MAX: Final = (1 << 62) - 1
 LATEST_MS: Final = 253_402_300_799_000
 """The end of the year 9999."""
 MILLISECONDS_DIGITS_MIN: Final = 11
-"""Since April 1970. Ten digits are the seconds of our days, eight a date and four a year: nobody means 1970 by them."""
+"""Since April 1970. Ten digits are seconds, eight a date and four a year: people do not mean 1970 by them."""
 SHARD_DIGITS_MAX: Final = 9
 USAGE: Final = "earliest, latest, offset:N, offset:SHARD=N,... or time:2026-01-31T12:00:00Z"
 
 
 class Start:
-    """Where to begin."""
+    """Where to begin: in one log, or in each shard of a topic."""
 
     def __init__(self, what: int, value: int = 0, by_shard: dict[int, int] | None = None) -> None:
         self.what = what
         self.value = value
         self.by_shard = by_shard
 
-    def of_shard(self, shard: int) -> tuple[int, int]:
-        """What to look for in a shard's log."""
+    def of_shard(self, shard: int) -> Start:
+        """Where to begin in the log of a shard."""
         if self.by_shard is None:
-            return self.what, self.value
+            return self
         offset = self.by_shard.get(shard, -1)
-        return (FROM_END, 0) if offset < 0 else (FROM_OFFSET, offset)
+        return Start(LATEST) if offset < 0 else Start(OFFSET, offset)
 
     def offset_in(self, shard: int, first: int, end: int) -> int:
         """Where that is in a log from ``first`` to ``end``; a time has to be looked up."""
-        what, value = self.of_shard(shard)
-        if what == FROM_FIRST:
+        start = self.of_shard(shard)
+        if start.what == EARLIEST:
             return first
-        return end if what == FROM_END else min(max(value, first), end)
+        return end if start.what == LATEST else min(max(start.value, first), end)
 
     def refusal(self, shards: int) -> str:
         """Why this is no place to begin in a topic with so many shards; empty: it is one."""
-        if self.what != FROM_OFFSET or (self.by_shard is None and shards == 1):
+        if self.what != OFFSET or (self.by_shard is None and shards == 1):
             return ""
         if self.by_shard is None:
             return f"This topic has {shards} shards, each with its own offsets; use offset:SHARD=N,..."
@@ -59,16 +64,16 @@ class Start:
 
 
 def parse_start(text: str) -> Start:
-    """Read what somebody wrote; ValueError says what is wrong."""
+    """Read a start; ValueError says what is wrong."""
     kind, colon, value = text.partition(":")
     if kind == "earliest" and not colon:
-        return Start(FROM_FIRST)
+        return Start(EARLIEST)
     if kind == "latest" and not colon:
-        return Start(FROM_END)
+        return Start(LATEST)
     if kind == "time":
-        return Start(FROM_TIME, parse_time(value))
+        return Start(TIME, parse_time(value))
     if kind == "offset" and "=" not in value:
-        return Start(FROM_OFFSET, parse_offset(value))
+        return Start(OFFSET, parse_offset(value))
     if kind == "offset":
         by_shard: dict[int, int] = {}
         for part in value.split(","):
@@ -78,7 +83,7 @@ def parse_start(text: str) -> Start:
             if int(shard) in by_shard:
                 raise ValueError(f"Shard {int(shard)} is named twice; name each shard once")
             by_shard[int(shard)] = parse_offset(offset)
-        return Start(FROM_OFFSET, 0, by_shard)
+        return Start(OFFSET, 0, by_shard)
     raise ValueError(f"{text[:64]!r} is no place to start; use {USAGE}")
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from flockmq.durable.cursors.cursors import (
     DONE,
-    EARLIEST,
-    LATEST,
-    OFFSET,
     REFUSED_CURSOR,
-    TIME,
     UNREACHABLE,
     Cursors,
     Moved,
@@ -16,6 +12,7 @@ from flockmq.durable.cursors.cursors import (
     lag_of,
     lost_of,
 )
+from flockmq.durable.logs.starts import EARLIEST, LATEST, OFFSET, TIME, Start
 from flockmq.log.batch import CURSOR, BatchView
 from partition_cluster import WALL_MS, PartitionCluster
 
@@ -30,9 +27,13 @@ def commit(cluster: PartitionCluster, cursors: Cursors, group: int, offset: int)
     return told[0]
 
 
-def reset(cluster: PartitionCluster, cursors: Cursors, group: int, to: int, value: int = 0) -> Moved:
+def reset(cluster: PartitionCluster, number: int, start: Start) -> Moved:
+    """As an operator does it: where is that, and then put the cursor there."""
+    node = cluster.nodes[number]
+    located = node.logs.locate([1], start)
+    cluster.run(500)
     told: list[Moved] = []
-    cursors.reset(group, NAME, to, value, told.append, cluster.now)
+    node.cursors.reset(1, NAME, located.value[1].offset, told.append, cluster.now)
     cluster.run(500)
     assert len(told) == 1
     return told[0]
@@ -74,7 +75,7 @@ def test_a_reader_at_a_replica_that_is_ahead_of_the_leader_may_commit() -> None:
     cluster.lost = lambda sender, receiver: receiver == leader.id
     cluster.publish(leader.id, 1, b"x")
     cluster.settle()
-    assert leader.reader.end_of(1) == 2
+    assert leader.local.end(1) == 2
     told: list[Moved] = []
     leader.cursors.commit(1, NAME, 3, told.append, cluster.now)
     cluster.settle()
@@ -90,12 +91,15 @@ def test_a_reset_finds_its_place_by_offset_and_by_time() -> None:
     cluster.run(5_000)
     later = cluster.now - cluster.start + WALL_MS
     cluster.fill(1, 2)
-    cursors = cluster.nodes[3].cursors
-    assert reset(cluster, cursors, 1, LATEST).offset == 5
-    assert reset(cluster, cursors, 1, EARLIEST).offset == 0
-    assert reset(cluster, cursors, 1, OFFSET, 2).offset == 2
-    assert reset(cluster, cursors, 1, OFFSET, 99).offset == 5
-    assert reset(cluster, cursors, 1, TIME, later).offset == 3
+    assert reset(cluster, 3, Start(LATEST)).offset == 5
+    assert reset(cluster, 3, Start(EARLIEST)).offset == 0
+    assert reset(cluster, 3, Start(OFFSET, 2)).offset == 2
+    assert reset(cluster, 3, Start(OFFSET, 99)).offset == 5
+    told: list[Moved] = []
+    cluster.nodes[3].cursors.reset(1, NAME, 99, told.append, cluster.now)
+    cluster.run(500)
+    assert told[0].offset == 5, "it is put no further than the end"
+    assert reset(cluster, 3, Start(TIME, later)).offset == 3
     assert cluster.nodes[1].machines.by_group[1].cursors == {NAME: 3}
 
 
@@ -115,7 +119,7 @@ def test_what_one_turn_brings_is_one_control_batch() -> None:
     assert kinds.count(CURSOR) <= 2, "those of the leader itself, and those that came from others"
 
 
-def test_positions_have_lag_and_say_what_was_lost() -> None:
+def test_positions_lag_and_what_was_lost() -> None:
     cluster = PartitionCluster(nodes=4, groups=2)
     cluster.fill(1, 8)
     cluster.fill(2, 3)
@@ -123,8 +127,7 @@ def test_positions_have_lag_and_say_what_was_lost() -> None:
     found, missing = positions(cluster, cluster.nodes[4].cursors, [NAME])
     assert missing == []
     by_group = {position.group: position for position in found}
-    assert (by_group[1].offset, by_group[1].first, by_group[1].end) == (5, 0, 8)
-    assert (by_group[2].offset, by_group[2].first, by_group[2].end) == (-1, 0, 3)
+    assert (by_group[1].offset, by_group[2].offset) == (5, -1)
     assert (lag_of(5, 0, 8), lost_of(5, 0)) == (3, 0)
     assert (lag_of(-1, 0, 3), lost_of(-1, 7)) == (3, 0), "it was never moved"
     assert (lag_of(5, 20, 30), lost_of(5, 20)) == (10, 15)

@@ -31,7 +31,7 @@ def test_positions_without_a_cursor_go_after_two_rounds_from_all_replicas() -> N
     rounds(cluster, parts, 1)
     for node in cluster.nodes.values():
         assert node.machines.by_group[1].cursors == {b"default/kept#0": 3}
-    assert cluster.leader(1).reader.end_of(1) == 5
+    assert cluster.leader(1).local.end(1) == 5
 
 
 def test_a_cursor_that_was_heard_of_late_stays() -> None:

@@ -147,7 +147,7 @@ def test_nobody_follows_what_nobody_wants() -> None:
 def test_what_was_committed_before_a_replica_caught_up_is_not_live() -> None:
     world = plant(2, on=(1, 2))
     world[2].delivery.caught_up.clear()  # it starts anew, and has applied nothing yet
-    world[2].logs.applied[5] = 0
+    world[2].replicas.applied[5] = 0
     world.commit(5, (A, b"old"), apply=False)
     world.apply(1, 5)
     screen = world[2].client("screen")
@@ -214,9 +214,9 @@ def test_a_feed_follows_a_replica_that_moved() -> None:
     ask(screen, b"plant/#")
     world.commit(5, (A, b"1"))
     world.truths[5].replicas = (2,)
-    world[2].logs.applied[5] = 0
+    world[2].replicas.applied[5] = 0
     world.lead(5, 2)
-    del world[1].logs.applied[5]
+    del world[1].replicas.applied[5]
     world[1].delivery.closed(5, world.now)
     world.run(700)
     world.commit(5, (A, b"2"))
@@ -229,7 +229,7 @@ def test_a_replica_that_is_closed_here_is_followed_from_elsewhere() -> None:
     ask(screen, b"plant/#")
     world.commit(5, (A, b"1"))
     world.truths[5].replicas = (1,)
-    del world[2].logs.applied[5]
+    del world[2].replicas.applied[5]
     world[2].delivery.closed(5, world.now)
     world.commit(5, (A, b"2"))
     assert got(screen.consume()) == [b"1", b"2"]
@@ -240,7 +240,7 @@ def test_a_replica_that_is_new_here_takes_over_when_it_is_level() -> None:
     screen = world[2].client("screen")
     ask(screen, b"plant/#")
     world.commit(5, (A, b"1"))
-    world[2].logs.applied[5] = 0
+    world[2].replicas.applied[5] = 0
     world.truths[5].replicas = (1, 2)
     world.commit(5, (A, b"2"), apply=False)
     world.apply(1, 5)
@@ -275,7 +275,7 @@ def test_what_is_gone_everywhere_is_not_skipped_silently() -> None:
     world.commit(5, (A, b"1"))
     world.cut(1, 2)
     world.commit(5, *numbered(A, 3))
-    world[1].logs.kept[5] = 3
+    world[1].replicas.kept[5] = 3
     world.mend(1, 2)
     world.run(700)
     assert got(screen.consume()) == [b"1", b"2"]
@@ -379,10 +379,10 @@ def test_who_has_to_wait_does_not_read_the_log_in_every_turn() -> None:
     ask(stuck, b"plant/#", qos=1)
     for qos in (1, 1, 0):  # one in flight, one that waits, one that would overtake it
         world.commit(5, (A, b"%d" % qos), qos=qos)
-    before = world[1].logs.reads
+    before = world[1].replicas.reads
     for _ in range(20):
         world[1].flush()
-    assert world[1].logs.reads <= before + 1
+    assert world[1].replicas.reads <= before + 1
     assert got(stuck.consume()) == [b"1", b"1", b"0"]
 
 
@@ -449,7 +449,7 @@ def test_a_slow_client_is_served_by_another_replica_where_its_own_is_broken() ->
     world = plant(2, on=(1, 2), settings=small_queue(4))
     slow = world[2].client("slow", properties=make_properties(receive_maximum=1))
     ask(slow, b"plant/#")
-    world[2].logs.broken.add(5)
+    world[2].replicas.broken.add(5)
     world.commit(5, *numbered(A, 30))
     assert got(slow.consume()) == [b"%d" % number for number in range(30)]
 

@@ -173,7 +173,7 @@ def test_what_is_gone_begins_at_the_oldest_and_says_so() -> None:
     world = plant()
     world.commit(5, *numbered(A, 4))
     world.commit(5, *numbered(A, 4, 4))
-    world[1].logs.kept[5] = 4
+    world[1].replicas.kept[5] = 4
     client = world[1].client("c")
     suback = ask(client, b"plant/#", start="offset:1")
     assert suback.properties is not None

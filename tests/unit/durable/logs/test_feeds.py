@@ -6,10 +6,9 @@ import pytest
 
 from delivery_world import World, ask, got, numbered
 from flockmq.durable.logs import feed_messages as m
-from flockmq.durable.logs import feed_serving, feeds
+from flockmq.durable.logs import feed_serving, history
 from flockmq.durable.logs.feed_serving import FeedServer
-from flockmq.durable.logs.partition_log import GoneBefore
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.errors import FlockError, OffsetGone, RemoteProtocolError
 from flockmq.log.batch import BatchView
 
 A = b"plant/a"
@@ -24,21 +23,27 @@ def plant(size: int = 2, on: tuple[int, ...] = (1,)) -> World:
 # --- messages ---
 
 
+def data_of(number: int, *batches: bytes) -> bytes:
+    message = m.FeedMessage(m.DATA, number)
+    message.batches = list(batches)
+    return message.encode()
+
+
 def test_messages_are_read_as_they_were_written() -> None:
     world = plant()
     world.commit(5, (A, b"1"))
     batch = world.truths[5].entries[-1]
-    opened = m.decode_feed(m.encode_open(7, 5, 9, True))
+    opened = m.decode_feed(m.FeedMessage(m.OPEN, 7, 5, 9).encode())
     assert opened is not None
-    assert (opened.kind, opened.feed, opened.group, opened.offset, opened.once) == (m.OPEN, 7, 5, 9, True)
-    data = m.decode_feed(m.encode_data(7, [batch, batch]))
+    assert (opened.kind, opened.feed, opened.group, opened.offset) == (m.OPEN, 7, 5, 9)
+    data = m.decode_feed(data_of(7, batch, batch))
     assert data is not None
     assert (data.feed, data.batches, data.size) == (7, [batch, batch], 2 * len(batch))
-    ended = m.decode_feed(m.encode_end(7, m.GONE, 12))
+    ended = m.decode_feed(m.FeedMessage(m.END, 7, 0, 12, m.GONE).encode())
     assert ended is not None
     assert (ended.feed, ended.why, ended.offset) == (7, m.GONE, 12)
-    for body, kind in ((m.encode_at(7, 3), m.AT), (m.encode_ack(8), m.ACK), (m.encode_close(7), m.CLOSE)):
-        found = m.decode_feed(body)
+    for kind in (m.AT, m.ACK, m.CLOSE):
+        found = m.decode_feed(m.FeedMessage(kind, 7, 0, 3).encode())
         assert found is not None
         assert found.kind == kind
 
@@ -50,10 +55,10 @@ def test_a_kind_that_is_not_known_is_left_alone() -> None:
 def test_damaged_messages_end_the_link() -> None:
     world = plant()
     world.commit(5, (A, b"1"))
-    data = m.encode_data(7, [world.truths[5].entries[-1]])
+    data = data_of(7, world.truths[5].entries[-1])
     flipped = bytearray(data)
     flipped[-1] ^= 1
-    for body in (data[:-1], data[:40], bytes(flipped), b"\x01", m.encode_open(1, 2, 3, False)[:-1]):
+    for body in (data[:-1], data[:40], bytes(flipped), b"\x01", m.FeedMessage(m.OPEN, 1, 2, 3).encode()[:-1]):
         with pytest.raises(FlockError):
             m.decode_feed(body)
 
@@ -78,13 +83,13 @@ class Said:
         return taken
 
 
-def serving(world: World) -> tuple[FeedServer, Said]:
+def serving(world: World, caught_up: set[int] | None = None) -> tuple[FeedServer, Said]:
     said = Said()
-    return FeedServer(world[1].logs, said, {5}), said
+    return FeedServer(world[1].replicas, said, caught_up if caught_up is not None else {5}), said
 
 
-def opening(number: int, offset: int = 0, once: bool = False) -> m.FeedMessage:
-    return m.FeedMessage(m.OPEN, number, 5, offset, once)
+def opening(number: int, offset: int = 0) -> m.FeedMessage:
+    return m.FeedMessage(m.OPEN, number, 5, offset)
 
 
 def test_no_more_is_sent_than_was_worked_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,31 +106,18 @@ def test_no_more_is_sent_than_was_worked_off(monkeypatch: pytest.MonkeyPatch) ->
         pass
     sent = [one.feed for one in said.take() if one.kind == m.DATA]
     assert sent == [1, 2]  # both had a turn
-    acknowledged = m.FeedMessage(m.ACK)
-    acknowledged.size = 2 * size
-    server.receive(9, acknowledged)
+    server.receive(9, m.FeedMessage(m.ACK, offset=2 * size))
     while server.flush():
         pass
     assert [one.feed for one in said.take()] == [1, 2]
 
 
-def test_a_feed_of_one_piece_ends_by_itself() -> None:
-    world = plant()
-    world.commit(5, *numbered(A, 3))
-    server, said = serving(world)
-    server.receive(9, opening(1, once=True))
-    server.flush()
-    assert [one.kind for one in said.take()] == [m.AT, m.DATA, m.END]
-    assert server.peers[9].feeds == {}
-
-
-@pytest.mark.parametrize(("offset", "why", "told"), [(0, m.GONE, 2), (m.LATEST, m.NOT_HERE, 0)])
+@pytest.mark.parametrize(("offset", "why", "told"), [(0, m.GONE, 2), (m.FROM_END, m.NOT_HERE, 0)])
 def test_feeds_that_can_not_be(offset: int, why: int, told: int) -> None:
     world = plant()
     world.commit(5, *numbered(A, 3))
-    world[1].logs.kept[5] = 2
-    server, said = serving(world)
-    server.caught_up.clear()
+    world[1].replicas.kept[5] = 2
+    server, said = serving(world, set())
     server.receive(9, opening(1, offset))
     assert [(one.kind, one.why, one.offset) for one in said.take()] == [(m.END, why, told)]
 
@@ -166,7 +158,7 @@ def test_closing_and_leaving() -> None:
 def test_a_replica_that_can_not_read_says_so() -> None:
     world = plant()
     world.commit(5, (A, b"1"))
-    world[1].logs.broken.add(5)
+    world[1].replicas.broken.add(5)
     server, said = serving(world)
     server.receive(9, opening(1))
     server.flush()
@@ -192,57 +184,57 @@ def test_history_is_kept_for_those_who_read_it_and_no_more(monkeypatch: pytest.M
     for number in range(6):
         world.commit(5, (A, b"%d" % number))
     size = len(world.truths[5].entries[-1])
-    monkeypatch.setattr(feed_serving, "CHUNK_BYTES", size)
-    monkeypatch.setattr(feeds, "CHUNKS_BYTES_MAX", 2 * size)
-    here = world[2].delivery.feeds
+    monkeypatch.setattr(history, "CHUNK_BYTES", size)
+    monkeypatch.setattr(history, "KEPT_BYTES_MAX", 2 * size)
+    here = world[2].logs.history
     for offset in range(6):
-        assert here.fetch(5, offset, world.now) is None
+        assert here.read(5, offset) is None
         world.settle()
-        found = here.fetch(5, offset, world.now)
+        found = here.read(5, offset)
         assert found is not None
         assert BatchView(found[0]).base_offset == offset
-    assert here.fetch(5, 5, world.now) is not None
-    assert here.fetch(5, 0, world.now) is None  # it made room
+    assert here.read(5, 5) is not None
+    assert here.read(5, 0) is None  # it made room
 
 
 def test_what_no_living_replica_has_is_gone() -> None:
     world = plant(3, on=(1, 2))
     world.commit(5, *numbered(A, 4))
     for number in (1, 2):
-        world[number].logs.kept[5] = 1 + number
-    here = world[3].delivery.feeds
-    assert here.fetch(5, 0, world.now) is None
+        world[number].replicas.kept[5] = 1 + number
+    here = world[3].logs.history
+    assert here.read(5, 0) is None
     world.settle()
-    with pytest.raises(GoneBefore) as error:
-        here.fetch(5, 0, world.now)
+    with pytest.raises(OffsetGone) as error:
+        here.read(5, 0)
     assert error.value.first == 2
 
 
 def test_what_a_replica_out_of_reach_may_have_is_not_gone_until_that_is_dead() -> None:
     world = plant(3, on=(1, 2))
     world.commit(5, *numbered(A, 4))
-    world[1].logs.kept[5] = 3
+    world[1].replicas.kept[5] = 3
     world.cut(2, 3)
-    here = world[3].delivery.feeds
-    assert here.fetch(5, 0, world.now) is None
+    here = world[3].logs.history
+    assert here.read(5, 0) is None
     world.run(1_000)
-    assert here.fetch(5, 0, world.now) is None
+    assert here.read(5, 0) is None
     world[3].delivery.peer_dead(2, world.now)
     world.run(500)
-    with pytest.raises(GoneBefore):
-        here.fetch(5, 0, world.now)
+    with pytest.raises(OffsetGone):
+        here.read(5, 0)
 
 
 def test_a_node_whose_replica_does_not_work_keeps_nobody_waiting() -> None:
     world = plant(3, on=(1, 2))
     world.commit(5, *numbered(A, 4))
-    world[1].logs.kept[5] = 3
-    del world[2].logs.applied[5]  # it is to have one, and has none that works
-    here = world[3].delivery.feeds
-    assert here.fetch(5, 0, world.now) is None
+    world[1].replicas.kept[5] = 3
+    del world[2].replicas.applied[5]  # it is to have one, and has none that works
+    here = world[3].logs.history
+    assert here.read(5, 0) is None
     world.run(1_000)
-    with pytest.raises(GoneBefore):
-        here.fetch(5, 0, world.now)
+    with pytest.raises(OffsetGone):
+        here.read(5, 0)
     screen = world[3].client("screen")
     assert ask(screen, b"plant/#", start="earliest").reasons == [1]
     assert got(screen.consume()) == [b"3"]

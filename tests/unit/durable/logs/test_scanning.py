@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flockmq.durable.logs import scanning
-from flockmq.durable.logs.reading import Again, FilePart, Reader
-from flockmq.durable.logs.scanning import filter_batches, scan_extents
+from flockmq.durable.logs.extents import FilePart
+from flockmq.durable.logs.local import EngineLogs
+from flockmq.durable.logs.scanning import Again, filter_batches, scan_extents
 from flockmq.durable.logs.wanted import WantedNames
 from flockmq.log.batch import DATA, BatchView, control_batch
 from partition_cluster import Node, PartitionCluster
@@ -35,8 +36,8 @@ def views_of(data: bytes) -> list[BatchView]:
     return views
 
 
-def scan(reader: Reader, node: Node, offset: int, bytes_max: int) -> bytes:
-    return scan_extents(node.store.staging, reader.extents(1, offset, bytes_max)).data()
+def scan(local: EngineLogs, node: Node, offset: int, bytes_max: int) -> bytes:
+    return scan_extents(node.store.staging, local.extents(1, offset, bytes_max)).data()
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -47,13 +48,13 @@ def test_extents_hold_what_a_read_would_give(cached: bool) -> None:
         cluster.fill(1, 3)
     assert len(node.store.groups[1].segments) > 3
     for offset in (0, 17, 64, 119):
-        wanted = node.reader.read(1, offset, EVERYTHING)
-        assert scan(node.reader, node, offset, EVERYTHING) == b"".join(wanted)
-        some = scan_extents(node.store.staging, node.reader.extents(1, offset, 2_000))
+        wanted = node.local.read(1, offset, EVERYTHING)
+        assert scan(node.local, node, offset, EVERYTHING) == b"".join(wanted)
+        some = scan_extents(node.store.staging, node.local.extents(1, offset, 2_000))
         assert some.size == len(some.data()) <= 2_000
         assert b"".join(wanted).startswith(some.data())
         assert some.next_offset == views_of(some.data())[-1].next_offset
-    assert scan(node.reader, node, node.reader.end_of(1), EVERYTHING) == b""
+    assert scan(node.local, node, node.local.end(1), EVERYTHING) == b""
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -62,14 +63,14 @@ def test_one_batch_comes_however_little_was_asked_for(cached: bool) -> None:
     if not cached:
         forget_memory(node)
     for offset in range(60):
-        [view] = views_of(scan(node.reader, node, offset, 1))
+        [view] = views_of(scan(node.local, node, offset, 1))
         assert view.base_offset == offset
 
 
 def test_what_is_read_is_verified() -> None:
     _, node = cluster_of(60)
     forget_memory(node)
-    extents = node.reader.extents(1, 0, EVERYTHING)
+    extents = node.local.extents(1, 0, EVERYTHING)
     part = extents.parts[0]
     assert isinstance(part, FilePart)
     position = part.start + 150
@@ -85,7 +86,7 @@ def test_what_is_read_is_verified() -> None:
 def test_a_file_that_is_too_short_is_told() -> None:
     _, node = cluster_of(60)
     forget_memory(node)
-    extents = node.reader.extents(1, 0, EVERYTHING)
+    extents = node.local.extents(1, 0, EVERYTHING)
     part = extents.parts[0]
     assert isinstance(part, FilePart)
     whole = scan_extents(node.store.staging, extents).data()
@@ -103,10 +104,10 @@ def test_batches_larger_than_a_piece(size: int, monkeypatch: pytest.MonkeyPatch)
     for _ in range(3):
         cluster.publish(1, 1, bytes(size))
         cluster.run(200)
-    one = len(node.reader.read(1, 1, 1)[0])
+    one = len(node.local.read(1, 1, 1)[0])
     forget_memory(node)
     for bytes_max, count in ((1, 1), (one, 1), (2 * one, 2), (3 * one - 1, 2), (EVERYTHING, 3)):
-        found = scan_extents(node.store.staging, node.reader.extents(1, 1, bytes_max))
+        found = scan_extents(node.store.staging, node.local.extents(1, 1, bytes_max))
         views = views_of(found.data())
         assert [view.base_offset for view in views] == list(range(1, 1 + count))
         assert found.next_offset == 1 + count
@@ -120,7 +121,7 @@ def mixed(cached: bool) -> Node:
         cluster.publish(1, 1, b"%d" % number, topic=name)
         cluster.run(50)
     cluster.run(500)
-    assert node.reader.end_of(1) == 40
+    assert node.local.end(1) == 40
     if not cached:
         forget_memory(node)
     return node
@@ -129,7 +130,7 @@ def mixed(cached: bool) -> Node:
 @pytest.mark.parametrize("cached", [True, False])
 def test_batches_without_a_wanted_name_are_left_out(cached: bool) -> None:
     node = mixed(cached)
-    extents = node.reader.extents(1, 0, EVERYTHING)
+    extents = node.local.extents(1, 0, EVERYTHING)
     found = scan_extents(node.store.staging, extents, WantedNames([b"t/rare"]))
     assert [view.base_offset for view in views_of(found.data())] == list(range(0, 40, 5))
     assert found.next_offset == 40
@@ -145,7 +146,7 @@ def test_a_scan_that_finds_nothing_ends_and_goes_on_where_it_ended(cached: bool)
     steps: list[int] = []
     kept: list[int] = []
     while offset < 40:
-        extents = node.reader.extents(1, offset, 1, scan_bytes_max=500)
+        extents = node.local.extents(1, offset, 1, scan_bytes_max=500)
         found = scan_extents(node.store.staging, extents, wanted)
         assert found.looked_at < 1_000
         assert found.next_offset > offset
@@ -158,7 +159,7 @@ def test_a_scan_that_finds_nothing_ends_and_goes_on_where_it_ended(cached: bool)
 
 def test_batches_from_elsewhere_are_filtered_alike() -> None:
     node = mixed(cached=True)
-    batches = [*node.reader.read(1, 0, EVERYTHING), control_batch(DATA + 1)]
+    batches = [*node.local.read(1, 0, EVERYTHING), control_batch(DATA + 1)]
     kept, following = filter_batches(batches, 3, WantedNames([b"t/rare"]))
     assert [BatchView(one).base_offset for one in kept] == list(range(0, 40, 5))
     assert following == 40

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.durable.logs.positions import FROM_END, FROM_FIRST, FROM_OFFSET, FROM_TIME
-from flockmq.durable.logs.starts import Start, parse_start
+from flockmq.durable.logs.starts import EARLIEST, LATEST, OFFSET, TIME, Start, parse_start
 
 
 @pytest.mark.parametrize(
     ("text", "what", "value"),
     [
-        ("earliest", FROM_FIRST, 0),
-        ("latest", FROM_END, 0),
-        ("offset:0", FROM_OFFSET, 0),
-        ("offset:123", FROM_OFFSET, 123),
-        ("time:1970-01-01T00:00:01Z", FROM_TIME, 1_000),
-        ("time:1970-01-01T00:00:01.5", FROM_TIME, 1_500),
-        ("time:1970-01-01T01:00:01+01:00", FROM_TIME, 1_000),
-        ("time:1970-01-02", FROM_TIME, 86_400_000),
-        ("time:1772366400000", FROM_TIME, 1_772_366_400_000),
+        ("earliest", EARLIEST, 0),
+        ("latest", LATEST, 0),
+        ("offset:0", OFFSET, 0),
+        ("offset:123", OFFSET, 123),
+        ("time:1970-01-01T00:00:01Z", TIME, 1_000),
+        ("time:1970-01-01T00:00:01.5", TIME, 1_500),
+        ("time:1970-01-01T01:00:01+01:00", TIME, 1_000),
+        ("time:1970-01-02", TIME, 86_400_000),
+        ("time:1772366400000", TIME, 1_772_366_400_000),
     ],
 )
 def test_a_start_is_read(text: str, what: int, value: int) -> None:
@@ -29,8 +28,10 @@ def test_a_start_is_read(text: str, what: int, value: int) -> None:
 
 def test_offsets_by_shard() -> None:
     start = parse_start("offset:0=5,2=7")
-    assert [start.of_shard(shard) for shard in range(3)] == [(FROM_OFFSET, 5), (FROM_END, 0), (FROM_OFFSET, 7)]
-    assert Start(FROM_TIME, 9).of_shard(1) == (FROM_TIME, 9)
+    found = [start.of_shard(shard) for shard in range(3)]
+    assert [(one.what, one.value) for one in found] == [(OFFSET, 5), (LATEST, 0), (OFFSET, 7)]
+    moment = Start(TIME, 9)
+    assert moment.of_shard(1) is moment
 
 
 NO_STARTS = """first earliest:1 latest: offset offset: offset:-1 offset:x offset:1= offset:1=2, time: time:now

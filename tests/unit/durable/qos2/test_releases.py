@@ -68,7 +68,7 @@ class Publisher:
 
 def payloads(cluster: PartitionCluster, group: int) -> list[bytes]:
     node = cluster.leader(group)
-    batches = node.reader.read(group, node.reader.first_of(group), 1 << 20)
+    batches = node.local.read(group, node.local.first(group), 1 << 20)
     return [record.payload for batch in batches for record in BatchView(batch).records()]
 
 

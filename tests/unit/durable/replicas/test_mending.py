@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from flockmq.durable.calls import OK, Reply
-from flockmq.durable.logs.reading import Damaged
 from flockmq.durable.replicas.digests import BLOCK
 from flockmq.durable.replicas.mending import MENDS_MAX
 from flockmq.durable.replicas.scrubbing import DAY_MS, LOOKS_MAX, RATE_MS
+from flockmq.errors import Damaged
 from flockmq.log.batch import BatchView
 from flockmq.log.checksum import crc32c
 from flockmq.log.segment import Segment
@@ -71,11 +71,11 @@ def test_a_read_that_meets_damage_says_so_and_it_is_brought_back() -> None:
     segment = log.segments[1]
     whole = damage(node, segment, 150)
     with pytest.raises(Damaged):
-        node.reader.read(1, segment.base_offset, EVERYTHING)
+        node.local.read(1, segment.base_offset, EVERYTHING)
     cluster.run(500)
     assert file_of(node, segment) == whole
     assert log.gaps == []
-    assert node.reader.read(1, 0, EVERYTHING) == cluster.nodes[1].reader.read(1, 0, EVERYTHING)
+    assert node.local.read(1, 0, EVERYTHING) == cluster.nodes[1].local.read(1, 0, EVERYTHING)
     [told] = events(node, "log_damaged")
     assert told["file"] == log.path(segment.file_name())
     assert len(events(node, "log_repaired")) == 1
@@ -150,7 +150,7 @@ def test_a_leader_does_not_send_what_it_can_not_read_and_fetches_it() -> None:
     cluster.run(5_000)
     assert file_of(leader, segment) == whole
     assert not any(node.engine.host.broken for node in cluster.nodes.values())
-    assert cluster.nodes[3].reader.end_of(1) == leader.reader.end_of(1)
+    assert cluster.nodes[3].local.end(1) == leader.local.end(1)
 
 
 def test_nothing_is_mended_without_a_replica_that_has_it_and_the_rest_is_read() -> None:
@@ -162,15 +162,15 @@ def test_nothing_is_mended_without_a_replica_that_has_it_and_the_rest_is_read() 
     cluster.run(3_000)
     [gap] = node.store.groups[1].gaps
     with pytest.raises(Damaged) as caught:
-        node.reader.read(1, gap.first_offset, EVERYTHING)
+        node.local.read(1, gap.first_offset, EVERYTHING)
     assert (caught.value.first, caught.value.end) == (gap.first_offset, gap.end_offset)
     with pytest.raises(Damaged):
-        node.reader.extents(1, gap.first_offset, EVERYTHING)
-    before = node.reader.read(1, 0, EVERYTHING)
+        node.local.extents(1, gap.first_offset, EVERYTHING)
+    before = node.local.read(1, 0, EVERYTHING)
     assert BatchView(before[-1]).next_offset == gap.first_offset
-    behind = node.reader.read(1, gap.end_offset, EVERYTHING)
+    behind = node.local.read(1, gap.end_offset, EVERYTHING)
     assert BatchView(behind[0]).base_offset == gap.end_offset
-    assert BatchView(behind[-1]).next_offset == node.reader.end_of(1)
+    assert BatchView(behind[-1]).next_offset == node.local.end(1)
     assert "no other replica" in str(events(node, "log_damaged")[0]["message"])
 
 
@@ -242,7 +242,7 @@ def test_replicas_that_differ_are_told_and_left_alone() -> None:
     assert other.scrubbing.digests.differing(1) == (1, BLOCK)
     [told] = events(other, "log_differs")
     assert (told["partition"], told["first_entry"]) == (1, BLOCK)
-    assert other.fetching.status(1).differs == 1  # type: ignore[union-attr]
+    assert other.statuses.here(1).differs == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("is_urgent", [True, False])

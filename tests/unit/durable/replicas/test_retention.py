@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flockmq.durable.cursors.cursors import OFFSET, Moved, lost_of
+from flockmq.durable.cursors.cursors import Moved, lost_of
 from flockmq.log.batch import BatchBuilder, stamp
 from flockmq.log.settings import StoreSettings
 from partition_cluster import Node, PartitionCluster
@@ -36,7 +36,7 @@ def check_kept(cluster: PartitionCluster) -> None:
     """With records every four seconds that are kept for 20: none is gone that is younger, none there after 25 and a
     little."""
     for node in cluster.nodes.values():
-        assert 5 <= node.reader.end_of(1) - node.reader.first_of(1) <= 7
+        assert 5 <= node.local.end(1) - node.local.first(1) <= 7
 
 
 def test_old_segments_go_everywhere_once_a_checkpoint_stands_for_them() -> None:
@@ -57,11 +57,11 @@ def test_by_age() -> None:
     cluster.fill(1, 40)
     cluster.set_topic(retention_ms=60_000)
     cluster.run(30_000)
-    assert cluster.nodes[1].reader.first_of(1) == 0
+    assert cluster.nodes[1].local.first(1) == 0
     cluster.run(60_000)
-    assert (cluster.nodes[1].reader.first_of(1), cluster.nodes[1].reader.end_of(1)) == (40, 40)
+    assert (cluster.nodes[1].local.first(1), cluster.nodes[1].local.end(1)) == (40, 40)
     cluster.fill(1, 2)
-    assert (cluster.nodes[1].reader.first_of(1), cluster.nodes[1].reader.end_of(1)) == (40, 42)
+    assert (cluster.nodes[1].local.first(1), cluster.nodes[1].local.end(1)) == (40, 42)
 
 
 def test_a_limit_smaller_than_a_segment_keeps_that_much() -> None:
@@ -72,7 +72,7 @@ def test_a_limit_smaller_than_a_segment_keeps_that_much() -> None:
     for node in cluster.nodes.values():
         assert 0 < node.store.groups[1].first_offset < 60
         assert 1_000 <= node.store.groups[1].size() < 1_000 + 4_096
-        assert node.reader.end_of(1) == 60
+        assert node.local.end(1) == 60
 
 
 def test_a_small_topic_has_small_segments() -> None:
@@ -86,7 +86,7 @@ def test_a_small_topic_has_small_segments() -> None:
     cluster.run(25_000)
     for node in cluster.nodes.values():
         assert 400_000 <= node.store.groups[1].size() < 500_000
-        assert node.reader.end_of(1) == 50
+        assert node.local.end(1) == 50
 
 
 def test_a_replica_knows_what_its_topic_keeps_before_anything_is_written() -> None:
@@ -134,9 +134,9 @@ def test_by_age_while_entries_without_records_keep_coming() -> None:
     cluster.fill(1, 5)
     cluster.set_topic(retention_ms=20_000)
     for number in range(600):
-        cluster.nodes[1].cursors.reset(1, b"default/busy#0", OFFSET, number % 5, lambda moved: None, cluster.now)
+        cluster.nodes[1].cursors.reset(1, b"default/busy#0", number % 5, lambda moved: None, cluster.now)
         cluster.run(50)
-    assert all(node.reader.first_of(1) == 5 for node in cluster.nodes.values())
+    assert all(node.local.first(1) == 5 for node in cluster.nodes.values())
     assert all(len(node.store.groups[1].segments) < 4 for node in cluster.nodes.values())
 
 
@@ -149,7 +149,7 @@ def test_many_groups_forget_together() -> None:
     before = {number: node.store.generation for number, node in cluster.nodes.items()}
     cluster.run(25_000)
     for number, node in cluster.nodes.items():
-        assert all(node.reader.first_of(group) == 1 for group in cluster.groups)
+        assert all(node.local.first(group) == 1 for group in cluster.groups)
         assert node.store.generation - before[number] <= 12, "the store writes down all logs each time"
 
 
@@ -161,10 +161,10 @@ def test_a_cursor_holds_what_it_needs_until_it_has_moved_on() -> None:
     commit(cluster, b"default/slow#0", 10)
     cluster.set_topic(retention_bytes=8_000)
     cluster.run(25_000)
-    assert all(node.reader.first_of(1) <= 10 for node in cluster.nodes.values())
+    assert all(node.local.first(1) <= 10 for node in cluster.nodes.values())
     commit(cluster, b"default/slow#0", 60)
     cluster.run(25_000)
-    assert all(node.reader.first_of(1) > 10 for node in cluster.nodes.values())
+    assert all(node.local.first(1) > 10 for node in cluster.nodes.values())
 
 
 def test_a_cursor_that_holds_and_was_nowhere_yet_keeps_everything() -> None:
@@ -173,7 +173,7 @@ def test_a_cursor_that_holds_and_was_nowhere_yet_keeps_everything() -> None:
     cluster.set_cursor("new", hold=True)
     cluster.set_topic(retention_bytes=8_000)
     cluster.run(25_000)
-    assert cluster.nodes[1].reader.first_of(1) == 0
+    assert cluster.nodes[1].local.first(1) == 0
 
 
 def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> None:
@@ -184,7 +184,7 @@ def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> Non
     cluster.set_topic(retention_bytes=1_500)
     cluster.run(25_000)
     node = cluster.nodes[1]
-    first = node.reader.first_of(1)
+    first = node.local.first(1)
     assert first > 3
     assert 4 * 1_500 <= node.store.groups[1].size() < 4 * 1_500 + 4_096
     events = [event for event in node.events.take() if event.kind == "cursor_overrun"]
@@ -193,7 +193,7 @@ def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> Non
     told = []
     node.cursors.positions([1], [b"default/slow#0"], lambda found, missing: told.extend(found), cluster.now)
     cluster.run(300)
-    assert lost_of(told[0].offset, told[0].first) == cluster.leader(1).reader.first_of(1) - 3
+    assert lost_of(told[0].offset, first) == first - 3
 
 
 def test_a_restart_after_retention_has_the_same_state() -> None:
@@ -211,7 +211,7 @@ def test_a_restart_after_retention_has_the_same_state() -> None:
     cluster.run(5_000)
     for node in cluster.nodes.values():
         assert node.machines.by_group[1].cursors == {b"default/slow#0": 33}
-        assert node.reader.end_of(1) == 60
+        assert node.local.end(1) == 60
     assert b"default/slow#0" in before
 
 
@@ -228,14 +228,14 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_by_checkpoint_and_entries(
     cluster.run(300)
     cluster.set_topic(retention_bytes=6_000)
     cluster.run(25_000)
-    assert cluster.leader(1).reader.first_of(1) > 5
+    assert cluster.leader(1).local.first(1) > 5
     cluster.restart(slow)
     cluster.run(10_000)
     node = cluster.nodes[slow]
     assert node.machines.by_group[1].cursors == {b"default/c#0": 50}
-    assert node.reader.end_of(1) == 65
-    first = node.reader.first_of(1)
-    assert node.reader.read(1, first, 1 << 20) == cluster.leader(1).reader.read(1, first, 1 << 20)
+    assert node.local.end(1) == 65
+    first = node.local.first(1)
+    assert node.local.read(1, first, 1 << 20) == cluster.leader(1).local.read(1, first, 1 << 20)
 
 
 def test_groups_are_looked_at_in_turns() -> None:

@@ -75,12 +75,12 @@ def records(cluster: PartitionCluster) -> list[bytes]:
     cluster.run(500)
     found: list[list[bytes]] = []
     replicas = [node for node in cluster.nodes.values() if node.running and 1 in node.machines.by_group]
-    first = max(node.reader.first_of(1) for node in replicas)  # each forgets by itself
+    first = max(node.local.first(1) for node in replicas)  # each forgets by itself
     for node in replicas:
         payloads: list[bytes] = []
         offset = first
-        while offset < node.reader.end_of(1):
-            for batch in node.reader.read(1, offset, 100_000):
+        while offset < node.local.end(1):
+            for batch in node.local.read(1, offset, 100_000):
                 view = BatchView(batch)
                 view.verify()
                 payloads += [record.payload for record in view.records() if record.offset >= first]
@@ -116,7 +116,7 @@ def test_records_have_the_time_of_the_commit_and_what_their_writer_said(cluster:
     cluster.run(60_000)
     before = cluster.now - cluster.start + WALL_MS
     writer.commit(0, (0, 0, 1))
-    [batch] = cluster.leader(1).reader.read(1, 0, 1_000)
+    [batch] = cluster.leader(1).local.read(1, 0, 1_000)
     [record] = BatchView(batch).records()
     assert before <= record.timestamp_ms <= cluster.now - cluster.start + WALL_MS
     assert (record.topic, record.client, record.flags) == (b"t/x", b"spark", 1)

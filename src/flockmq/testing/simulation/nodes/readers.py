@@ -17,6 +17,7 @@ from flockmq.cluster.commands import CreateCursor
 from flockmq.cluster.model import DEFAULT_NAMESPACE
 from flockmq.cluster.tables import key_of
 from flockmq.durable.cursors.cursors import DONE
+from flockmq.durable.logs.starts import LATEST, Start
 from flockmq.testing.simulation.nodes.clients import TOPIC
 from flockmq.testing.simulation.world import Violation
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from flockmq.cluster.commands import Result
     from flockmq.durable.cursors.cursors import Moved, Position
+    from flockmq.durable.logs.locating import Located
     from flockmq.testing.simulation.nodes.process import DurableMachine
     from flockmq.testing.simulation.nodes.world import NodesWorld
 
@@ -81,20 +83,16 @@ class LogReader:
         durable = machine.process.durable
         now = self._cluster.now_ms()
         groups = list(floors)
-        durable.fetching.heads(groups, partial(self._on_heads, machine.number, floors), now)
+        located = durable.logs.locate(groups, Start(LATEST))
+        located.then(partial(self._on_heads, machine.number, floors))
         durable.cursors.positions(groups, [self._key], partial(self._on_positions, machine.number, stored), now)
         for group, end in self._ends.items():
             if end > self._stored.get(group, 0) and self._rng.random() < 0.5:
                 durable.cursors.commit(group, self._key, end, partial(self._on_moved, group, end), now)
 
-    def _on_heads(
-        self,
-        number: int,
-        floors: dict[int, int],
-        found: dict[int, tuple[int, int]],
-        missing: list[int],  # noqa: ARG002
-    ) -> None:
-        for group, (_, end) in found.items():
+    def _on_heads(self, number: int, floors: dict[int, int], found: dict[int, Located]) -> None:
+        for group, one in found.items():
+            end = one.end
             self._cluster.count("ends told")
             self._ends[group] = max(self._ends.get(group, 0), end)
             if end < floors[group]:

@@ -1,0 +1,111 @@
+"""Pieces of logs for the sessions that read them: from the replica here, or fetched and kept for a while.
+
+```
+ read(group, offset) --> the replica here | a kept piece | None: a fetch is under way, ``wake`` follows
+                         OffsetGone: no replica that lives has the offset
+```
+Sessions that read the same partition share the pieces. What is kept and what is under way are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.logs.local import named
+from flockmq.durable.logs.locating import REPLICAS
+from flockmq.durable.logs.starts import EARLIEST, Start
+from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
+from flockmq.log.batch import BatchView
+from flockmq.tasks import Sleep
+
+if TYPE_CHECKING:
+    from flockmq.durable.logs.fetching import Fetching
+    from flockmq.durable.logs.local import LocalLogs
+    from flockmq.durable.logs.locating import Locating
+    from flockmq.peering.calls import Calls
+    from flockmq.tasks import Task
+
+CHUNK_BYTES: Final = 256 * 1024
+"""What is read of a partition at once, unless a batch alone is larger."""
+KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
+FETCHES_MAX: Final = 64
+"""Fetches that are under way at once."""
+RETRY_MS: Final = 200
+
+
+class Piece:
+    """Batches of one partition."""
+
+    def __init__(self, group: int, offset: int, batches: list[bytes]) -> None:
+        self.group = group
+        self.start = min(offset, BatchView(batches[0]).base_offset)
+        self.end = BatchView(batches[-1]).next_offset
+        self.batches = batches
+        self.size = sum([len(batch) for batch in batches])
+
+
+class History:
+    """See the module."""
+
+    def __init__(
+        self, local: LocalLogs, locating: Locating, fetching: Fetching, calls: Calls, wake: Callable[[], None]
+    ) -> None:
+        self._local = local
+        self._locating = locating
+        self._fetching = fetching
+        self._tasks = calls.tasks
+        self._wake = wake
+        self._pieces: dict[tuple[int, int], Piece] = {}
+        self._bytes = 0
+        self._under_way: set[tuple[int, int]] = set()
+        self._gone: dict[int, int] = {}
+        """By partition: where the log begins on all replicas."""
+
+    def read(self, group: int, offset: int) -> list[bytes] | None:
+        """Batches from the one that holds ``offset`` on; None: they are on their way. OffsetGone: no replica has it."""
+        local = self._local
+        if local.is_here(group) and local.first(group) <= offset < local.end(group):
+            try:
+                return local.read(group, offset, CHUNK_BYTES)
+            except (OffsetGone, Behind, Damaged, NoReplica):
+                end = local.lost_until(group, offset)
+                if end:
+                    raise OffsetGone(end, f"Offset {offset} of {named(group)}") from None
+        return self.fetch(group, offset)
+
+    def fetch(self, group: int, offset: int) -> list[bytes] | None:
+        """The same, from other replicas."""
+        for piece in self._pieces.values():
+            if piece.group == group and piece.start <= offset < piece.end:
+                return piece.batches
+        first = self._gone.pop(group, 0)
+        if offset < first:
+            raise OffsetGone(first, f"Offset {offset} of {named(group)}")
+        if (group, offset) not in self._under_way and len(self._under_way) < FETCHES_MAX:
+            self._under_way.add((group, offset))
+            self._tasks.start("history", self._bring(group, offset))
+        return None
+
+    def _bring(self, group: int, offset: int) -> Task[None]:
+        found = yield from self._fetching.fetch(group, offset, CHUNK_BYTES)
+        if found.batches:
+            self._keep(Piece(group, offset, found.batches))
+        elif not isinstance(found.error, OffsetGone):
+            yield Sleep(RETRY_MS)
+        else:
+            begins = yield from self._locating.locate([group], Start(EARLIEST), REPLICAS)
+            if group in begins and begins[group].first > offset:
+                self._gone[group] = begins[group].first
+            else:
+                yield Sleep(RETRY_MS)
+        self._under_way.discard((group, offset))
+        self._wake()
+
+    def _keep(self, piece: Piece) -> None:
+        self._bytes += piece.size
+        old = self._pieces.pop((piece.group, piece.start), None)
+        self._pieces[piece.group, piece.start] = piece
+        self._bytes -= old.size if old is not None else 0
+        while self._bytes > KEPT_BYTES_MAX and len(self._pieces) > 1:
+            self._bytes -= self._pieces.pop(next(iter(self._pieces))).size
