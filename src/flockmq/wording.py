@@ -9,5 +9,5 @@ def counted(number: int, thing: str) -> str:
 
 
 def no_shard(topic: str, shards: int, shard: int) -> str:
-    """A topic has fewer shards than somebody thinks."""
+    """A topic has fewer shards than a caller thinks."""
     return f"Topic {topic!r} has {counted(shards, 'shard')}, counted from 0; there is no shard {shard}"

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flockmq.mqtt.topics import matches
-from flockmq.security.acl import Acl, Who, parse_pattern, parse_rules
+from flockmq.security.acl import Acl, Principal, parse_pattern, parse_rules
 from flockmq.security.filters import covers, overlaps, parse_filter, parse_name
 
 WORDS = (b"a", b"b", b"", b"$s")
@@ -59,7 +59,7 @@ rule_lists = st.lists(st.tuples(st.booleans(), filters), max_size=5)
 def test_who_may_subscribe_may_read_every_name_of_it(
     rules: list[tuple[bool, bytes]], default: bool, wanted: bytes
 ) -> None:
-    selection = acl_of(rules, default).select(Who("c"))
+    selection = acl_of(rules, default).select(Principal("c"))
     if selection.decide("subscribe", parse_filter(wanted)):
         for name in names_of(wanted):
             assert selection.decide("subscribe", parse_name(name))
@@ -70,7 +70,7 @@ def test_a_name_is_decided_by_the_first_rule_that_matches_it(
     rules: list[tuple[bool, bytes]], default: bool, name: bytes
 ) -> None:
     expected = next((allow for allow, topic in rules if matches(topic, name)), default)
-    assert acl_of(rules, default).select(Who("c")).decide("publish", parse_name(name)) == expected
+    assert acl_of(rules, default).select(Principal("c")).decide("publish", parse_name(name)) == expected
 
 
 hostile = st.text(alphabet="ab+#/$%cuSY", max_size=6)
@@ -83,7 +83,7 @@ def test_client_input_never_widens_a_pattern(
 ) -> None:
     """What a pattern gives to anybody is at most what it gives with the placeholder's level read as one ``+``."""
     text = "/".join([*parts, "#"] if rest else parts)
-    bound = parse_pattern(text).bind(Who(client_id, username), allow=True)
+    bound = parse_pattern(text).bind(Principal(client_id, username), allow=True)
     if bound is None:
         return
     assert len(bound.levels) == (len(parts) if bound.levels else 0), "as many levels as the rule has"

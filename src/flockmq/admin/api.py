@@ -172,4 +172,4 @@ def _id_of(cluster: ClusterPort | None) -> str:
 
 
 def _no_log(level: str, event: str, **fields: object) -> None:
-    """Drop the event: nobody asked for a log."""
+    """Drop the event: there is no log."""

@@ -35,7 +35,7 @@ def list_bans(desk: Desk, call: Call[model.BanQuery, None]) -> model.Page[model.
 
 
 async def add_ban(desk: Desk, call: Call[NoQuery, model.BanRequest]) -> model.BanResult:
-    """Ban, then disconnect whom it hits: in this order no client slips in between."""
+    """Ban, then disconnect the clients that it hits: in this order no client slips in between."""
     request = call.body
     value = _value(request.kind, request.value, INVALID_BODY)
     if desk.ports.durable is None:

@@ -1,4 +1,4 @@
-"""Who is connected to the admin API, and who gives way when there are too many.
+"""The callers of the admin API, and which one gives way when there are too many.
 
 ```
  a caller comes --> its address has too many strangers --> the oldest of them is closed
@@ -24,7 +24,7 @@ class Caller(Protocol):
 
 
 class Callers:
-    """Strangers by address, those who came first in front."""
+    """Strangers by address, the first to come in front."""
 
     def __init__(self, places: int, per_address_max: int) -> None:
         self._places = places

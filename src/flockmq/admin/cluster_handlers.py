@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
-    """The members, who decides, and how partitions do."""
+    """The members, the node that decides, and how partitions do."""
     cluster = desk.ports.cluster
     if cluster is None:
         return model.Cluster(id=None, node=desk.node.name, state="off", reason="cluster.enabled is false", members=[])

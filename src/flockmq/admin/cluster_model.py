@@ -41,7 +41,7 @@ class Member(Response, frozen=True):
 
 
 class Decisions(Response, frozen=True):
-    """Who decides about cluster state (group 0), and how the partitions of durable topics do."""
+    """The nodes that decide about cluster state (group 0), and how the partitions of durable topics do."""
 
     index: Annotated[int, Meta(description="Index of cluster state on the node that answers")]
     leader: Annotated[str | None, Meta(description="Node that leads group 0; null when none is known")]
@@ -49,12 +49,12 @@ class Decisions(Response, frozen=True):
     learners: Annotated[list[str], Meta(description="Nodes that will, once they have caught up")]
     topics: int
     partitions: int
-    without_leader: Annotated[int, Meta(description="Partitions that nobody leads, as far as nodes answer")]
+    without_leader: Annotated[int, Meta(description="Partitions without a leader, as far as nodes answer")]
     moving: Annotated[int, Meta(description="Partitions whose copies are on their way to other nodes")]
     few_copies: Annotated[int, Meta(description="Partitions with fewer copies than their topic wants")]
     replica_away: Annotated[int, Meta(description="Partitions with a copy on a node that does not answer")]
     stopped: Annotated[int, Meta(description="Partitions with a replica that stopped; its node's log says why")]
-    warning: Annotated[str, Meta(description="What is risky about who decides; empty for nothing")]
+    warning: Annotated[str, Meta(description="What is risky about the nodes that decide; empty for nothing")]
     damaged: Annotated[int, Meta(description="Partitions with a copy whose files do not give back all records")] = 0
     differing: Annotated[
         int, Meta(description="Partitions with copies that differ although checksums fit: a safety violation")
@@ -89,7 +89,7 @@ class JoinRequest(Request, frozen=True):
 class LeaveQuery(Request, frozen=True):
     """How to leave."""
 
-    discard_data: Annotated[bool, Meta(description="Leave though nobody takes over what this node stores")] = False
+    discard_data: Annotated[bool, Meta(description="Leave though no node takes over what this node stores")] = False
 
 
 class JoinResult(Response, frozen=True):
@@ -98,7 +98,7 @@ class JoinResult(Response, frozen=True):
     id: NodeId
     changed: Annotated[bool, Meta(description="False when the node was a member before")]
     set_aside: Annotated[
-        str, Meta(description="Folder of the node with what it stored before; empty when nobody would miss it")
+        str, Meta(description="Folder of the node with what it stored before; empty when nothing would be missed")
     ] = ""
 
 
@@ -141,7 +141,7 @@ class Step(Response, frozen=True):
 
 
 class Miss(Response, frozen=True):
-    """Somebody who would not get the message, and why."""
+    """A node that would not get the message, and why."""
 
     node: str
     reason: str
@@ -158,7 +158,7 @@ class DurablePlace(Response, frozen=True):
 
 
 class Explanation(Response, frozen=True):
-    """Who would get a message, on which way, and who would not."""
+    """Which clients would get a message, on which way, and which nodes would not."""
 
     topic: str
     node: Annotated[str, Meta(description="Where it would be published: the node that answers")]

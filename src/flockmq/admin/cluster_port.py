@@ -39,7 +39,7 @@ class ClusterPort(Protocol):
         """Numbers for the metrics, by name: ``members_<state>`` and what ``metrics`` names."""
 
     async def explain(self, topic: bytes, publisher: str) -> Explanation:
-        """Who would get a message to this topic; other nodes are asked about their clients."""
+        """The clients that would get a message to this topic; other nodes are asked about their clients."""
 
     def live_nodes(self) -> list[LiveNode]:
         """All nodes that are taken for alive, this one among them, by id."""

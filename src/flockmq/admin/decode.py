@@ -2,7 +2,7 @@
 
 Query values are text; only the fields that are declared as numbers or booleans are read as such, so that a client id
 ``null`` or ``1`` stays the text it is. Unknown parameters are refused, and repeated ones unless they are declared as
-lists: a filter that is silently not applied would show somebody else's data.
+lists: a filter that is silently not applied would show another client's data.
 """
 
 from __future__ import annotations

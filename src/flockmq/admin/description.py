@@ -1,4 +1,4 @@
-"""The description of the API as it is served: made when somebody first asks, because a start should not wait for it."""
+"""The description of the API as it is served: made at the first request, because a start should not wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations on the rules of a namespace: who may publish and subscribe to what, agreed on by the cluster.
+"""The operations on the rules of a namespace: which clients may publish and subscribe to what.
 
 Rules are read here as every node will read them: one that nodes could not understand would deny everything.
 """
@@ -44,7 +44,7 @@ async def delete_acl(desk: Desk, call: Call[NoQuery, None]) -> None:
 
 
 def _check(namespace: str, rules: Sequence[model.AccessRule], known: Container[str]) -> None:
-    """Refuse what nodes could not read, and users by names that nobody has here."""
+    """Refuse what nodes could not read, and users by names that none has here."""
     try:
         parse_rules(asdict(rule) for rule in rules)
     except RuleError as error:
@@ -63,7 +63,7 @@ def _check(namespace: str, rules: Sequence[model.AccessRule], known: Container[s
 def _elsewhere(namespace: str, who: str, known: Container[str]) -> str:
     """What to do about a user that is written as NAMESPACE/USER; empty: that is the name of one of this namespace.
 
-    An ACL file has such names. Here they would fit nobody, and a denying rule would deny nothing.
+    An ACL file has such names. Here they would fit no client, and a denying rule would deny nothing.
     """
     space, slash, own = who.removeprefix("user:").partition("/")
     if not who.startswith("user:") or not slash or space not in known:

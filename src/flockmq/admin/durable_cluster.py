@@ -34,7 +34,7 @@ async def start_rebalance(desk: Desk, call: Call[model.RebalanceQuery, None]) ->
 
 
 async def apply_advice(desk: Desk, call: Call[model.AdviceQuery, Advice]) -> model.AdviceOutcome:
-    """Put leaders and copies where somebody who measured advises."""
+    """Put leaders and copies where an adviser that measured wants them."""
     port = durable(desk)
     try:
         plan = plan_advice(port.state(), call.body)

@@ -58,7 +58,7 @@ def with_decisions(
     told: Mapping[int, Sequence[ReplicaStatus]],
     wall_ms: int,
 ) -> model.Cluster:
-    """The cluster with who decides about its state, and what each node has of the partitions."""
+    """The cluster with the nodes that decide about its state, and what each node has of the partitions."""
     leads: dict[int, int] = {}
     copies: dict[int, int] = {}
     lags: dict[int, int] = {}

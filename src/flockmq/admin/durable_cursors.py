@@ -65,9 +65,9 @@ async def create_cursor(desk: Desk, call: Call[NoQuery, model.CursorRequest]) ->
     positions = await _positions(port, [(cursor.key, group) for group in groups.values()])
     unknown = [shard for shard, group in groups.items() if positions[(cursor.key, group)] is None]
     if unknown:
-        raise NoLeader(f"{_nobody_says(unknown)}; it was not moved. Create it again in a moment.")
+        raise NoLeader(f"{_unanswered(unknown)}; it was not moved. Create it again in a moment.")
     fresh = {shard: group for shard, group in groups.items() if positions[(cursor.key, group)] == NOWHERE}
-    # One that is there stays where it stands: shards were added since, or whoever made it died half way. A reader that
+    # A position that is there stays: shards were added since, or the cursor's creator died half way. A reader that
     # commits just now is not taken back.
     await _put(port, cursor, start, fresh, is_reset=False)
     return (await _views(desk, [cursor]))[0]
@@ -92,7 +92,7 @@ async def reset_cursor(desk: Desk, call: Call[InNamespace, model.CursorChange]) 
     if start.by_shard is not None:
         if shard is not None:
             raise ApiError(INVALID_BODY, "`shard` and offset:SHARD=N,... both choose shards; with `shard` use offset:N")
-        # Those that are not named stay: nobody asked for them to be moved.
+        # Positions that are not named stay.
         groups = {number: group for number, group in groups.items() if number in start.by_shard}
     await _put(port, cursor, start, groups)
     return (await _views(desk, [cursor]))[0]
@@ -150,9 +150,9 @@ def _check_start(to: str, shards: int, *, is_one: bool = False) -> Start:
     return start
 
 
-def _nobody_says(shards: Sequence[int]) -> str:
+def _unanswered(shards: Sequence[int]) -> str:
     """Why it is not known where a cursor stands in these shards."""
-    return f"No leader of {_shards(shards)} answers, so nobody can say where the cursor stands there"
+    return f"No leader of {_shards(shards)} answers, so it is not known where the cursor stands there"
 
 
 def _shards(shards: Sequence[int]) -> str:
@@ -192,7 +192,7 @@ def _problem(offsets: Sequence[int | None], heads: Sequence[tuple[int, int] | No
     silent = [shard for shard, head in enumerate(heads) if head is None]
     if not unknown and not silent:
         return ""
-    what = _nobody_says(unknown) if unknown else f"No replica of {_shards(silent)} answers, so its end is not known"
+    what = _unanswered(unknown) if unknown else f"No replica of {_shards(silent)} answers, so its end is not known"
     return f"{what}; see `flockmq partition list --unhealthy`."
 
 

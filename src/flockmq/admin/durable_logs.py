@@ -81,7 +81,7 @@ async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | m
 
 
 def _wanted(topic: TopicRecord, filters: list[str]) -> WantedNames | None:
-    """Who reads wants names that one of these matches; None: all."""
+    """The filters of the names that a reader wants; None: all."""
     if not filters:
         return None
     valid: list[bytes] = []
@@ -116,7 +116,7 @@ def _for_people(topic: TopicRecord, chunk: Chunk, offset: int, limit: int, wante
 
 
 def _where(state: ClusterState, topic: TopicRecord, group: int) -> dict[str, str]:
-    """The APIs of the nodes that hold replicas: whoever reads more goes there."""
+    """The APIs of the nodes that hold replicas: a client that reads more goes there."""
     [partition] = [one for one in topic.partitions if one.group == group]
     nodes = [state.nodes[node] for node in partition.replicas if node in state.nodes]
     urls = [one.api for one in nodes if one.api]

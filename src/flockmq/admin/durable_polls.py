@@ -9,7 +9,7 @@ from typing import Final
 from flockmq.errors import UNAVAILABLE, ApiError
 
 POLLS_MAX: Final = 64
-"""Half of the connections that the API takes: there is always room for those who ask and go."""
+"""Half of the connections that the API takes: there is always room for callers that ask and go."""
 
 
 class Polls:

@@ -5,7 +5,7 @@
                          |--> read, locate, ...   a replica here, or a question to a node that has one
                          `--> publish(...)        the leaders of the partitions; answered after commit
 ```
-Any node answers for all partitions. What it has to fetch from another comes in smaller pieces, so whoever reads much
+Any node answers for all partitions. What it has to fetch from another comes in smaller pieces, so a reader of much
 asks the nodes that hold replicas.
 """
 
@@ -61,7 +61,7 @@ class ReplicaStatus:
     node: int
     role: int
     leader: int
-    """Whom it follows; 0 when it knows of none."""
+    """The leader that it follows; 0 when it knows of none."""
     term: int
     first: int
     end: int
@@ -119,7 +119,7 @@ class DurablePort(SinkPort, Protocol):
         """Whether a majority has confirmed that state since this node started."""
 
     async def meta(self) -> MetaStatus:
-        """Who decides about cluster state."""
+        """The nodes that decide about cluster state."""
 
     def figures(self) -> dict[str, Number]:
         """Numbers for the metrics, by name; see ``metrics``."""

@@ -21,7 +21,7 @@ SINK_OPERATIONS: Final = (
         name="stageBatch",
         tag="sinks",
         summary="Keep a chunk of a batch, one batch in the format of logs, at the leader of a partition, replicated, "
-        "for an hour. Nobody can read it before it is committed. Saying it twice does no harm",
+        "for an hour. It can't be read before it is committed. Saying it twice does no harm",
         handler=durable_sinks.stage_batch,
         query=model.StageQuery,
         body_type=BATCHES,
@@ -63,7 +63,7 @@ SINK_OPERATIONS: Final = (
         path=f"{_TOPIC}/sinks/{{query}}/stages",
         name="dropStages",
         tag="sinks",
-        summary="Forget what was staged of a batch that nobody will commit",
+        summary="Forget what was staged of a batch that no query will commit",
         handler=durable_sinks.drop_stages,
         query=model.DropQuery,
         answer_text="Nothing of it is staged",

@@ -4,7 +4,7 @@
  POST .../partitions/{shard}/stages   a batch as logs store them --> checked --> the leader: answered when replicated
  POST .../sinks/{query}/commit        by shard: which attempts --> leaders --> done, or being done
  GET  .../sinks/{query}               by shard: the last batch that was committed
- DELETE .../sinks/{query}/stages      what nobody will commit
+ DELETE .../sinks/{query}/stages      what no query will commit
 ```
 """
 

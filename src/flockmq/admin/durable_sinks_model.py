@@ -24,7 +24,7 @@ QueryText = Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)]
 class StageQuery(InNamespace, frozen=True, kw_only=True):
     """Which chunk of which batch this is."""
 
-    query: Annotated[QueryText, Meta(description="Who writes: the same at every start of one query")]
+    query: Annotated[QueryText, Meta(description="The writer: the same at every start of one query")]
     batch: Annotated[Number, Meta(description="Number of the batch; later batches have larger ones")]
     task: Annotated[Small, Meta(description="Which part of the batch; parts are committed in this order")]
     attempt: Annotated[
@@ -61,7 +61,7 @@ class CommittedShard(Response, frozen=True):
     """What became of a batch in one shard."""
 
     shard: int
-    done: Annotated[bool, Meta(description="false: it is being committed and will be, whoever dies; ask again")]
+    done: Annotated[bool, Meta(description="false: it is being committed and will be, whichever node dies; ask again")]
     repeat: Annotated[bool, Meta(description="The shard had this batch, or a later one, before it was asked")]
     first_offset: Annotated[
         int | None, Meta(description="Where its records begin; null when a later batch was committed")
@@ -93,4 +93,4 @@ class SinkState(Response, frozen=True):
 class DropQuery(InNamespace, frozen=True, kw_only=True):
     """Whose stages to forget."""
 
-    batch: Annotated[Number, Meta(description="Number of the batch that nobody will commit")]
+    batch: Annotated[Number, Meta(description="Number of the batch that no query will commit")]

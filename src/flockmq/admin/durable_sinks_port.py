@@ -20,7 +20,7 @@ class ChunkName:
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """What became of a batch in one group; offsets are -1 when nobody knows them any more."""
+    """What became of a batch in one group; offsets are -1 when they are not known any more."""
 
     is_done: bool
     is_repeat: bool

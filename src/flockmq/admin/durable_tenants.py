@@ -134,7 +134,7 @@ async def delete_client(desk: Desk, call: Call[NoQuery, None]) -> None:
 
 
 async def _secret(asked: model.ClientRequest) -> str:
-    """What is kept of a new client's password, which may come as that already: nobody else need know it then."""
+    """What is kept of a new client's password, which may come hashed already: then this node never sees it."""
     if asked.password_hash is None:
         return await _hash(asked.name, asked.password)
     if asked.password is not None:

@@ -60,7 +60,7 @@ class CursorPosition(Response, frozen=True):
     offset: Annotated[
         int | None, Meta(description="Next offset to read; null when it was not put in this shard yet, or see `known`")
     ]
-    end_offset: Annotated[int | None, Meta(description="End of what is committed; null when nobody answers")]
+    end_offset: Annotated[int | None, Meta(description="End of what is committed; null when no node answers")]
     lag: Annotated[int | None, Meta(description="Records between the two that are still there; null: unknown")]
     lost: Annotated[
         int | None,

@@ -155,7 +155,7 @@ def _few_copies(topic: TopicRecord, partition: PartitionRecord, nodes: Mapping[i
 def cursor_view(
     cursor: CursorRecord, positions: Sequence[int | None], heads: Sequence[tuple[int, int] | None], problem: str
 ) -> tenants.ReadCursor:
-    """A cursor and how far it is behind. Positions are offsets, NOWHERE, or None where nobody says."""
+    """A cursor and how far it is behind. Positions are offsets, NOWHERE, or None where no leader answers."""
     rows = [_position(shard, *one) for shard, one in enumerate(zip(positions, heads, strict=True))]
     return tenants.ReadCursor(
         namespace=cursor.namespace,

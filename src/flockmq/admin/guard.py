@@ -1,4 +1,4 @@
-"""Who may talk to the admin API: the right Host, the right token, and not too many wrong ones.
+"""Which callers may use the admin API: the right Host, the right token, and not too many wrong ones.
 
 ```
  request --> host_is_allowed ----no--> 421     a web page that points a name of its own at 127.0.0.1 stops here

@@ -34,7 +34,7 @@ Found = Call[model.FindQuery, None]
 
 
 def get_node(desk: Desk, _call: Plain) -> model.Node:
-    """Who answers."""
+    """The node that answers."""
     return model.Node(
         name=desk.node.name,
         version=desk.node.version,
@@ -211,7 +211,7 @@ def get_metrics(desk: Desk, call: Plain) -> Raw:
 
 
 def get_live(_desk: Desk, _call: Plain) -> model.Health:
-    """The loop runs, or nobody would answer."""
+    """The loop runs, or there would be no answer."""
     return model.Health(status="live")
 
 
@@ -262,7 +262,7 @@ def _inside(call: OfClient | Found) -> str:
 
 def _not_connected(client_id: str) -> ApiError:
     return ApiError(
-        NOT_FOUND, f"Client {client_id!r} is not connected to any node; list the connected clients to see who is"
+        NOT_FOUND, f"Client {client_id!r} is not connected to any node; list the connected clients to see which are"
     )
 
 

@@ -186,7 +186,7 @@ class Listener(Response, frozen=True):
 
 
 class Node(Response, frozen=True):
-    """Who answers."""
+    """The node that answers."""
 
     name: Annotated[str, Meta(examples=["n1@127.0.0.1"])]
     version: str
@@ -332,7 +332,7 @@ class PublishResult(Response, frozen=True):
 
 
 class BanRequest(Request, frozen=True):
-    """Who may not connect, and for how long. Connected clients that it hits are disconnected."""
+    """Which clients may not connect, and for how long. Connected clients that the ban hits are disconnected."""
 
     schema_rules: ClassVar[dict[str, Any]] = {
         "if": {"properties": {"kind": {"const": "address"}}},
@@ -349,7 +349,7 @@ class BanRequest(Request, frozen=True):
 
 
 class Ban(Response, frozen=True):
-    """Somebody who may not connect."""
+    """A client id, user name or address that may not connect."""
 
     kind: BanKind
     value: str

@@ -44,7 +44,7 @@ class Moments:
         return self._wall_clock()
 
     def date(self, at_ms: int) -> str:
-        """A moment of the broker's clock as a date; the same one each time, unless somebody set the calendar."""
+        """A moment of the broker's clock as a date; the same one each time, unless the calendar's clock was set."""
         offset_ms = self._wall_clock() - self._clock()
         if abs(offset_ms - self._offset_ms) > OFFSET_CHANGE_MS:
             self._offset_ms = offset_ms

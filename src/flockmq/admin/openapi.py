@@ -77,7 +77,7 @@ TAGS: Final = (
     ("sinks", "Writing whole batches exactly once, as Spark does"),
     ("clients", "Connections, sessions and subscriptions"),
     ("messages", "Publishing and retained messages"),
-    ("bans", "Who may not connect"),
+    ("bans", "Clients that may not connect"),
     ("description", "This description"),
     ("monitoring", "For probes and Prometheus; no token needed"),
 )

@@ -85,7 +85,7 @@ class Operation:
     extra_s: float = 0.0
     """How much longer than others it may take."""
     audited: bool = True
-    """Whether the node's log tells who did it, where it changes something: not for what programs do all the time."""
+    """Whether the node's log names the caller, where it changes something: not for what programs do all the time."""
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ What a caller can rely on:
 - The first page of a listing copies references to all keys: 10 to 50 ms for a million sessions, and 8 bytes each until
   the walk ends. No page sorts, and no page starts over to find its place.
 - The last page given can be asked for again (a lost answer); anything older is ``cursor_expired``, as is a walk that
-  nobody continued for ``idle_ms_max`` or that made way for newer ones: at most ``walks_max`` are kept.
+  no client continued for ``idle_ms_max`` or that made way for newer ones: at most ``walks_max`` are kept.
 """
 
 from __future__ import annotations

@@ -210,8 +210,8 @@ OPERATIONS: Final = (
         path=f"{PREFIX}/bans",
         name="addBan",
         tag="bans",
-        summary="Keep a client id, user name or address out of all nodes and disconnect whom it hits; it replaces an "
-        "earlier one, and holds across restarts",
+        summary="Keep a client id, user name or address out of all nodes and disconnect the clients it hits; it "
+        "replaces an earlier one, and holds across restarts",
         handler=bans.add_ban,
         body=model.BanRequest,
         answer=model.BanResult,

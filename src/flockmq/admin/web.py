@@ -183,7 +183,7 @@ class WebServer(web.Server):
         request.protocol.asked()
         response = await self._answer(request)
         try:
-            # Written here and not by aiohttp after us, so that a caller who does not read it is cut off.
+            # Written here and not by aiohttp after us, so that a caller that does not read it is cut off.
             async with asyncio.timeout(self.limits.answer_timeout_s):
                 await response.prepare(request)
                 await response.write_eof()
@@ -200,7 +200,7 @@ class WebServer(web.Server):
         except ApiError as error:
             response = error_response(error)
             if error.kind in (BODY_TOO_LARGE, TIMEOUT):
-                response.force_close()  # more of the body may come; nobody wants to find its end
+                response.force_close()  # more of the body may come, and is not read to its end
             return response
         except TimeoutError:
             return error_response(

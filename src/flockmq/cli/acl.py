@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    group = typer.Typer(help="Rules about who may publish and subscribe to what, the same on all nodes.")
+    group = typer.Typer(help="Rules about which clients may publish and subscribe to what, the same on all nodes.")
     group.command("show")(show)
     group.command("set")(set_rules)
     group.command("delete")(delete)

@@ -2,7 +2,7 @@
 
 ```
  one server                 --> that one
- several, with commas       --> the first that answers; whoever reads a log goes on with another when that is gone
+ several, with commas       --> the first that answers; a reader of a log goes on with another when that is gone
 ```
 """
 
@@ -57,7 +57,7 @@ def one_server(server: str, what: str) -> str:
 
 
 def server_urls(server: str) -> list[str]:
-    """The servers that somebody named."""
+    """The servers that the user named."""
     named = [part.strip() for part in server.split(",") if part.strip()]
     if not named:
         raise UsageError(f"--server names no server; write it like {SERVER_DEFAULT}.")

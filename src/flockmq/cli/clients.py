@@ -1,4 +1,4 @@
-"""``flockmq client``: who is connected, and keeping somebody out."""
+"""``flockmq client``: connected clients, and bans."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_clients(
         if prefix is not None or peer is not None:
             wrong = "--peer" if prefix is None else "--prefix"
             raise UsageError(
-                f"{wrong} is about those that are connected: who is registered has a name, which --username chooses by."
+                f"{wrong} is about connected clients: a registered client has a name, which --username chooses by."
             )
         registrations.list_registered(server, namespace, username, limit, as_json=as_json)
         return
@@ -132,7 +132,7 @@ def ban(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep a client id, a user name or an address out, and disconnect whom it hits."""
+    """Keep a client id, a user name or an address out, and disconnect the clients it hits."""
     result = admin_client(server).ban(kind, value, duration_s=_seconds(duration), reason=reason)
     if as_json:
         print_json(result)
@@ -155,10 +155,10 @@ def unban(
 def bans(
     *, limit: LimitOption = LIMIT_DEFAULT, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
 ) -> None:
-    """List who is banned."""
+    """List the bans."""
     columns = {"KIND": "kind", "VALUE": "value", "UNTIL": "expires_at", "REASON": "reason"}
     found = admin_client(server).bans()
-    print_listing(found, columns, as_json=as_json, limit=limit, nothing="Nobody is banned.")
+    print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no bans.")
 
 
 def _seconds(duration: str) -> int | None:

@@ -1,4 +1,4 @@
-"""``flockmq cluster`` and ``flockmq node``: who is there, and becoming or ceasing to be part of it."""
+"""``flockmq cluster`` and ``flockmq node``: the members, and joining or leaving them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Discard = Annotated[
     bool, typer.Option("--discard-data", help="Join though this node loses its topics or sessions by it.")
 ]
 DiscardLeaving = Annotated[
-    bool, typer.Option("--discard-data", help="Leave though nobody takes over what this node stores.")
+    bool, typer.Option("--discard-data", help="Leave though no node takes over what this node stores.")
 ]
 
 
@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """Show the cluster as one node sees it: members, links and clocks, who decides, leaders, copies and their lag."""
+    """Show the cluster as one node sees it: members, links, clocks, voters, leaders, copies and their lag."""
     found = admin_client(server).cluster()
     if as_json:
         print_json(found)
@@ -226,7 +226,7 @@ def _what_leaving_does(found: Cluster, discard_data: bool) -> str:
 
 def _tell_where(result: JoinResult) -> None:
     if result.set_aside:
-        print(f"What it stored before is on the node in {result.set_aside}; remove that when nobody misses it.")
+        print(f"What it stored before is on the node in {result.set_aside}; remove that when it is not missed.")
 
 
 def rebalance(

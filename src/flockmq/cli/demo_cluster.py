@@ -45,7 +45,7 @@ class DemoCluster:
     def __init__(self, count: int) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="flockmq-")
         self._path = Path(self._folder.name)
-        # Tokens and a cookie of no use to anybody tomorrow stay out of the user's own files.
+        # Tokens and a cookie of no use tomorrow stay out of the user's own files.
         self._environment = {
             "FLOCKMQ_CREDENTIALS": str(self._path / "credentials.toml"),
             "FLOCKMQ_COOKIE": secrets.token_hex(32),
@@ -60,7 +60,7 @@ class DemoCluster:
             raise
 
     def _has_started(self, count: int) -> bool:
-        """Whether all nodes serve; False when somebody took one of the ports since we looked."""
+        """Whether all nodes serve; False when another program took one of the ports meanwhile."""
         self._nodes = start_cluster(self._path, count, self._ports, OPTIONS, self._environment)
         try:
             for _ in wait_ready(self._nodes):

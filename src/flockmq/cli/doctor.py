@@ -1,4 +1,4 @@
-"""``flockmq doctor``: looks at a cluster as an operator would who wants to know whether it is well.
+"""``flockmq doctor``: looks at a cluster as an operator would, and says whether it is well.
 
 ```
  the node's API --> members, links, round trips, clocks, versions, voters, partitions --> a finding each:
@@ -99,7 +99,7 @@ def examine(cluster: Cluster) -> list[Finding]:
 
 
 def _quorum(cluster: Cluster) -> list[Finding]:
-    """Whether those who decide about cluster state can."""
+    """Whether the voters of cluster state have a majority."""
     cores: dict[str, bool] = {}
     for one in cluster.members:
         if one.role == "core" and one.state != "left":
@@ -114,13 +114,13 @@ def _quorum(cluster: Cluster) -> list[Finding]:
     away = [name for name in voters or cores if not cores.get(name, False)]
     voting = len(voters) - len(away)
     if (voters and 2 * voting <= len(voters)) or (cores and not alive):
-        who = (
+        share = (
             f"{voting} of {counted(len(voters), 'voter')} {'is' if voting == 1 else 'are'}"
             if voters
             else "No core node is"
         )
         text = (
-            f"{who} alive, which is no majority: topics, clients and members can't change, and logs that need the "
+            f"{share} alive, which is no majority: topics, clients and members can't change, and logs that need the "
             f"others take no records; start {', '.join(away)}."
         )
         return [Finding("quorum", cluster.node, FAIL, text)]
@@ -128,7 +128,7 @@ def _quorum(cluster: Cluster) -> list[Finding]:
     if decisions is not None and decisions.warning:
         text = decisions.warning
     elif decisions is not None and voters and decisions.leader is None:
-        text = "Those who decide about cluster state have no leader right now; ask again in a few seconds."
+        text = "The voters of cluster state have no leader right now; ask again in a few seconds."
     elif alive == 2:
         text = "Two core nodes are alive: when one of them fails nothing can be decided; start a third."
     return [Finding("quorum", cluster.node, WARN, text)] if text else []

@@ -34,7 +34,7 @@ WHERE_HELP: Final = (
 
 
 def parse_where(text: str, option: str, shard: int | None = None) -> Start:
-    """Where somebody wants to begin in a log, or in one shard, in the words that REST and MQTT take as well."""
+    """Where a reader begins in a log, or in one shard, in the words that REST and MQTT take as well."""
     from flockmq.durable.logs.starts import parse_start
 
     try:

@@ -1,4 +1,4 @@
-"""``flockmq explain``: who would get a message to a topic, through which node, and who would not."""
+"""``flockmq explain``: which clients would get a message to a topic, through which node, and which nodes get none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explain(
         note = f"   ({step.note})" if step.note else ""
         print(printable(f"{step.source}{arrow}{step.target}: {step.kind}[{where}]{note}"))
     if not any(step.kind == "Deliver" for step in found.steps):
-        print("Nobody would get it.")
+        print("No client would get it.")
     if found.misses or found.notes or found.durable is not None:
         print()
     if found.durable is not None:

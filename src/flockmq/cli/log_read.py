@@ -33,7 +33,7 @@ WAIT_MS: Final = 10_000
 READ_BYTES: Final = 1 << 20
 RETRY_S: Final = 5.0
 RETRY_S_FOLLOWING: Final = 60.0
-"""Who follows a log sits there for long, and nodes are restarted one after the other meanwhile."""
+"""A command that follows a log runs for long, and nodes are restarted one after the other meanwhile."""
 
 
 def read(
@@ -51,7 +51,7 @@ def read(
 ) -> None:
     """Print committed records: shard, offset, time, topic, client and payload. With --json, one object per line."""
     where = parse_where(start, "--from", shard)
-    # Asked once and by itself: where nobody answers at all there is nothing to wait for.
+    # Asked once and by itself: where no node answers there is nothing to wait for.
     shards = admin_client(server).topic(topic, namespace=namespace).shards
     with log_client(server, namespace, retry_s=RETRY_S_FOLLOWING if follow else RETRY_S) as client:
         positions = starts(client, topic, shards, where, shard)
@@ -137,9 +137,9 @@ def _oldest(client: LogClient, topic: str, shard: int) -> Batches:
 
 
 def _wait(client: LogClient, topic: str, positions: dict[int, int | None], *, is_whole: bool) -> None:
-    """Until a shard has more. Shards that are not read are compared with their ends, so they wake nobody twice.
+    """Until a shard has more. Shards that are not read are compared with their ends, so they wake the reader once.
 
-    Who reads the whole topic reads shards that it got meanwhile, from their beginning.
+    A reader of the whole topic reads shards that were added meanwhile, from their beginning.
     """
     sys.stdout.flush()
     heads = client.heads(topic).heads

@@ -111,7 +111,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever reads our output has enough; keep Python from complaining about it at exit.
+        # The reader of the output has enough; keep Python from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except UnicodeEncodeError:
@@ -162,8 +162,8 @@ def _fail(sentence: str, code: int) -> int:
 
 
 def _open_streams() -> None:
-    """Put something in the place of standard streams that whoever started us has closed; in the order of their numbers,
-    so that no socket gets one of these."""
+    """Open standard streams that the parent process has closed; in the order of their numbers, so that no socket gets
+    one of these."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  (for good)

@@ -1,4 +1,4 @@
-"""Options that ``pub`` and ``sub`` share: which broker, as whom, in which version of MQTT.
+"""Options that ``pub`` and ``sub`` share: which broker, as which user, in which version of MQTT.
 
 ``Target`` is both the value and, by the annotations of its fields, the description of the options; ``takes_target``
 puts them behind the options of a command.

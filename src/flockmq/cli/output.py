@@ -28,7 +28,7 @@ NodeOption = Annotated[
 LIMIT_DEFAULT: Final = 1_000
 NOTHING: Final = "-"
 UNKNOWN: Final = "?"
-"""In place of a figure that nobody could tell."""
+"""In place of a figure that is not known."""
 VALUE_WIDTH_MIN: Final = 20
 """Least room for a value beside its name."""
 

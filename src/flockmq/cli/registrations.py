@@ -1,4 +1,4 @@
-"""The part of ``flockmq client`` that is about registered clients: who may log in to a namespace, and to what."""
+"""The part of ``flockmq client`` that is about registered clients: their names and rights."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _stopped(why: str, name: str, count: int) -> str:
 
 
 def _without_rules(admin: AdminClient, namespaces: list[str]) -> list[str]:
-    """Those that the cluster has no rules for. Who can't be asked is not among them: the clients are registered."""
+    """Namespaces that the cluster has no rules for. One that can't be asked about is left out."""
 
     found: list[str] = []
     for namespace in namespaces:

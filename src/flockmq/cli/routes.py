@@ -1,4 +1,4 @@
-"""``flockmq route``: which filters lead where, and who a message to a topic would reach."""
+"""``flockmq route``: which filters lead where, and which clients a message to a topic would reach."""
 
 from __future__ import annotations
 

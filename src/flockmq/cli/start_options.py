@@ -118,7 +118,7 @@ OPTIONS: Final = (
         kind=PATH,
         metavar="FILE",
         setting="security.acl_file",
-        text="Who may publish and subscribe to what.",
+        text="Which clients may publish and subscribe to what.",
     ),
     StartOption(
         flag="--tls-cert",

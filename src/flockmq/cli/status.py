@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """Say who answers, since when, where it listens and how much it has to do."""
+    """Say which node answers, since when, where it listens and how much it has to do."""
     client = admin_client(server)
     node = client.node()
     stats = client.stats()

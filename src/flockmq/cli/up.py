@@ -77,7 +77,7 @@ def up(
     settings: Set = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a cluster on this machine: N nodes on loopback that let anybody in. Ctrl-C stops it.
+    """Start a cluster on this machine: N nodes on loopback that let every client in. Ctrl-C stops it.
 
     Where some nodes of it run and others have ended, it starts those again. One that was stopped comes back with as
     many nodes as it had, on the same ports, unless something else is said.

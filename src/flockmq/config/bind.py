@@ -7,7 +7,7 @@
  ":1883" "1883"                  the safe choice: like "*" when clients must authenticate,
                                  like "localhost" when anonymous clients are let in
 ```
-The last line is the rule behind "secure by default": who opens the door to everybody opens it on this machine
+The last line is the rule behind "secure by default": a broker that lets every client in listens on this machine
 only, until an address is named. Of a pair that was not named address by address the IPv6 half is optional, because
 machines without IPv6 are common.
 """

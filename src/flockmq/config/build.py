@@ -1,7 +1,7 @@
 """Builds ``Config`` out of values: fills in defaults that follow other settings and refuses contradictions.
 
 A value that follows from another (a queue must hold the largest packet) is adjusted when it is a default and refused
-when somebody set it: nobody's word is overruled in silence.
+when it was set: no setting is overruled in silence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MUST_HOLD_A_PACKET: Final = ("queue_bytes_max", "write_bytes_max")
 _KEY_PAIR: Final = ("cert_file", "key_file", "key_password_file")
 _TLS_KEYS: Final = (*_KEY_PAIR, "ca_file", "client_certificates")
 LOCAL_ORIGINS: Final = ("localhost", "127.0.0.1", "[::1]")
-"""Whose pages may connect to a broker that asks nobody who they are: else any page in a browser here could."""
+"""Origins of pages that may connect to a broker without authentication: else any page in a browser here could."""
 _WEBSOCKET_KEYS: Final = ("path", "origins")
 
 
@@ -232,7 +232,7 @@ def _admin(values: Values) -> Admin | None:
             'admin.bind is empty; give it an address, like "localhost:18083", or set admin.enabled = false.'
         )
     try:
-        where = addresses(own["bind"], anonymous=True)  # without a host: this machine only, whoever may use MQTT
+        where = addresses(own["bind"], anonymous=True)  # without a host: this machine only, whatever MQTT does
     except ConfigError as error:
         raise ConfigError(f"admin.bind: {error}.") from None
     return Admin(
@@ -245,7 +245,7 @@ def _admin(values: Values) -> Admin | None:
 
 
 def _admin_tls(values: Values) -> TlsSettings:
-    # Who calls the API is told by a token, whatever MQTT clients have to show.
+    # Callers of the API prove themselves by a token, whatever MQTT clients have to show.
     shared = values.section(("tls",)) | {"client_certificates": "off", "ca_file": ""}
     for key in _KEY_PAIR[:2]:
         if not shared[key]:

@@ -35,7 +35,7 @@ LOG_FORMATS: Final = ("auto", "console", "json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """Who this node is and where it keeps its files."""
+    """The name of this node and where it keeps its files."""
 
     name: str = ""
     """Name as ``name@host``, in logs, metrics and ``$SYS`` topics. Empty: ``flockmq@127.0.0.1``, with the MQTT port in
@@ -47,7 +47,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """How this node meets others and becomes one broker with them. A node that meets nobody is a cluster of one."""
+    """How this node meets others and becomes one broker with them. A node that meets no other is a cluster of one."""
 
     enabled: bool = True
     """Whether to talk to other nodes at all. Without it the port for nodes stays closed and this broker is alone."""
@@ -87,7 +87,7 @@ class ClusterConfig:
     Nodes prove the cookie to each other either way."""
     ca_file: str = ""
     """Own certificate authority for links between nodes, in PEM; with ``cert_file`` and ``key_file``. Empty: nodes
-    sign their certificates with a key that only who knows the cookie has."""
+    sign their certificates with a key that only nodes with the cookie have."""
     cert_file: str = ""
     """Certificate of this node for links, signed by ``ca_file``."""
     key_file: str = ""
@@ -133,15 +133,15 @@ class ListenerConfig:
     (``:1883``) it is every address when clients must authenticate and this machine when ``security.allow_anonymous``
     is set. Port 0 takes any free port. The listeners called ``default`` have the well-known ports."""
     namespace: str = "default"
-    """The namespace of clients that name none: with ``acme`` here user ``bob`` is ``acme/bob``. Who writes a namespace
-    before the user name (``umbrella/bob``) is in that one, on any listener."""
+    """The namespace of clients that name none: with ``acme`` here user ``bob`` is ``acme/bob``. A client that
+    writes a namespace before the user name (``umbrella/bob``) is in that one, on any listener."""
     enabled: bool = True
     """Whether to listen at all; false switches a listener off without losing its settings."""
     proxy_protocol: str = field(
         default="off", metadata={"choices": PROXY_VERSIONS, "aliases": {"true": "any", "false": "off"}}
     )
     """Which PROXY protocol header every connection must begin with: ``off``, ``v1``, ``v2`` or ``any``. The client
-    address in it is believed, so it is only for listeners that nobody but the load balancer can reach."""
+    address in it is believed, so it is only for listeners that only the load balancer can reach."""
     path: str = "/mqtt"
     """Path of WebSocket requests (``ws`` and ``wss``)."""
     origins: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ class AdminConfig:
     """The admin API over HTTP: REST, metrics and health."""
 
     enabled: bool = True
-    """Whether to serve it. Without it the command line can't reach this broker and nobody can scrape metrics."""
+    """Whether to serve it. Without it the command line can't reach this broker and metrics can't be scraped."""
     bind: tuple[str, ...] = ("localhost:18083",)
     """Addresses as ``host:port``. Without ``tls`` it speaks plain HTTP with a token: give it a wider address only in a
     network that you trust, or behind a proxy that does TLS."""
@@ -186,7 +186,7 @@ class LogConfig:
 
     level: str = field(default="info", metadata={"choices": LOG_LEVELS})
     """Least level that is written: ``debug``, ``info``, ``warning`` or ``error``. ``info`` has a line for every
-    client that comes or goes, which costs CPU when thousands do; a ``warning`` means that somebody should look."""
+    client that comes or goes, which costs CPU when thousands do; a ``warning`` means that an operator should look."""
     format: str = field(default="auto", metadata={"choices": LOG_FORMATS})
     """``json`` for programs, ``console`` for people, ``auto``: console on a terminal, else JSON."""
     queue_events_max: int = 10_000
@@ -210,7 +210,7 @@ class Listener:
     tls: TlsSettings | None
     namespace: str
     asked_for: bool
-    """Whether the user named it; a listener that nobody asked for gives way when its port is taken."""
+    """Whether the user named it; a default listener gives way when its port is taken."""
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""The values of one configuration by path, each with its origin; what nobody set has its default."""
+"""The values of one configuration by path, each with its origin; what was not set has its default."""
 
 from __future__ import annotations
 

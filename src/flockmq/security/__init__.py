@@ -1,1 +1,1 @@
-"""Who may connect and what they may do: passwords, SCRAM, JWT, ACLs, TLS."""
+"""Which clients may connect and what they may do: passwords, SCRAM, JWT, ACLs, TLS."""

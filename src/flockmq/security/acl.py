@@ -1,7 +1,7 @@
-"""Rules about who may publish and subscribe to what; the first rule that decides wins.
+"""Rules about which clients may publish and subscribe to what; the first rule that decides wins.
 
 ```
- ACL file, cluster state --parse_rules--> Acl --select(who)--> Selection --decide(action, filter)--> True | False
+ ACL file, cluster state --parse_rules--> Acl --select(principal)--> Selection --decide(action, filter)--> True | False
                              strict         all rules            the rules that fit one connection,
                                                                  %c and %u filled in, made once
 ```
@@ -40,7 +40,7 @@ ALIKE_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Principal:
     """A connection as rules see it. ``username`` is None unless it was proved."""
 
     client_id: str
@@ -59,14 +59,14 @@ class Pattern:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is the same for everybody."""
+        """Whether it is the same for all clients."""
         return all(pieces is None or _NAMES.isdisjoint(pieces) for pieces in self.levels)
 
-    def bind(self, who: Who, *, allow: bool) -> Filter | None:
-        """The filter that this is for somebody; None when it can't be anything for them."""
+    def bind(self, principal: Principal, *, allow: bool) -> Filter | None:
+        """The filter that this is for a principal; None when it matches nothing of theirs."""
         bound: list[bytes | None] = []
         for pieces in self.levels:
-            level = None if pieces is None else _fill(pieces, who)
+            level = None if pieces is None else _fill(pieces, principal)
             if pieces is not None and (level is None or (allow and not bound and _opens_system(pieces, level))):
                 if allow:
                     return None
@@ -86,16 +86,16 @@ class Rule:
     actions: tuple[Action, ...]
     topics: tuple[Pattern, ...]
     fixed: tuple[tuple[bool, Filter] | None, ...]
-    """What the topics are for everybody, made once for all connections; None where a name has to be filled in."""
+    """The topics as filters, made once for all connections; None where a name has to be filled in."""
 
-    def bind(self, who: Who) -> list[tuple[bool, Filter]]:
-        """The filters of the rule for somebody."""
+    def bind(self, principal: Principal) -> list[tuple[bool, Filter]]:
+        """The filters of the rule for a principal."""
         found: list[tuple[bool, Filter]] = []
         for pattern, pair in zip(self.topics, self.fixed, strict=True):
             if pair is not None:
                 found.append(pair)
                 continue
-            bound = pattern.bind(who, allow=self.allow)
+            bound = pattern.bind(principal, allow=self.allow)
             if bound is not None:
                 found.append((self.allow, bound))
         return found
@@ -118,7 +118,7 @@ class Selection:
 
 
 class Acl:
-    """All rules, found by who they are about, so that a file with a rule for each of many users stays quick."""
+    """All rules, found by the principal they are about, so that a file with a rule for each user stays quick."""
 
     def __init__(self, rules: Iterable[Rule], *, default: bool) -> None:
         self.default = default
@@ -132,26 +132,26 @@ class Acl:
                 self._named.setdefault(rule.who, []).append(rule)
         self._other_is_fixed = all(None not in rule.fixed for rule in self._other)
 
-    def select(self, who: Who) -> Selection:
+    def select(self, principal: Principal) -> Selection:
         """The rules that fit, with their placeholders filled in."""
-        others = self._fitting_others(who.peer)
-        named = self._named.get(f"client:{who.client_id}", [])
-        users = self._named.get(f"user:{who.username}", []) if who.username is not None else []
+        others = self._fitting_others(principal.peer)
+        named = self._named.get(f"client:{principal.client_id}", [])
+        users = self._named.get(f"user:{principal.username}", []) if principal.username is not None else []
         if named or users or not self._other_is_fixed:
-            return self._bind(merge(others, named, users, key=_number), who)
+            return self._bind(merge(others, named, users, key=_number), principal)
         # Of many connections that are all the same to the rules each would have a copy of them.
         networks = tuple(rule.number for rule in others if rule.network is not None)
         found = self._alike.get(networks)
         if found is None:
             if len(self._alike) >= ALIKE_MAX:
                 self._alike.clear()
-            found = self._alike[networks] = self._bind(others, who)
+            found = self._alike[networks] = self._bind(others, principal)
         return found
 
-    def _bind(self, rules: Iterable[Rule], who: Who) -> Selection:
+    def _bind(self, rules: Iterable[Rule], principal: Principal) -> Selection:
         chosen: dict[Action, list[tuple[bool, Filter]]] = {"publish": [], "subscribe": []}
         for rule in rules:
-            bound = rule.bind(who)
+            bound = rule.bind(principal)
             for action in rule.actions:
                 chosen[action] += bound
         return Selection(tuple(chosen["publish"]), tuple(chosen["subscribe"]), self.default)
@@ -170,9 +170,9 @@ def is_sys(wanted: Filter) -> bool:
     return bool(wanted.levels) and wanted.levels[0] == _SYS
 
 
-def grant(publish: Iterable[Pattern], subscribe: Iterable[Pattern], who: Who) -> Selection:
+def grant(publish: Iterable[Pattern], subscribe: Iterable[Pattern], principal: Principal) -> Selection:
     """What a list of allowed topics gives; all else is denied."""
-    bound = [[topic.bind(who, allow=True) for topic in topics] for topics in (publish, subscribe)]
+    bound = [[topic.bind(principal, allow=True) for topic in topics] for topics in (publish, subscribe)]
     first, second = (tuple((True, topic) for topic in topics if topic is not None) for topics in bound)
     return Selection(first, second, default=False)
 
@@ -219,12 +219,12 @@ def _pieces(part: str, text: str) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if piece) or ("",)
 
 
-def _fill(pieces: tuple[str, ...], who: Who) -> str | None:
+def _fill(pieces: tuple[str, ...], principal: Principal) -> str | None:
     """The literal level; None when a value is missing or could be mistaken for more than one level."""
     filled = []
     for piece in pieces:
         if piece in _NAMES:
-            value = who.client_id if piece == "%c" else who.own_name or who.username
+            value = principal.client_id if piece == "%c" else principal.own_name or principal.username
             if not value or not _UNUSABLE.isdisjoint(value):
                 return None
             filled.append(value)
@@ -268,7 +268,7 @@ def _rules(number: int, table: object) -> list[Rule]:
 
 
 def _fixed(topic: Pattern, allow: bool) -> tuple[bool, Filter] | None:
-    bound = topic.bind(Who(""), allow=allow) if topic.is_fixed else None
+    bound = topic.bind(Principal(""), allow=allow) if topic.is_fixed else None
     return None if bound is None else (allow, bound)
 
 

@@ -4,7 +4,7 @@
  acl.toml --load_acl----> Acl                          a node's own rules
          --read_rules--> AclText --format_rules--> acl.toml      rules on their way into cluster state, and out of it
 ```
-One mistake spoils the whole file: a rule that was skipped would let somebody do what nobody should.
+One mistake spoils the whole file: a rule that was skipped would let clients do what they should not.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Clients that the cluster agrees on, beside the users of files: who they are and what they may do.
+"""Clients that the cluster agrees on, beside the users of files: their names, passwords and rights.
 
 ```
- cluster state --records--> Clients.replace --> ClientChanges: who is gone, must log in again, may do other things
+ cluster state --records--> Clients.replace --> ClientChanges: clients gone, to log in again, with other rights
                                |
                get(name) ------'   by the name with its namespace: "acme/bob", in the default namespace "bob"
 ```
 A record is taken apart when its client first comes: a change among a hundred thousand of them costs a look at each and
-no more. A record that can't be understood lets nobody in and allows nothing.
+no more. A record that can't be understood lets no client in and allows nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.errors import FlockError
 from flockmq.mqtt.namespaces import qualified
-from flockmq.security.acl import Acl, Pattern, Selection, Who, parse_pattern, parse_rules
+from flockmq.security.acl import Acl, Pattern, Principal, Selection, parse_pattern, parse_rules
 from flockmq.security.filters import Filter
 from flockmq.security.passwords import User, dummy_hash, parse_secret
 
@@ -65,7 +65,7 @@ class Client:
                 return None
         return self._user
 
-    def select(self, who: Who) -> Selection:
+    def select(self, principal: Principal) -> Selection:
         """What it may do."""
         if self._lists is None:
             record = self.record
@@ -74,7 +74,7 @@ class Client:
                 _List(record.subscribe, record.subscribe_deny),
             )
         publish, subscribe = self._lists
-        return Selection(publish.bind(who), subscribe.bind(who), default=False)
+        return Selection(publish.bind(principal), subscribe.bind(principal), default=False)
 
 
 class _List:
@@ -84,9 +84,9 @@ class _List:
         self.denied = [_pattern(text) or EVERYTHING for text in denied]
         self.allowed = [pattern for pattern in map(_pattern, allowed) if pattern is not None]
 
-    def bind(self, who: Who) -> tuple[tuple[bool, Filter], ...]:
-        denied = [(False, pattern.bind(who, allow=False)) for pattern in self.denied]
-        allowed = [(True, pattern.bind(who, allow=True)) for pattern in self.allowed]
+    def bind(self, principal: Principal) -> tuple[tuple[bool, Filter], ...]:
+        denied = [(False, pattern.bind(principal, allow=False)) for pattern in self.denied]
+        allowed = [(True, pattern.bind(principal, allow=True)) for pattern in self.allowed]
         return tuple((allow, bound) for allow, bound in (*denied, *allowed) if bound is not None)
 
 
@@ -97,11 +97,11 @@ class Clients:
         self._clients: dict[str, Client] = {}
         self._acls: dict[str, tuple[AclRecord, Acl]] = {}
         self.namespaces: frozenset[str] = frozenset()
-        """Those in which somebody logs in with a password."""
+        """Namespaces in which a client logs in with a password."""
         self.dummy_hash = ""
         """What the password of an unknown name is compared with: it costs what those of known ones do."""
         self.some_user: User | None = None
-        """One who can use SCRAM."""
+        """A client that can use SCRAM."""
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -116,11 +116,11 @@ class Clients:
         return found[1] if found is not None else None
 
     def has_logins(self, namespace: str) -> bool:
-        """Whether somebody in this namespace logs in with a password."""
+        """Whether a client of this namespace logs in with a password."""
         return namespace in self.namespaces
 
     def replace(self, records: Iterable[ClientRecord], acls: Iterable[AclRecord]) -> ClientChanges:
-        """Take these in place of all that were; what that changes for whom."""
+        """Take these records in place of all before; what that changes for which clients."""
         old, old_acls = self._clients, self._acls
         self._clients = {}
         namespaces: set[str] = set()

@@ -34,7 +34,7 @@ BITS_MIN: Final = 128
 MINTED_BYTES: Final = 32
 COOKIE_BYTES_MAX: Final = 4_096
 DISTINCT_MIN: Final = 8
-"""A random cookie has more different characters than this, unless somebody's keyboard got stuck."""
+"""A random cookie has more different characters than this, unless a key got stuck while it was typed."""
 KEY_BYTES: Final = 32
 _SALT: Final = b"FlockMQ cluster cookie, version 1"
 _ALPHABETS: Final = (
@@ -103,7 +103,7 @@ def parse_cookie(data: bytes, what: str) -> bytes:
 
 
 def derive_key(cookie: bytes, purpose: str) -> bytes:
-    """32 bytes for one purpose; who learns one of these keys learns neither the cookie nor another key."""
+    """32 bytes for one purpose; one of these keys reveals neither the cookie nor another key."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=_SALT, info=purpose.encode()).derive(cookie)
 
 

@@ -148,7 +148,7 @@ def load_or_mint(data_dir: Path, server_url: str, environment: Mapping[str, str]
             )
         return known_hash
     token = mint_token()
-    # The user's copy first: a crash in between costs a token that nothing knows, not a broker that nobody can manage.
+    # The user's copy first: a crash in between costs a token that nothing knows, not a broker that can't be managed.
     save(server_url, token, environment)
     replace_file(path, f"{token_hash(token)}\n".encode())
     return token_hash(token)

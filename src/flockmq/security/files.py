@@ -33,7 +33,7 @@ def read_bytes(path: Path, what: str) -> bytes:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(
-            f"The {what} {path} can't be read ({error.strerror}); check its name and who may read it."
+            f"The {what} {path} can't be read ({error.strerror}); check its name and its permissions."
         ) from None
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"The {what} {path} is larger than {FILE_BYTES_MAX} bytes; is that the right file?")

@@ -1,7 +1,7 @@
 """Topic filters as sets of names: which set holds which, and which sets meet.
 
-A subscription asks for a *set* of names, so that matching its filter as if it were a name is not enough: somebody who
-may read ``plant/+`` must not get ``plant/#``, and somebody who must not read ``plant/secret`` must not get ``plant/+``.
+A subscription asks for a *set* of names, so that matching its filter as if it were a name is not enough: a client that
+may read ``plant/+`` must not get ``plant/#``, and one that must not read ``plant/secret`` must not get ``plant/+``.
 
 ```
  covers(rule, wanted)     every name that `wanted` matches, `rule` matches, too       what an allowing rule needs

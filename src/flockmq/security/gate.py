@@ -14,7 +14,7 @@
 A way that judged is the last one asked: wrong credentials don't fall through to anonymous. A user name stays with a
 connection only when it was proved. All methods run on the event loop's thread.
 
-Users come from two places. Who is in the password file is judged by the files alone (password, ACL file); a client of
+Users come from two places. A user of the password file is judged by the files alone (password, ACL file); a client of
 the cluster has its own record there (``clients.py``), and the rules of its namespace hold for it, too.
 """
 
@@ -37,7 +37,7 @@ from flockmq.mqtt.reasons import (
 )
 from flockmq.mqtt.topics import DELAYED_PREFIX
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
-from flockmq.security.acl import Acl, Selection, Who, grant
+from flockmq.security.acl import Acl, Principal, Selection, grant
 from flockmq.security.acl_file import load_acl
 from flockmq.security.clients import Client, ClientChanges, Clients
 from flockmq.security.filters import Filter, parse_filter, parse_name
@@ -126,9 +126,9 @@ class BrokerGate:
         return [name for name, source in named.items() if source is not None]
 
     def set_clients(self, records: Iterable[ClientRecord], acls: Iterable[AclRecord] = ()) -> ClientChanges:
-        """Take these clients and rules of the cluster in place of all before; who among the connected it concerns.
+        """Take these clients and rules of the cluster in place of all before; the connected clients it concerns.
 
-        Who is in the password file is not concerned: the file wins.
+        A user of the password file is not concerned: the file wins.
         """
         changes = self._clients.replace(records, acls)
         self.version += 1
@@ -147,7 +147,7 @@ class BrokerGate:
         return self._clients.namespaces
 
     def identify(self, client_id: str, username: str | None, namespace: str, peer: str) -> Identity | None:
-        """Who a session without a connection belongs to; None where only a token could tell what it may do."""
+        """The identity of a session without a connection; None where only a token could tell what it may do."""
         if self._sources.tokens is not None:
             return None
         return Identity(client_id, username, self._is_superuser(username), None, namespace, peer)
@@ -167,7 +167,7 @@ class BrokerGate:
         """Passwords waiting to be hashed."""
         return self._pool.pending if self._pool is not None else 0
 
-    # --- who --------------------------------------------------------------------------------------------------------
+    # --- identity ---------------------------------------------------------------------------------------------------
 
     def authenticate(self, request: AuthRequest) -> Verdict | None:
         """Judge a CONNECT or the start of a re-authentication, in the order that the module's text gives."""
@@ -194,7 +194,7 @@ class BrokerGate:
             return self._judge_password(request)
         if self.settings.allow_anonymous and (self._sources.tokens is None or request.username is None):
             return self._accept(request, None, request.namespace)
-        return Refuse(NOT_AUTHORIZED, "This broker lets nobody in without credentials")
+        return Refuse(NOT_AUTHORIZED, "This broker lets no client in without credentials")
 
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:
         """Judge the client's last SCRAM message."""
@@ -260,7 +260,7 @@ class BrokerGate:
         return self._sources.users is not None or self._clients.has_logins(namespace)
 
     def _find(self, name: str) -> User | None:
-        """Who has this name: in the file, else in the cluster."""
+        """The user of this name: in the file, else in the cluster."""
         users = self._sources.users
         user = users.get(name) if users is not None else None
         if user is None:
@@ -291,10 +291,10 @@ class BrokerGate:
         if name is not None:  # what the client said to be called is not believed, nor the namespace in it
             namespace, name = request.locate(name)
         elif not request.is_namespace_proved():
-            return Refuse(NOT_AUTHORIZED, "The token names nobody, and so does not prove this namespace")
+            return Refuse(NOT_AUTHORIZED, "The token names no user, and so does not prove this namespace")
         if token.rights is not None:
-            who = Who(request.client_id, name and unqualified(namespace, name), request.peer)
-            own = grant(token.rights.publish, token.rights.subscribe, who)
+            principal = Principal(request.client_id, name and unqualified(namespace, name), request.peer)
+            own = grant(token.rights.publish, token.rights.subscribe, principal)
         expires_at_ms = 0
         if token.expires_at_wall_ms is not None:
             expires_at_ms = max(1, request.now_ms + token.expires_at_wall_ms - wall_ms)
@@ -334,7 +334,7 @@ class BrokerGate:
         return self._accept(request, name, request.namespace)
 
     def _user(self, name: str) -> User | None:
-        """Who has this name and a password, not SCRAM keys only."""
+        """The user of this name with a password, not SCRAM keys only."""
         user = self._find(name)
         return user if user is not None and user.password_hash else None
 
@@ -439,7 +439,7 @@ class BrokerGate:
 
 
 def _scram_name(request: AuthRequest, name: str) -> tuple[str, str]:
-    """Namespace and whole name of who a SCRAM exchange is about: CONNECT or the exchange may name the namespace."""
+    """Namespace and whole name of the user of a SCRAM exchange: CONNECT or the exchange may name the namespace."""
     asked = request.username
     if asked is not None and name in (asked, unqualified(request.namespace, asked)):
         return request.namespace, asked

@@ -168,7 +168,7 @@ class HashingPool:
             matches = verify(check.password_hash, check.password)
         except Exception:  # a damaged hash, no memory: a no, or the thread would count as busy for ever
             matches = False
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+        with suppress(RuntimeError):  # the loop is closed: no caller is left to hear it
             self._call_soon(lambda: self._finish(check, matches))
 
     def _finish(self, check: Check, matches: bool) -> None:

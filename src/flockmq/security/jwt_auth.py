@@ -1,4 +1,4 @@
-"""Tokens in the password field: whether a JWT is genuine, still good, and whom it speaks for.
+"""Tokens in the password field: whether a JWT is genuine, still good, and which user it speaks for.
 
 ```
  header -> key (jwt_keys: by algorithm and kid) -> signature -> exp, nbf -> iss, aud -> verify_claims -> Token
@@ -123,12 +123,12 @@ class TokenVerifier:
 
     def _check_addressee(self, claims: dict[str, Any]) -> None:
         if self._settings.jwt_issuer and claims.get("iss") != self._settings.jwt_issuer:
-            raise TokenError("The token was issued by somebody else (iss)", genuine=True)
+            raise TokenError("The token was issued by another issuer (iss)", genuine=True)
         audience = claims.get("aud")
         if self._settings.jwt_audience and self._settings.jwt_audience not in (
             audience if isinstance(audience, list) else [audience]
         ):
-            raise TokenError("The token is meant for somebody else (aud)", genuine=True)
+            raise TokenError("The token is meant for another audience (aud)", genuine=True)
 
     def _rights(self, claims: dict[str, Any]) -> TokenRights | None:
         rights = claims.get(self._settings.jwt_acl_claim) if self._settings.jwt_acl_claim else None

@@ -50,7 +50,7 @@ class LinkTlsSettings:
     """How links between nodes are encrypted."""
 
     link_tls: str = "auto"
-    """``auto``: everywhere but to loopback addresses. ``on``: there, too. ``off``: nowhere; everybody on the way can
+    """``auto``: everywhere but to loopback addresses. ``on``: there, too. ``off``: nowhere; any machine on the way can
     read and change what nodes say."""
     cert_file: str = ""
     """Certificate of this node in PEM, signed by an own authority; empty: made out of the cookie."""
@@ -87,7 +87,7 @@ class LinkTls:
         return self.mode == "on" or (self.mode == "auto" and not is_loopback(address))
 
     def allows_plain(self, address: str) -> bool:
-        """Whether a caller from this address may go without. With TLS everybody may call."""
+        """Whether a caller from this address may go without. With TLS any node may call."""
         return self.mode == "off" or (self.mode == "auto" and is_loopback(address))
 
     def is_of(self, connection: ssl.SSLObject, node_id: int) -> bool:

@@ -1,12 +1,12 @@
-"""The password file: who exists and how their passwords are checked. Parsed strictly, replaced atomically.
+"""The password file: which users exist and how their passwords are checked. Parsed strictly, replaced atomically.
 
 ```
  # comment
  alice:$argon2id$v=19$m=65536,t=3,p=4$SALT$HASH:$scram-sha-256$i=32768$SALT$STORED$SERVER
  `name  `checks a password in a CONNECT         `optional: checks a SCRAM exchange
 ```
-Salts, hashes and keys are base64. One bad line spoils the whole file: a broker that skipped it would lock somebody out,
-or let in who should be out, without anybody noticing.
+Salts, hashes and keys are base64. One bad line spoils the whole file: a broker that skipped it would silently
+lock a user out, or let one in that should be out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCRAM: Final = re.compile(r"\$scram-sha-256\$i=(\d{1,9})\$([^$]+)\$([^$]+)\$([^
 
 @dataclass(frozen=True, slots=True)
 class HashCost:
-    """What one check of a password costs whoever does it, a guesser included. Defaults: RFC 9106, second choice."""
+    """What one check of a password costs: the broker as well as a guesser. Defaults: RFC 9106, second choice."""
 
     iterations: int = 3
     memory_kib: int = 65_536
@@ -269,7 +269,7 @@ def _format(user: User) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as editors see them; ``splitlines`` would also part a comment at characters that nobody sees."""
+    """Lines as editors see them; ``splitlines`` would also part a comment at invisible characters."""
     return text.removesuffix("\n").split("\n") if text else []
 
 

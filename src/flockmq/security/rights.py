@@ -1,9 +1,9 @@
-"""What somebody who is let in may do, out of all places that have a say in it.
+"""What a client that is let in may do, out of all places that have a say in it.
 
 ```
  its token has rights of its own ------------------------------> those alone
  a client of the cluster: its record --------------------------> its lists, and the rules of its namespace if it has any
- anybody else, in the default namespace: the ACL file ---------> else the namespace's rules
+ other clients, in the default namespace: the ACL file --------> else the namespace's rules
                in another namespace: the namespace's rules ----> else the ACL file
  none of these ------------------------------------------------> everything but $SYS
 ```
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, INSIDE, topic_prefix, unqualified
-from flockmq.security.acl import Acl, Selection, Who, is_sys
+from flockmq.security.acl import Acl, Principal, Selection, is_sys
 
 if TYPE_CHECKING:
     from flockmq.node.ports import Identity
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What somebody may do: all of these must allow it. With none of them everything but ``$SYS`` is allowed."""
+    """The rights of a client: all of these must allow it. With none of them everything but ``$SYS`` is allowed."""
 
     selections: tuple[Selection, ...] = ()
     is_superuser: bool = False
@@ -64,13 +64,13 @@ def rules_of(identity: Identity, client: Client | None, rules: Acl | None, acl: 
     namespace, peer = identity.namespace, identity.peer
     name = identity.username
     own_name = name and unqualified(namespace, name)
-    who = Who(identity.client_id, own_name, peer)
+    principal = Principal(identity.client_id, own_name, peer)
     if client is not None:
-        own = client.select(who)
-        return Rules((own, rules.select(who)) if rules is not None else (own,), client.record.superuser)
+        own = client.select(principal)
+        return Rules((own, rules.select(principal)) if rules is not None else (own,), client.record.superuser)
     if rules is not None and (acl is None or namespace != DEFAULT_NAMESPACE):
-        return Rules((rules.select(who),))
-    return Rules((acl.select(Who(identity.client_id, name, peer, own_name)),)) if acl is not None else NO_RULES
+        return Rules((rules.select(principal),))
+    return Rules((acl.select(Principal(identity.client_id, name, peer, own_name)),)) if acl is not None else NO_RULES
 
 
 def own_name(identity: Identity, topic: bytes) -> bytes | None:

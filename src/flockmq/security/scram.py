@@ -8,7 +8,7 @@
    verify()   <- v=SIGNATURE -----------------------------
 ```
 The server keeps keys that can check a proof and can't make one; the client learns that the server has those keys.
-Nobody can tell an unknown user by the answers: the salt is made of the name and a secret, the same each time, and
+A client can't tell an unknown user by the answers: the salt is made of the name and a secret, the same each time, and
 the exchange fails in its last step with the words of a wrong password. Channel binding is not offered.
 """
 

@@ -1,4 +1,4 @@
-"""What can be set about who may connect and what they may do: the ``[security]`` section of a configuration.
+"""What can be set about which clients may connect and what they may do: the ``[security]`` section of a configuration.
 
 Flat and plain on purpose, so that every field is also an environment variable and costs no import of cryptography.
 An empty file name means that this way in does not exist; a file that is named must be usable, or nothing starts.
@@ -29,14 +29,15 @@ class SecuritySettings:
     """Take the common name of a verified client certificate as user name, and ask for no password then. Turn it off
     where certificates only guard the line and users log in behind them."""
     superusers: tuple[str, ...] = ()
-    """Users whom no rule binds, ``$SYS/#`` included. Only a proved name counts."""
+    """Users that no rule binds, ``$SYS/#`` included. Only a proved name counts."""
     acl_file: str = ""
-    """Rules about who may publish and subscribe to what. Without it the rules of the cluster hold (``flockmq acl``);
-    without those, too, everybody who is let in may do everything except read or write ``$SYS/#``."""
+    """Rules about which clients may publish and subscribe to what. Without it the rules of the cluster
+    hold (``flockmq acl``); without those, too, every client that is let in may do everything except read or write
+    ``$SYS/#``."""
 
     jwt_secret_file: str = ""
     """Shared secret of HS256, HS384 and HS512 tokens: all bytes of the file except a line end at its end, at least 32.
-    Whoever can verify such a token can also make one; prefer a public key when somebody else issues the tokens."""
+    A program that can verify such a token can also make one; prefer a public key when another system issues them."""
     jwt_public_key_file: str = ""
     """Public key (or certificate) in PEM that RS or ES tokens are verified with."""
     jwt_jwks_file: str = ""

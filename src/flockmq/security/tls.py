@@ -106,7 +106,7 @@ def certificate_name(connection: PeerCertificate | None) -> str | None:
 
 
 def subject_name(certificate: Mapping[str, object] | None) -> str | None:
-    """Whom a verified certificate names: None without a certificate or a common name, else the name, or AMBIGUOUS.
+    """The user that a verified certificate names, or AMBIGUOUS; None without a certificate or a common name.
 
     It is the only place that decides so. A certificate with two common names names no user: which one the authority
     checked is not to be seen, and the holder must not be the one to choose.

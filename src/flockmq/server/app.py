@@ -7,7 +7,7 @@
  stop    not ready --> listeners close --> wills, DISCONNECT 0x8B, goodbyes --> cluster, admin API --> folder unlocked
  reload  passwords, ACL, certificates: all of them, or none and the reason why
 ```
-A listener that was asked for must get its port or the start fails; one that nobody asked for gives way.
+A listener that was asked for must get its port or the start fails; one that is there by default gives way.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Server:
         await service.settle()
 
     async def _open_retained(self, data_dir: DataDir, broker: Broker) -> None:
-        """Bring retained messages back before anybody, client or node, can ask for them."""
+        """Bring retained messages back before any client or node can ask for them."""
         broker.retained.origin = data_dir.node_id
         if self.config.cluster.enabled:
             broker.retained.share(data_dir.node_id)
@@ -398,7 +398,7 @@ class Server:
         return reloaded
 
     async def stop(self) -> None:
-        """Take leave of everybody and close everything; fine to call after a start that failed."""
+        """Disconnect all clients and peers and close everything; fine to call after a start that failed."""
         if self.admin is not None:
             self.admin.mark_stopping()
         try:

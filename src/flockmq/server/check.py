@@ -120,7 +120,7 @@ def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
         found.append(
             Advice(
                 "anonymous_from_everywhere",
-                "anybody who reaches these addresses may publish and subscribe; bind to 127.0.0.1, or set "
+                "every client that reaches these addresses may publish and subscribe; bind to 127.0.0.1, or set "
                 "security.password_file instead of security.allow_anonymous",
                 {"addresses": open_to},
             )

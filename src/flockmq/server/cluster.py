@@ -190,7 +190,7 @@ class ClusterService:
         self.node.formation.has_data = bool(self.durable.node.engine.store.groups)
 
     async def open_anew(self) -> None:
-        """The same with an empty store, in another cluster: nobody may take it for the one that was here before, which
+        """The same with an empty store, in another cluster: other nodes must not take it for the store before, which
         counted its messages and commands from 1 as well."""
         self._durable_boot = await asyncio.to_thread(next_boot, self.folder, wall_ms())
         await self.open()
@@ -307,7 +307,7 @@ class ClusterService:
             self.durable.node.tell_about_me(self.api_url, self.config.zone)
 
     def is_in_doubt(self) -> bool:
-        """Whether clients must wait until somebody has confirmed the last changes that this node knows of."""
+        """Whether clients must wait until a replica of group 0 has confirmed the last changes known here."""
         return self.durable is not None and not self.durable.node.may_serve_alone()
 
     @property
@@ -364,7 +364,7 @@ class ClusterService:
             await asyncio.sleep(0.02)
 
     async def say_goodbye(self) -> None:
-        """Tell the others that this node goes, so that nobody has to find out."""
+        """Tell the others that this node goes, so that they need not find out."""
         node = self.node
         node.leave(now_ms())
         until = time.monotonic() + LEAVE_S_MAX
@@ -376,7 +376,7 @@ class ClusterService:
     # --- the way into a cluster ---
 
     def _settle_alone(self) -> None:
-        """A node that nobody told of others is a cluster of one, at once."""
+        """A node that was told of no others is a cluster of one, at once."""
         if self.node.formation.decision.kind == BOOTSTRAP and not self.discovery.lists_peers:
             self.found(secrets.randbits(63) + 1)
 
@@ -447,7 +447,7 @@ class ClusterService:
             self.log.event("debug", "contact_silent", contact=str(contact), message=str(error))
 
     async def _ask_points(self) -> None:
-        """A node that stays alone asks those whom it was told to join whether they are of its cluster at all."""
+        """A node that stays alone asks the nodes that it was told to join whether they are of its cluster at all."""
         if not self.node.cluster_id or len(self.node.swim.alive()) > 1:
             self.elsewhere = ""
             return
@@ -507,7 +507,7 @@ class ClusterService:
             self._on_belong(self.id_text())
 
     def _share_token(self) -> None:
-        """Whoever leads the cluster when it has no admin token yet puts the hash of its own into the cluster state."""
+        """The leader of a cluster that has no admin token yet puts the hash of its own into the cluster state."""
         if self.durable is None or not self._token_hash:
             return
         meta = self.durable.node.meta

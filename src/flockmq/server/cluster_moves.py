@@ -3,7 +3,7 @@
 ```
  leave   others take over what it stores --> clients go to other nodes --> goodbye --> empty store --> a new cluster id
  join    the same, if it was among others -----------------------------------------> the other cluster's id
-                                              nobody is let in meanwhile, until the node knows what there is
+                                              no client is let in before the node knows its new cluster
 ```
 What could not be given to others stays in the data folder, under another name. A note of the move is there from its
 begin to its end (``move_note``).
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class ClusterMoves:
-    """See the module. One move at a time; once begun it goes on, whoever waits for it."""
+    """See the module. One move at a time; once begun it goes on, even if its caller leaves."""
 
     def __init__(self, service: ClusterService) -> None:
         self._service = service
@@ -133,7 +133,7 @@ class ClusterMoves:
         return Belongings(service.node.cluster_id, alive, topics, len(service.broker.sessions), known, is_edge)
 
     def _has_something(self) -> bool:
-        """Whether this node stores what somebody may miss."""
+        """Whether this node stores anything that would be missed."""
         durable = self._service.durable
         if durable is None:
             return False
@@ -178,7 +178,7 @@ class ClusterMoves:
     async def _go(self, note: MoveNote, *, say_goodbye: bool) -> str:
         """Out of the old cluster, with an empty store; where the old one is, if it is.
 
-        If that fails in the middle the doors stay closed: who came in now would be told that messages are kept.
+        If that fails in the middle no client is let in: it would be told that its messages are kept.
         """
         service = self._service
         await asyncio.to_thread(write_note, service.folder, note)
@@ -190,7 +190,7 @@ class ClusterMoves:
                 for member in service.node.swim.alive():
                     service.links.forget_peer(member.node_id)
             if service.durable is not None:
-                # Not sooner: whoever has not heard the goodbye would take this node for one that stays.
+                # Not sooner: a node that has not heard the goodbye would take this one for one that stays.
                 service.durable.node.set_leaving(False)
                 await service.durable.stop()
                 service.durable.node.forget_cluster(now_ms())

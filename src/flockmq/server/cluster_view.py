@@ -129,7 +129,7 @@ class ClusterView:
         return len(stream.peer.routes) + len(stream.peer.shares) if stream is not None else 0
 
     async def explain(self, topic: bytes, publisher: str) -> model.Explanation:
-        """Who would get a message to this topic; other nodes are asked about their clients."""
+        """The clients that would get a message to this topic; other nodes are asked about their clients."""
         node = self._service.node
         me = node.swim.me.name
         found = explain(node.broker.node, node.routes, me, topic)

@@ -2,7 +2,7 @@
 
 ```
  DATA_DIR/lock         held (flock) by the running broker, with its process id inside
-          node_id      64 random bits, made once: who this node is, whatever it is called
+          node_id      64 random bits, made once: the identity of this node, under any name
           store/       logs of durable topics and of the cluster state
           ports.json   where this broker listens, while it runs; the way to find ports that were asked for as 0
 ```
@@ -65,7 +65,7 @@ class DataDir:
         partial.replace(self.ports_file)
 
     def close(self) -> None:
-        """Forget the ports, which are nobody's now, and unlock the folder."""
+        """Forget the ports, which are free now, and unlock the folder."""
         with suppress(OSError):  # a disk that turned read-only: the next start clears it
             self.ports_file.unlink(missing_ok=True)
         os.close(self._lock)
@@ -104,9 +104,9 @@ def _take_lock(lock: int, path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-        who = f"process {holder}" if holder.isdigit() else "another process"
+        user = f"process {holder}" if holder.isdigit() else "another process"
         raise FlockError(
-            f"The data folder {path} is in use by {who}; stop that broker, or give this one its own --data-dir."
+            f"The data folder {path} is in use by {user}; stop that broker, or give this one its own --data-dir."
         ) from None
 
 

@@ -77,7 +77,7 @@ class DurableService:
         self.trouble = ""
         """Why files beside the store can't be written; empty when they can."""
         self.expected: set[asyncio.Future[Any]] = set()
-        """Answers that somebody waits for."""
+        """Answers that callers wait for."""
         store = opened.store
         self._witness = opened.witness
         self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms(), policy)

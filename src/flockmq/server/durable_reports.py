@@ -1,4 +1,4 @@
-"""What nodes tell each other for the admin API alone: their segments, and who decides about cluster state.
+"""What nodes tell each other for the admin API alone: their segments, and which node decides about cluster state.
 
 ```
  SEGMENTS  after which group? --> up to ``REPORTS_MAX`` segments of the groups behind it, whole groups
@@ -27,7 +27,7 @@ REPORTS_MAX: Final = 4_096
 
 
 class Deciders(msgspec.Struct, frozen=True, array_like=True):
-    """Who decides about cluster state."""
+    """The node that decides about cluster state."""
 
     leader: int
     voters: tuple[int, ...]
@@ -84,11 +84,11 @@ class Reports:
             return []
 
     def deciders(self, question: bytes) -> bytes:  # noqa: ARG002
-        """Who decides, as far as this node knows."""
+        """The node that decides, as far as this node knows."""
         return msgspec.msgpack.encode(self.deciders_here())
 
     def deciders_here(self) -> Deciders | None:
-        """Who decides, from the replica of group 0 on this node; None without one."""
+        """The node that decides, from the replica of group 0 on this node; None without one."""
         try:
             status = self._node().partitions.status(GROUP)
         except FlockError:
@@ -106,7 +106,7 @@ class Reports:
 
 
 def role_of(role: int, is_learner: bool) -> int:
-    """A role of consensus as the API knows it; whoever stands for election follows nobody, and that is told as well."""
+    """A role of consensus as the API knows it; a candidate has no leader, and is told as a follower."""
     if role == LEADER:
         return LEADING
     return LEARNING if is_learner else FOLLOWING

@@ -313,7 +313,7 @@ def _problem(told: Told) -> str:
 
 
 def _learners(state: ClusterState, group: int) -> list[int]:
-    """Who is on the way to become a replica."""
+    """The node that is on the way to become a replica."""
     if group not in state.places:
         return []  # deleted while nodes were asked
     partition = state.partition(group)

@@ -1,7 +1,7 @@
 """Which level each event of the broker and its drivers has in the log.
 
 What a stranger can cause is at most ``info``: a flood of it is cut to the log's rate and can't bury a warning, which
-always means that somebody should look.
+always means that an operator should look.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def is_trouble_with(folder: Path, error: OSError) -> bool:
     if error.errno not in DISK_ERRORS:
         return False
     if not isinstance(error.filename, (str, bytes)):
-        return error.errno not in _FORBIDDEN  # who may not do something else, such as listen on a low port
+        return error.errno not in _FORBIDDEN  # the process may not do something else, such as listen on a low port
     return Path(os.fsdecode(error.filename)).absolute().is_relative_to(folder.absolute())
 
 

@@ -165,7 +165,7 @@ class Log:
             self._stream.write("".join(self._line(entry) + "\n" for entry in entries))
             self._stream.flush()
         except (OSError, ValueError):
-            pass  # nobody reads the log any more; the broker goes on
+            pass  # the log has no reader any more; the broker goes on
 
 
 class LogHandler(logging.Handler):

@@ -41,9 +41,9 @@ class MoveNote(msgspec.Struct, frozen=True):
     former_id: int
     cluster_id: int
     keep: bool
-    """Whether what is stored stays in the folder, under another name: nobody took it over."""
+    """Whether what is stored stays in the folder, under another name: no other node took it over."""
     contact: Acquaintance | None = None
-    """Whom to find there; None: it founds that cluster itself."""
+    """The node to find there; None: it founds that cluster itself."""
 
 
 def write_note(folder: Path, note: MoveNote) -> None:

@@ -44,7 +44,7 @@ def _keeps_out(cluster: ClusterService | None, is_moving: bool) -> str:
 
 
 def _problems(cluster: ClusterService | None, is_moving: bool, has_unsaved: bool) -> tuple[str, ...]:
-    """What does not work as it should, for those who watch over this node, by the name of its event in the log."""
+    """What does not work as it should, for the operators of this node, by the name of its event in the log."""
     found = ["retained_not_saved"] if has_unsaved else []
     if cluster is not None:
         if cluster.is_in_doubt():

@@ -1,7 +1,7 @@
 """How this node stands in its cluster, looked at every second for probes: a probe reads what is known and asks no node.
 
 ```
- every second   a node without a replica of group 0 asks those that have one: who leads?
+ every second   a node without a replica of group 0 asks those that have one which node leads
                 a node that is alone calls those it knows of: why do they refuse it?
                 was there a leader in the last 3 s? An election is no reason to send clients away
  every 5 s      how much room is on the disk

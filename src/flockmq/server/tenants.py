@@ -2,9 +2,9 @@
 
 ```
  cluster state changed --follow--> namespaces --> Broker.set_namespaces
-                                   clients, ACLs -> BrokerGate.set_clients --> Broker.review: who must go, what must end
+                                   clients, ACLs -> BrokerGate.set_clients --> Broker.review: which clients must go
 ```
-A broker that let everybody in (``allow_anonymous`` and no files) has no gate of its own until the first client is
+A broker that let every client in (``allow_anonymous`` and no files) has no gate of its own until the first client is
 registered: it is opened then. Files and cluster state together: a name that is in a file is judged by files alone.
 """
 
@@ -36,7 +36,7 @@ GAP_S: Final = 0.3
 
 
 class Tenants:
-    """Follows cluster state. ``gate`` is None as long as the broker lets everybody in; ``open_gate`` makes one."""
+    """Follows cluster state. ``gate`` is None as long as the broker lets every client in; ``open_gate`` makes one."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Tenants:
         self._due_s = 0.0
 
     def expect(self) -> None:
-        """Cluster state is still to come: until then nobody whose place it decides is let in."""
+        """Cluster state is still to come: until then no client that it decides about is let in."""
         self._broker.node.spaces.is_known = False
 
     def know_when(self, is_current: Callable[[], bool]) -> None:

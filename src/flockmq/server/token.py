@@ -1,10 +1,10 @@
-"""The admin token on its way to who may use it: given in a file, or minted and left with the user of the broker.
+"""The admin token on its way to its user: given in a file, or minted and left with the user of the broker.
 
 ```
  first start: mint --> the user's credentials file (the token)        DATA_DIR (its hash): this node takes it
  a cluster is founded --> cluster state (the founder's hash): every node takes it, too, once it knows the state
 ```
-Nobody keeps more than the hash. A node's own token is good for that node alone, and stays so in a cluster.
+Brokers keep no more than the hash. A node's own token is good for that node alone, and stays so in a cluster.
 """
 
 from __future__ import annotations

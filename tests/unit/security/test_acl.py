@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from flockmq.errors import FlockError
-from flockmq.security.acl import Acl, Action, Who, grant, parse_pattern
+from flockmq.security.acl import Acl, Action, Principal, grant, parse_pattern
 from flockmq.security.acl_file import load_acl
 from flockmq.security.filters import parse_filter, parse_name
 
-ALICE = Who("c1", "alice", "10.1.2.3")
-NOBODY = Who("c1")
+ALICE = Principal("c1", "alice", "10.1.2.3")
+NOBODY = Principal("c1")
 
 
 def rule(who: str, action: str, *topics: str, allow: bool = True) -> str:
@@ -29,7 +29,7 @@ def acl_of(tmp_path: Path) -> object:
     return make
 
 
-def may(acl: Acl, who: Who, action: Action, topic: str) -> bool:
+def may(acl: Acl, who: Principal, action: Action, topic: str) -> bool:
     wanted = parse_name(topic.encode()) if action == "publish" else parse_filter(topic.encode())
     return acl.select(who).decide(action, wanted)
 
@@ -93,15 +93,15 @@ def test_whom_a_rule_is_about(acl_of: Make, who: str, fits: bool) -> None:
 
 def test_networks_see_through_mapped_and_scoped_addresses(acl_of: Make) -> None:
     acl = acl_of(rule("ip:10.0.0.0/8", "all", "v4"), rule("ip:fe80::/10", "all", "v6"))
-    assert may(acl, Who("c", None, "::ffff:10.9.9.9"), "publish", "v4")
-    assert may(acl, Who("c", None, "fe80::1%eth0"), "publish", "v6")
-    assert not may(acl, Who("c", None, "/run/mqtt.sock"), "publish", "v4")
+    assert may(acl, Principal("c", None, "::ffff:10.9.9.9"), "publish", "v4")
+    assert may(acl, Principal("c", None, "fe80::1%eth0"), "publish", "v6")
+    assert not may(acl, Principal("c", None, "/run/mqtt.sock"), "publish", "v4")
 
 
 @pytest.mark.parametrize("hostile", ["+", "#", "a/b", "+/+", "a+", "x/#", ""])
 def test_an_id_that_could_widen_a_pattern_fits_none(acl_of: Make, hostile: str) -> None:
     acl = acl_of(rule("all", "all", "dev/%c/#", "user/%u", "pre-%c/x"))
-    who = Who(hostile, hostile)
+    who = Principal(hostile, hostile)
     for topic in ("dev/other/x", "dev", f"dev/{hostile}", "user/alice", "user/+", "dev/+/#", "dev/#", "pre-a/b/x"):
         assert not may(acl, who, "subscribe", topic)
         assert not may(acl, who, "publish", topic)
@@ -116,22 +116,22 @@ def test_placeholders_are_the_clients_own_level(acl_of: Make) -> None:
     assert not may(acl, NOBODY, "publish", "user/alice/x")
     assert not may(acl, NOBODY, "publish", "user/None/x")
     assert may(acl, ALICE, "publish", "pre-c1-alice/%c")
-    assert not may(acl, Who("%u", "alice"), "publish", "dev/alice/x"), "values are not filled in twice"
-    assert may(acl, Who("%u", "alice"), "publish", "dev/%u/x")
+    assert not may(acl, Principal("%u", "alice"), "publish", "dev/alice/x"), "values are not filled in twice"
+    assert may(acl, Principal("%u", "alice"), "publish", "dev/%u/x")
 
 
 def test_an_id_can_not_open_the_brokers_own_topics(acl_of: Make) -> None:
     acl = acl_of(rule("all", "all", "%c/#", "$%u/#"))
-    assert not may(acl, Who("$SYS", "SYS"), "subscribe", "$SYS/#")
-    assert not may(acl, Who("$other"), "subscribe", "$other/#")
-    assert may(acl, Who("plain", "mine"), "subscribe", "$mine/#")
+    assert not may(acl, Principal("$SYS", "SYS"), "subscribe", "$SYS/#")
+    assert not may(acl, Principal("$other"), "subscribe", "$other/#")
+    assert may(acl, Principal("plain", "mine"), "subscribe", "$mine/#")
 
 
 def test_a_strange_id_is_no_way_around_a_denying_rule(acl_of: Make) -> None:
     acl = acl_of(rule("all", "publish", "quarantine/%c/#", allow=False), rule("all", "publish", "quarantine/#"))
-    assert not may(acl, Who("c1"), "publish", "quarantine/c1/x")
-    assert may(acl, Who("c1"), "publish", "quarantine/c2/x")
-    assert not may(acl, Who("c1/x"), "publish", "quarantine/c1/x")
+    assert not may(acl, Principal("c1"), "publish", "quarantine/c1/x")
+    assert may(acl, Principal("c1"), "publish", "quarantine/c2/x")
+    assert not may(acl, Principal("c1/x"), "publish", "quarantine/c1/x")
 
 
 def test_sys_topics_need_a_rule_that_names_them(acl_of: Make) -> None:
@@ -172,27 +172,27 @@ def test_who_is_the_same_to_the_rules_shares_them(acl_of: Make) -> None:
         rule("user:alice", "all", "own/%u", "secret/1"),
         rule("all", "all", "public/#", "secret/#"),
     )
-    inside = acl.select(Who("1", peer="10.0.0.1"))
-    assert acl.select(Who("2", "bob", "10.0.0.2")) is inside
-    outside = acl.select(Who("3", peer="192.0.2.1"))
+    inside = acl.select(Principal("1", peer="10.0.0.1"))
+    assert acl.select(Principal("2", "bob", "10.0.0.2")) is inside
+    outside = acl.select(Principal("3", peer="192.0.2.1"))
     assert not inside.decide("publish", parse_name(b"secret/1"))
     assert outside.decide("publish", parse_name(b"secret/1"))
-    alice = acl.select(Who("4", "alice", "192.0.2.1"))
+    alice = acl.select(Principal("4", "alice", "192.0.2.1"))
     assert alice.decide("publish", parse_name(b"own/alice"))
     assert alice.publish[-1] is outside.publish[-1], "one filter for all"
 
 
 def test_rules_with_names_in_them_are_each_clients_own(acl_of: Make) -> None:
     acl = acl_of(rule("all", "all", "dev/%c"))
-    assert may(acl, Who("1"), "publish", "dev/1")
-    assert not may(acl, Who("2"), "publish", "dev/1")
+    assert may(acl, Principal("1"), "publish", "dev/1")
+    assert not may(acl, Principal("2"), "publish", "dev/1")
 
 
 def test_rules_of_many_users_are_not_walked_through(acl_of: Make) -> None:
     acl = acl_of(
         *(rule(f"user:u{number}", "all", f"t/{number}") for number in range(300)), rule("all", "all", "shared")
     )
-    selection = acl.select(Who("c", "u7"))
+    selection = acl.select(Principal("c", "u7"))
     assert len(selection.publish) == 2
     assert selection.decide("publish", parse_name(b"t/7"))
     assert not selection.decide("publish", parse_name(b"t/8"))
