@@ -1,4 +1,4 @@
-"""Advice where leaders and copies should be, made by somebody who measured; checked against how things are.
+"""Advice where leaders and copies should be, by a program or operator that measured; checked against cluster state.
 
 ```
  {"format": 1, "made_at": "2026-03-01T12:00:00Z",
@@ -44,7 +44,7 @@ Group = Annotated[int, Meta(ge=0, description="Its Raft group, so that a topic m
 
 
 class LeaderAdvice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who should lead a partition: one of the nodes that have, or will have by this advice, a copy."""
+    """The node that should lead a partition: one of those that have, or will have by this advice, a copy."""
 
     topic: Name
     shard: Annotated[int, Meta(ge=0)]
@@ -82,7 +82,7 @@ class Step:
         self.entry = entry
         self.group = 0
         self.from_node = ""
-        """Who leads, or has the copy, now."""
+        """The node that leads, or has the copy, now."""
         self.outcome: Outcome = DONE
         self.reason = ""
 

@@ -3,7 +3,7 @@
 ```
  CreateTopic --choose nodes--> partitions: replicas = target = founders = first
  SetTarget    target          <-- plans (placement.py), Rebalance, ReplaceNode
- ReplicasAre  replicas        <-- the partition's leader, when its voters have changed; who left is no founder any more
+ ReplicasAre  replicas        <-- the partition's leader, when its voters changed; one that left is no founder any more
  AcceptLoss   heir            <-- an operator: one node goes on alone; its ReplicasAre ends that, then the target counts
 ```
 """
@@ -192,7 +192,7 @@ def set_target(tables: Tables, command: SetTarget) -> PartitionRecord:
 
 
 def replicas_are(tables: Tables, command: ReplicasAre) -> PartitionRecord:
-    """A leader tells who its voters are."""
+    """A leader tells its voters."""
     known = tables.partition(command.group)
     _check_replicas(command.replicas)
     check_number("Raft index", command.as_of, 0)
@@ -224,7 +224,7 @@ def accept_loss(tables: Tables, command: AcceptLoss) -> PartitionRecord:
 def rebalance(tables: Tables, command: Rebalance) -> Moves:
     """Begin some of the moves that make the cluster even, and tell how many are left."""
     check_number("number of moves", command.moves_max, 0, REBALANCE_MAX)
-    # Whoever asks for even numbers gets them, whatever was advised before.
+    # An operator that asks for even numbers gets them, whatever was advised before.
     moves = plan_rebalance(tables, command.moves_max) if command.moves_max else []
     for move in moves:
         set_target(tables, move)

@@ -3,7 +3,7 @@
 ```
  Command --encode_envelope(origin, boot, number, wall time)--> bytes in the log --> ClusterState.apply --> Result
 ```
-The wall time comes with the command, because whoever applies it must not read a clock. ``(origin, boot, number)`` lets
+The wall time comes with the command, because the state machine must not read a clock. ``(origin, boot, number)`` lets
 the node that asked recognise its command when it is applied there. A command is an array that begins with its number:
 fields are only ever added at the end, with a default. A command that this version does not know is refused.
 """
@@ -204,7 +204,7 @@ class DeleteTopic(Struct, frozen=True, array_like=True, tag=17):
 
 class CreateCursor(Struct, frozen=True, array_like=True, tag=18):
     """A named reader. Creating one that exists, with the same topic, is fine; ``hold`` becomes what is said, and stays
-    as it is when nothing is said: who only makes sure of a cursor must not take an operator's hold away."""
+    as it is when nothing is said: a reader that only makes sure of its cursor must not take an operator's hold away."""
 
     name: str
     topic: str
@@ -220,13 +220,13 @@ class DeleteCursor(Struct, frozen=True, array_like=True, tag=19):
 
 
 class SetTarget(Struct, frozen=True, array_like=True, tag=20):
-    """Where a partition should live, and who should lead it (0: the first of them, or who did if still there)."""
+    """Where a partition should live, and its preferred leader (0: the present one if it stays, else the first)."""
 
     group: int
     target: tuple[int, ...]
     preferred: int = 0
     is_advised: bool = False
-    """Somebody said so: evening out by number leaves it there."""
+    """Advice placed it: evening out by number leaves it there."""
 
 
 class ReplicasAre(Struct, frozen=True, array_like=True, tag=21):

@@ -35,8 +35,8 @@ def user_filter(namespace: str, topic_filter: bytes) -> str:
 def filters_overlap(one: bytes, other: bytes) -> bool:
     """Whether some topic name matches both (valid) filters.
 
-    The empty name counts, though nobody can publish to it: ``+`` and ``/#`` share it. With a namespace before it, it is
-    a name like any other, and the rule should be the same in all namespaces.
+    The empty name counts, though no client can publish to it: ``+`` and ``/#`` share it. With a namespace before it,
+    it is a name like any other, and the rule should be the same in all namespaces.
     """
     left = one.split(b"/")
     right = other.split(b"/")
@@ -55,7 +55,7 @@ def filters_overlap(one: bytes, other: bytes) -> bool:
 
 
 class _Branch:
-    """A level of the tree. ``owner`` is whose filter ends here, empty for nobody's."""
+    """A level of the tree. ``owner`` is the topic whose filter ends here, empty for none."""
 
     def __init__(self) -> None:
         self.children: dict[bytes, _Branch] = {}
@@ -63,7 +63,7 @@ class _Branch:
 
 
 class FilterTree:
-    """Filters that do not overlap, each with an owner; finds who owns one that overlaps another."""
+    """Filters that do not overlap, each with an owner; finds the owner of one that overlaps another."""
 
     def __init__(self) -> None:
         self._root = _Branch()
@@ -93,7 +93,7 @@ class FilterTree:
             del parent.children[level]
 
     def owner_of_overlap(self, topic_filter: bytes, ignored: str = "") -> str:
-        """Who owns a filter that overlaps this one, ``ignored`` aside; empty for nobody."""
+        """The owner of a filter that overlaps this one, ``ignored`` aside; empty for none."""
         return _find(self._root, topic_filter.split(b"/"), 0, ignored)
 
 
@@ -122,7 +122,7 @@ def _find(branch: _Branch, levels: list[bytes], depth: int, ignored: str) -> str
 
 
 def _any_below(branch: _Branch, depth: int, ignored: str) -> str:
-    """Whoever owns a filter here or further down; ``#`` as a whole filter stays out of what begins with ``$``."""
+    """The owner of a filter here or further down; ``#`` as a whole filter stays out of what begins with ``$``."""
     if depth and branch.owner and branch.owner != ignored:
         return branch.owner
     for name, child in branch.children.items():

@@ -3,7 +3,7 @@
 ```
  choose: one node after another, each the best by
          fewest replicas of this partition in its zone, then fewest replicas at all, then fewest leaders, then id
- leader: of the chosen, who is to lead the fewest
+ leader: of the chosen, the node that is to lead the fewest
 ```
 Counted is where partitions *should* be (target, preferred), so that a plan sees what earlier plans will have done.
 """
@@ -88,7 +88,7 @@ def choose(
 
 
 def choose_leader(nodes: tuple[int, ...], loads: Loads) -> int:
-    """Who of these should lead; 0 when there is nobody."""
+    """Which of these should lead; 0 when there are none."""
     best = 0
     best_rank = (0, 0)
     for place, node in enumerate(nodes):

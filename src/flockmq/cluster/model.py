@@ -1,7 +1,7 @@
 """The records that the cluster agrees on. They are never changed: a change puts a new record in the place of the old.
 
 ```
- NodeRecord   Namespace --+-- ClientRecord, AclRecord     who may do what
+ NodeRecord   Namespace --+-- ClientRecord, AclRecord     clients and their rights
                           +-- TopicRecord -- PartitionRecord...   one Raft group each
                           `-- CursorRecord                where a reader of a topic stands is kept by its partitions
 ```
@@ -133,11 +133,11 @@ class PartitionRecord(Struct, frozen=True, array_like=True):
     preferred: int
     """The node that should lead, one of ``target``."""
     first: tuple[int, ...]
-    """The voters that the group began with: whoever begins the log must begin with exactly these."""
+    """The voters that the group began with: a replica that begins the log must begin with exactly these."""
     as_of: int = 0
     """Raft index of the configuration behind ``replicas``; a report of an older one is refused."""
     is_advised: bool = False
-    """Somebody said where it should be: evening out by number leaves it there."""
+    """Advice placed it: evening out by number leaves it there."""
     heir: int = 0
     """An operator accepts what is lost: this node goes on alone with what it has, until it leads. 0: none."""
 

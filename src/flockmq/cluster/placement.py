@@ -118,7 +118,7 @@ def _moved(partition: PartitionRecord, target: tuple[int, ...], loads: Loads) ->
 
 
 def _fewer(state: Tables, partition: PartitionRecord, count: int, loads: Loads) -> tuple[int, ...]:
-    """Who stays: first those alive, then those whose zone is not there yet, then the leader, then who has least."""
+    """The replicas that stay: alive first, then of a zone not chosen yet, then the leader, then the least loaded."""
     chosen: list[int] = []
     zones: dict[str, int] = {}
     while len(chosen) < count:

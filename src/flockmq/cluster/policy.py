@@ -1,14 +1,14 @@
 """What the leader of group 0 decides about the cluster's nodes. Asked every second or so; says what to do next.
 
 ```
- gossip: who is seen alive, dead, left   --+
- cluster state: who is known, since when --+-> decide --> commands       nodes seen, dead, left, replaced, forgotten
- group 0: who votes, who has caught up   --+          `-> configuration  the next step for the voters of group 0
+ gossip: nodes alive, dead, left         --+
+ cluster state: nodes known, since when  --+-> decide --> commands       nodes seen, dead, left, replaced, forgotten
+ group 0: voters, learners caught up     --+          `-> configuration  the next step for the voters of group 0
                                                       `-> gone           nodes whose replicas go elsewhere
 ```
 Voters of group 0: 1, 2, 3, 3, then 5 of the core nodes. A newcomer first follows as a learner and votes when it has
 caught up. A voter that died keeps its seat for a while, in case it only restarts; then a spare core node takes it, and
-after ``autoclean`` it loses it even when nobody is there to take it. No step is taken that the voters alive could not
+after ``autoclean`` it loses it even without a successor. No step is taken that the voters alive could not
 decide in the old *and* in the new configuration.
 """
 
@@ -51,7 +51,7 @@ class PolicySettings:
         self.unseen_ms = unseen_ms
         """A new leader waits so long for news of nodes that it never heard of itself."""
         self.autoclean = autoclean
-        """Off: dead nodes are kept for ever, until somebody removes them."""
+        """Off: dead nodes are kept for ever, until an operator removes them."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class Decision:
         self.configuration = configuration
         """Members that group 0 should change to; None when it is fine as it is."""
         self.gone = gone
-        """Nodes that will not come back, as far as anybody can tell; see ``placement.next_moves``."""
+        """Nodes that will not come back, as far as this node can tell; see ``placement.next_moves``."""
         self.warning = warning
         """What an operator should know, empty for nothing."""
 
@@ -152,7 +152,7 @@ def voters_warning(voters: int) -> str:
 
 
 def wanted_voters(view: View, gone: tuple[int, ...]) -> tuple[int, ...]:
-    """Who should vote in group 0 in the end; empty when cluster state does not know anybody yet."""
+    """The voters that group 0 should end with; empty when cluster state knows no node yet."""
     nodes = view.state.nodes
     staying = view.alive - view.leaving
     cores = [node for node in nodes.values() if node.role == CORE and node.id in staying]
@@ -163,7 +163,7 @@ def wanted_voters(view: View, gone: tuple[int, ...]) -> tuple[int, ...]:
         voter for voter in view.current.voters if voter not in ids and voter not in gone and _may_return(view, voter)
     ]
     seats = SEATS[min(len(ids) + len(away), VOTERS_MAX)]
-    # A dead voter keeps its seat only if all voters that are alive have one, and nobody else could take it for good.
+    # A dead voter keeps its seat only if all voters that are alive have one, and no other node could take it for good.
     room = seats - sum(1 for voter in view.current.voters if voter in ids)
     spare = len(ids) - (seats - len(away))
     kept: list[int] = []
@@ -224,7 +224,7 @@ def _since(view: View, voter: int) -> int:
 
 
 def _seated(view: View, cores: list[NodeRecord], count: int) -> list[int]:
-    """Who of the core nodes alive votes: the leader and those that vote already first, in as many zones as possible."""
+    """Which core nodes alive vote: the leader and those that vote already first, in as many zones as possible."""
     chosen: list[int] = []
     zones: dict[str, int] = {}
     while len(chosen) < count:

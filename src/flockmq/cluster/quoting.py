@@ -1,7 +1,7 @@
 """Text of clients in quotation marks, on one line: a basic string of TOML.
 
 Filters and names of rules may hold line breaks and what a terminal takes for commands. Written as they are they would
-look like lines that nobody wrote.
+look like lines of the file itself.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 ```
  1 zones     a replica leaves a zone that has two more of its partition than another zone has
  2 replicas  from the node that has most to the one that has least, while they differ by 2 or more
- 3 leaders   from who leads most to who leads least: directly, or along a chain of partitions that share nodes
+ 3 leaders   from the one that leads most to the one that leads least: directly, or by a chain of shared partitions
 ```
 Each step makes something more even and nothing less even, so that it ends, and a cluster that is even stays as it is.
 Only partitions that are whole and not moving take part, and none that was placed by advice (``advice.py``), unless
-somebody asks for even numbers.
+an operator asks for even numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REBALANCE_MAX: Final = 10_000
 def plan_rebalance(state: Tables, limit: int = REBALANCE_MAX, *, keeps_advised: bool = False) -> list[SetTarget]:
     """At most about so many commands (a chain of leaders is not cut), the ones that copy data first.
 
-    With ``keeps_advised`` what somebody placed on purpose stays there; it counts where it is.
+    With ``keeps_advised`` what advice placed stays there; it counts where it is.
     """
     if _is_even(state):
         return []
@@ -115,7 +115,7 @@ class _Balance:
         return True
 
     def even_replicas(self, limit: int) -> None:
-        """From who has most to who has least."""
+        """From the node that has most to the one that has least."""
         while len(self.changed) < limit and self._even_once():
             pass
 
@@ -159,7 +159,7 @@ class _Balance:
         return crowd
 
     def even_leaders(self, limit: int) -> None:
-        """From who leads most to who leads least."""
+        """From the node that leads most to the one that leads least."""
         while len(self.changed) < limit and self._shift_leader():
             pass
 

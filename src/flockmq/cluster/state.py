@@ -1,8 +1,8 @@
 """The cluster state: what group 0 agrees on, as a machine that commands are applied to.
 
 ```
- log of group 0 --apply(bytes)--> tables, index + 1 --> Result (for whoever asked)
-                                   `-> versions: which section changed, for those who follow
+ log of group 0 --apply(bytes)--> tables, index + 1 --> Result (for the caller)
+                                   `-> versions: which section changed, for its followers
 ```
 The same commands make the same state on every node: no clock, no chance, no order that depends on hashing. A command
 that can't be done is refused and changes nothing but the index. That holds for one that is unknown, too: nodes that run

@@ -1,4 +1,4 @@
-"""The cluster state as tables, with what is derived from them kept beside: who owns which filter, who has how much.
+"""The cluster state as tables, with what is derived from them kept beside: owners of filters, loads of nodes.
 
 ```
  records (in the order they were made; encoded as they are)      derived (rebuilt when decoded)
