@@ -120,14 +120,12 @@ class Prober:
         self._speaker.send_to(target, PING, self.sequence, target)
 
     def _choose_target(self) -> int:
-        roster = self.roster
-        if roster.check_soon and self._urgent_streak < URGENT_STREAK_MAX:
+        order = self.roster.order
+        if order.check_soon and self._urgent_streak < URGENT_STREAK_MAX:
             self._urgent_streak += 1
-            for node_id in roster.check_soon:
-                del roster.check_soon[node_id]
-                return node_id
+            return order.take_urgent()
         self._urgent_streak = 0
-        return roster.next_in_order()
+        return order.take_next()
 
     def ask_others(self) -> None:
         """No answer so far: by other ways, since perhaps only ours is broken."""
@@ -139,7 +137,7 @@ class Prober:
         self.lists.ping(target, self.sequence)
         self._speaker.send_to(target, PING, self.sequence, target)  # the first may just have been lost
         wanted = self.settings.indirect_probes
-        for node_id in self.roster.random_live(wanted + 1):
+        for node_id in self.roster.order.pick(wanted + 1):
             if node_id != target and self._helpers < wanted:
                 self._helpers += 1
                 self._speaker.send_to(node_id, PING_REQ, self.sequence, target)

@@ -7,7 +7,7 @@
                    '--> LEFT --> forgotten after left_keep_ms
 ```
 *Whole lists* are hearsay: what they call dead, and this node holds alive, is not taken over. The accused is told
-(``accused``) and looked at (``check_soon``): if it lives it contradicts, if not the own probes find out. So two halves
+(``accused``) and looked at (``ProbeOrder.check_soon``): if it lives it contradicts, if not the own probes find out. So two halves
 of a cluster that held each other dead can exchange lists without declaring live nodes dead.
 
 *Addresses*: only one process can hold an address. Of two nodes at one address the one that was started first is dead
@@ -39,6 +39,7 @@ from flockmq.gossip.member import (
     fingerprint,
     is_newer,
 )
+from flockmq.gossip.probe_order import ProbeOrder
 from flockmq.gossip.suspicion import Suspicion
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from flockmq.gossip.settings import GossipSettings
 
 BUCKETS: Final = 64
-CHECKS_MAX: Final = 32
 ACCUSED_MAX: Final = 256
 EVENTS_MAX: Final = 100_000
 
@@ -60,10 +60,9 @@ class Roster:
         self.me = me
         self.rng = rng
         self.members: dict[int, Member] = {me.node_id: me}
-        self.live: list[int] = []
+        self.order = ProbeOrder(rng)
+        self.live = self.order.live
         """Others that are alive or suspected."""
-        self.order: list[int] = []
-        self.order_at = 0
         self.gone: dict[int, int] = {}
         """Dead and left ones and since when; the longest gone first."""
         self.suspicions: dict[int, Suspicion] = {}
@@ -72,8 +71,6 @@ class Roster:
         self.events: list[MemberEvent] = []
         self.hurry = False
         """A suspect's time got shorter."""
-        self.check_soon: dict[int, int] = {}
-        """Members to probe before others."""
         self.accused: list[int] = []
         """Members that a list calls dead although they seem alive; to be told."""
         self.buckets: list[int] = [0] * BUCKETS
@@ -160,7 +157,7 @@ class Roster:
             return
         fresh = member if member.state == ALIVE else member.with_claim(member.incarnation, ALIVE)
         self._put(known, fresh)
-        self._enter(fresh)
+        self.order.enter(fresh.node_id)
         self._tell(JOINED, fresh)
         if spread:
             self.news.put(fresh.node_id, encode_claim(fresh))
@@ -206,7 +203,7 @@ class Roster:
                 self._check_identity(member, now, speaks_itself=True)
         else:
             del self.gone[node_id]
-            self._enter(member)
+            self.order.enter(member.node_id)
             self._tell(ALIVE_AGAIN if known.state == DEAD else JOINED, member)
             self._check_identity(member, now, speaks_itself=True)
 
@@ -216,12 +213,7 @@ class Roster:
             self.confirm(known, list_of)
         if len(self.accused) < ACCUSED_MAX:
             self.accused.append(known.node_id)
-        self.look_at(known.node_id)
-
-    def look_at(self, node_id: int) -> None:
-        """Probe this member before others."""
-        if len(self.check_soon) < CHECKS_MAX and node_id not in self.check_soon:
-            self.check_soon[node_id] = 0
+        self.order.look_at(known.node_id)
 
     def suspect(self, known: Member, incarnation: int, source: int, now: int) -> None:
         """A node, perhaps this one, had no answer from a live member."""
@@ -241,7 +233,7 @@ class Roster:
         self.news.put(node_id, encode_claim(suspected, source, brief=True))
         # Some of the nodes that hear of it look for themselves, about as many as confirmations count, twice over.
         if source != self.me.node_id and self.rng.random() * nodes < 2 * needed + 2:
-            self.look_at(node_id)
+            self.order.look_at(node_id)
 
     def confirm(self, known: Member, source: int) -> None:
         """Another one suspects it independently."""
@@ -280,19 +272,8 @@ class Roster:
             self.buckets[member.node_id % BUCKETS] ^= print_
             self.view ^= print_
 
-    def _enter(self, member: Member) -> None:
-        """Into the round of probes, at a random place of what is left of it."""
-        node_id = member.node_id
-        self.live.append(node_id)
-        if len(self.order) > 2 * len(self.live) + CHECKS_MAX:  # members came and went again and again
-            self._begin_round()
-            return
-        place = self.order_at + int(self.rng.random() * (len(self.order) - self.order_at + 1))
-        self.order.insert(place, node_id)
-
     def _exit(self, known: Member) -> None:
-        self.live.remove(known.node_id)
-        self.check_soon.pop(known.node_id, None)
+        self.order.leave(known.node_id)
         if self._addresses.get((known.host, known.port)) == known.node_id:
             del self._addresses[(known.host, known.port)]
         if self._names.get(known.name) == known.node_id:
@@ -332,36 +313,6 @@ class Roster:
     def _tell(self, kind: int, member: Member) -> None:
         if len(self.events) < EVENTS_MAX:
             self.events.append(MemberEvent(kind, member))
-
-    def next_in_order(self) -> int:
-        """The member to probe next: each once in random order, then in another order; 0 if there is none."""
-        for _ in range(2):
-            while self.order_at < len(self.order):
-                node_id = self.order[self.order_at]
-                self.order_at += 1
-                member = self.members.get(node_id)
-                if member is not None and member.is_live:
-                    return node_id
-            self._begin_round()
-        return 0
-
-    def _begin_round(self) -> None:
-        self.order = self.live.copy()
-        self.rng.shuffle(self.order)
-        self.order_at = 0
-
-    def random_live(self, count: int) -> list[int]:
-        """Some others, all different."""
-        live = self.live
-        size = len(live)
-        if size <= count:
-            return live.copy()
-        found: list[int] = []
-        while len(found) < count:
-            node_id = live[int(self.rng.random() * size)]
-            if node_id not in found:
-                found.append(node_id)
-        return found
 
     def forget(self, node_id: int) -> bool:
         """Drop all memory of a dead or left member."""

@@ -220,7 +220,7 @@ class Swim:
         self.lists.link_lost(peer)
         member = self.roster.members.get(peer)
         if member is not None and member.is_live:
-            self.roster.look_at(peer)
+            self.roster.order.look_at(peer)
             if self._prober.acked:
                 self._prober.ends_at = now  # the probe of this interval is done; the next need not wait
                 self._wake(now, now)
@@ -380,7 +380,7 @@ class Swim:
         if not len(roster.news) or not roster.live:
             self._gossip_at = NEVER
             return
-        for node_id in roster.random_live(self.settings.gossip_fanout):
+        for node_id in roster.order.pick(self.settings.gossip_fanout):
             if len(roster.news):
                 self._speaker.send_to(node_id, GOSSIP, 0, 0)
         self._gossip_at = now + self.settings.gossip_interval_ms
@@ -400,7 +400,7 @@ class Swim:
             return
         if now >= self._compare_at:
             self._compare_at = now + self.settings.compare_interval_ms
-            for peer in self.roster.random_live(1):
+            for peer in self.roster.order.pick(1):
                 self._ask(peer, now)
         if now < self._repair_at:
             return

@@ -175,7 +175,7 @@ def test_lists_kill_nobody() -> None:
     known = roster(node(2), node(3))
     assert hear(known, node(2, 0, DEAD), list_of=3) == []
     assert known.accused == [2]
-    assert list(known.check_soon) == [2]
+    assert list(known.order.check_soon) == [2]
     assert hear(known, node(3, 0, LEFT), list_of=3) == [HAS_LEFT]
 
 
@@ -244,24 +244,24 @@ def test_there_are_no_more_members_than_the_limit() -> None:
 
 def test_everybody_is_probed_once_a_round() -> None:
     known = roster(*[node(number) for number in range(2, 22)])
-    rounds = [[known.next_in_order() for _ in range(20)] for _ in range(3)]
+    rounds = [[known.order.take_next() for _ in range(20)] for _ in range(3)]
     for one in rounds:
         assert sorted(one) == list(range(2, 22))
     assert rounds[1] != rounds[2]
     hear(known, node(5, 0, DEAD))
-    assert 5 not in [known.next_in_order() for _ in range(40)]
+    assert 5 not in [known.order.take_next() for _ in range(40)]
 
 
 def test_nobody_to_probe() -> None:
-    assert roster().next_in_order() == 0
-    assert roster().random_live(3) == []
+    assert roster().order.take_next() == 0
+    assert roster().order.pick(3) == []
 
 
 def test_random_members_are_different() -> None:
     known = roster(*[node(number) for number in range(2, 8)])
     for _ in range(50):
-        assert len(set(known.random_live(3))) == 3
-    assert sorted(known.random_live(9)) == list(range(2, 8))
+        assert len(set(known.order.pick(3))) == 3
+    assert sorted(known.order.pick(9)) == list(range(2, 8))
 
 
 def test_coming_and_going_does_not_lengthen_the_round() -> None:
@@ -269,8 +269,8 @@ def test_coming_and_going_does_not_lengthen_the_round() -> None:
     for turn in range(500):
         hear(known, node(2, turn, DEAD))
         hear(known, node(2, turn + 1, ALIVE))
-        known.next_in_order()
-    assert len(known.order) < 100
+        known.order.take_next()
+    assert len(known.order.round) < 100
 
 
 def test_the_view_is_the_same_for_the_same_live_members() -> None:
