@@ -7,7 +7,7 @@
                    '--> LEFT --> forgotten after left_keep_ms
 ```
 *Whole lists* are hearsay: what they call dead, and this node holds alive, is not taken over. The accused is told
-(``accused``) and looked at (``ProbeOrder.check_soon``): if it lives it contradicts, if not the own probes find out. So two halves
+(``accused``) and looked at (``check_soon``): if it lives it contradicts, if not the own probes find out. So two halves
 of a cluster that held each other dead can exchange lists without declaring live nodes dead.
 
 *Addresses*: only one process can hold an address. Of two nodes at one address the one that was started first is dead

@@ -190,7 +190,7 @@ def test_issuer_and_audience(verify: Check) -> None:
     assert verify(sign(iss="idp", aud="mqtt"), **settings).username == "alice"
     assert verify(sign(iss="idp", aud=["other", "mqtt"]), **settings).username == "alice"
     for claims in ({}, {"iss": "idp"}, {"aud": "mqtt"}, {"iss": "x", "aud": "mqtt"}, {"iss": "idp", "aud": ["mqt"]}):
-        with pytest.raises(TokenError, match="another issuer|another audience"):
+        with pytest.raises(TokenError, match=r"another (issuer|audience)"):
             verify(sign(**claims), **settings)
     with pytest.raises(TokenError, match="aud"):
         verify(sign(iss="idp", aud="mqtt and more"), **settings)
