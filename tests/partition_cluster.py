@@ -62,6 +62,8 @@ class Node(StoreNode):
         super().__init__(cluster, number, cluster.store, SETTINGS)
         self.cluster = cluster
         self.id = number
+        self.seen: list[int] | None = None
+        """The nodes that this one holds alive; None: those that run."""
 
     def start(self) -> None:
         cluster = self.cluster
@@ -80,8 +82,8 @@ class Node(StoreNode):
         self.logs = Logs(self.id, self.local, self.layout, self.calls, self, self.engine.wake)
         self.cursors = Cursors(self.asking, self.control, self.machines, self.local)
         self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
-        self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, cluster.alive)
-        self.releases = Releases(self.asking, self.control, self.machines, self.collecting, cluster.alive)
+        self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, self.alive)
+        self.releases = Releases(self.asking, self.control, self.machines, self.collecting, self.alive)
         self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)
         self.statuses = Statuses(self.id, self.engine, self.machines, self.calls, self.scrubbing)
         self.sinks = Sinks(self.asking, self.control, self.machines)
@@ -94,6 +96,10 @@ class Node(StoreNode):
             else:
                 host.elsewhere[group] = cluster.voters
         self.write()
+
+    def alive(self) -> list[int]:
+        """What membership says here."""
+        return self.seen if self.seen is not None else self.cluster.alive()
 
     def applied(self, group: int, ready: Ready) -> None:
         self.machines.applied(group, ready, self.engine)
