@@ -55,7 +55,7 @@ class Where(TypedDict, total=False):
 
 
 class BrokerHarness:
-    """The broker, its virtual clock (``now``, in ms) and everybody connected to it."""
+    """The broker, its virtual clock (``now``, in ms) and the clients connected to it."""
 
     def __init__(
         self,

@@ -52,23 +52,125 @@ def make_properties(**values: object) -> Properties:
     return properties
 
 
-class HarnessClient:
-    """A connection to the broker, as its client sees it."""
+class Inbox:
+    """The packets that came from the broker. What was read is gone."""
 
-    def __init__(self, harness: BrokerHarness, connection: Connection, version: int) -> None:
-        self.harness = harness
-        self.connection = connection
+    def __init__(self, version: int) -> None:
         self.version = version
-        self.client_id = ""
-        self.connack: Connack = Connack(False, 0)
         self.closed = False
         """The broker closed the connection, or ``drop`` did."""
         self.farewell: Disconnect | None = None
         """The DISCONNECT that the broker sent last."""
         self._inbox: list[bytes] = []
         self._rest = b""
-        self._unsent: deque[bytes] = deque()
         self._aliases: dict[int, bytes] = {}
+
+    def _take_in(self, data: bytes) -> None:
+        """Cut bytes into packets; half a packet waits for the rest."""
+        data = self._rest + data
+        pos = 0
+        end = len(data)
+        while pos < end:
+            _, length = frame_length(data, pos, end)
+            if not length or pos + length > end:
+                break
+            self._inbox.append(data[pos : pos + length])
+            pos += length
+        self._rest = data[pos:]
+
+    def received_bytes(self) -> bytes:
+        """Give all that came and was not read yet, as it stood on the wire."""
+        taken = b"".join(self._inbox) + self._rest
+        self._inbox = []
+        self._rest = b""
+        return taken
+
+    def received(self) -> list[Packet]:
+        """Give all packets that came and were not read yet."""
+        taken = [self._decode(frame) for frame in self._inbox]
+        self._inbox = []
+        return taken
+
+    @property
+    def has_received(self) -> bool:
+        """Whether something came that was not read yet."""
+        return bool(self._inbox)
+
+    def expect(self, kind: type[AnyPacket]) -> AnyPacket:
+        """Give the next packet, which must be of this class."""
+        if not self._inbox:
+            raise AssertionError(f"No {kind.__name__} came, nothing at all{' (closed)' if self.closed else ''}")
+        packet = self._decode(self._inbox.pop(0))
+        if not isinstance(packet, kind):
+            raise AssertionError(f"Expected a {kind.__name__}, came {packet!r}")  # noqa: TRY004 a test failed
+        return packet
+
+    def expect_ack(self, kind: int, packet_id: int) -> Ack:
+        """Give the first PUBACK, PUBREC, PUBREL or PUBCOMP that waits; it must be this one."""
+        packet = self._take(Ack)
+        if packet.kind != kind or packet.packet_id != packet_id:
+            raise AssertionError(f"Expected {KIND_NAMES[kind]} with packet id {packet_id}, came {packet!r}")
+        return packet
+
+    def expect_nothing(self) -> None:
+        """Nothing came."""
+        if self._inbox or self._rest:
+            raise AssertionError(f"Expected nothing, came {self.received()!r} {self._rest!r}")
+
+    def messages(self) -> list[Publish]:
+        """Give the messages that came, topic aliases resolved; other packets stay. Nothing is acknowledged."""
+        taken = [self._decode(frame) for frame in self._inbox]
+        kept = [frame for frame, packet in zip(self._inbox, taken, strict=True) if not isinstance(packet, Publish)]
+        self._inbox = kept
+        return [self.resolve(packet) for packet in taken if isinstance(packet, Publish)]
+
+    def topics(self) -> list[bytes]:
+        """Give the topics of the messages that came."""
+        return [message.topic for message in self.messages()]
+
+    def payloads(self) -> list[bytes]:
+        """Give the payloads of the messages that came."""
+        return [message.payload for message in self.messages()]
+
+    def _decode(self, frame: bytes) -> Packet:
+        header, _ = frame_length(frame, 0, len(frame))
+        packet = decode_packet(self.version, frame[0], frame[header:])
+        if isinstance(packet, Disconnect):
+            self.farewell = packet
+        return packet
+
+    def _take(self, kind: type[AnyPacket]) -> AnyPacket:
+        """Take the first packet of a class, whatever stands before it."""
+        for index, frame in enumerate(self._inbox):
+            packet = self._decode(frame)
+            if isinstance(packet, kind):
+                del self._inbox[index]
+                return packet
+        raise AssertionError(
+            f"No {kind.__name__} came{' and the broker closed' if self.closed else ''}: {self.received()!r}"
+        )
+
+    def resolve(self, message: Publish) -> Publish:
+        """Put the topic back that an alias stands for; once for each message, in their order."""
+        alias = message.properties.topic_alias if message.properties is not None else None
+        if alias is not None:
+            if message.topic:
+                self._aliases[alias] = message.topic
+            else:
+                message.topic = self._aliases[alias]
+        return message
+
+
+class HarnessClient(Inbox):
+    """A connection to the broker, as its client sees it."""
+
+    def __init__(self, harness: BrokerHarness, connection: Connection, version: int) -> None:
+        super().__init__(version)
+        self.harness = harness
+        self.connection = connection
+        self.client_id = ""
+        self.connack: Connack = Connack(False, 0)
+        self._unsent: deque[bytes] = deque()
         self._next_id = 0
 
     # --- sending ---
@@ -185,66 +287,11 @@ class HarnessClient:
 
     def drain(self) -> None:
         """Take what the broker wants written, and obey. Called by the harness."""
-        data = self._rest + b"".join(self.connection.take())
-        pos = 0
-        end = len(data)
-        while pos < end:
-            _, length = frame_length(data, pos, end)
-            if not length or pos + length > end:
-                break
-            self._inbox.append(data[pos : pos + length])
-            pos += length
-        self._rest = data[pos:]
+        self._take_in(b"".join(self.connection.take()))
         if self.connection.closing:
             self.closed = True
 
     # --- receiving ---
-
-    def received_bytes(self) -> bytes:
-        """Give all that came and was not read yet, as it stood on the wire."""
-        taken = b"".join(self._inbox) + self._rest
-        self._inbox = []
-        self._rest = b""
-        return taken
-
-    def received(self) -> list[Packet]:
-        """Give all packets that came and were not read yet."""
-        taken = [self._decode(frame) for frame in self._inbox]
-        self._inbox = []
-        return taken
-
-    @property
-    def has_received(self) -> bool:
-        """Whether something came that was not read yet."""
-        return bool(self._inbox)
-
-    def expect(self, kind: type[AnyPacket]) -> AnyPacket:
-        """Give the next packet, which must be of this class."""
-        if not self._inbox:
-            raise AssertionError(f"No {kind.__name__} came, nothing at all{' (closed)' if self.closed else ''}")
-        packet = self._decode(self._inbox.pop(0))
-        if not isinstance(packet, kind):
-            raise AssertionError(f"Expected a {kind.__name__}, came {packet!r}")  # noqa: TRY004 a test failed
-        return packet
-
-    def expect_ack(self, kind: int, packet_id: int) -> Ack:
-        """Give the first PUBACK, PUBREC, PUBREL or PUBCOMP that waits; it must be this one."""
-        packet = self._take(Ack)
-        if packet.kind != kind or packet.packet_id != packet_id:
-            raise AssertionError(f"Expected {KIND_NAMES[kind]} with packet id {packet_id}, came {packet!r}")
-        return packet
-
-    def expect_nothing(self) -> None:
-        """Nothing came."""
-        if self._inbox or self._rest:
-            raise AssertionError(f"Expected nothing, came {self.received()!r} {self._rest!r}")
-
-    def messages(self) -> list[Publish]:
-        """Give the messages that came, topic aliases resolved; other packets stay. Nothing is acknowledged."""
-        taken = [self._decode(frame) for frame in self._inbox]
-        kept = [frame for frame, packet in zip(self._inbox, taken, strict=True) if not isinstance(packet, Publish)]
-        self._inbox = kept
-        return [self.resolve(packet) for packet in taken if isinstance(packet, Publish)]
 
     def consume(self) -> list[Publish]:
         """Read and acknowledge like a well-behaved subscriber until nothing more comes: all messages, in order."""
@@ -255,39 +302,3 @@ class HarnessClient:
                     self.acknowledge(message)
             got += fresh
         return got
-
-    def topics(self) -> list[bytes]:
-        """Give the topics of the messages that came."""
-        return [message.topic for message in self.messages()]
-
-    def payloads(self) -> list[bytes]:
-        """Give the payloads of the messages that came."""
-        return [message.payload for message in self.messages()]
-
-    def _decode(self, frame: bytes) -> Packet:
-        header, _ = frame_length(frame, 0, len(frame))
-        packet = decode_packet(self.version, frame[0], frame[header:])
-        if isinstance(packet, Disconnect):
-            self.farewell = packet
-        return packet
-
-    def _take(self, kind: type[AnyPacket]) -> AnyPacket:
-        """Take the first packet of a class, whatever stands before it."""
-        for index, frame in enumerate(self._inbox):
-            packet = self._decode(frame)
-            if isinstance(packet, kind):
-                del self._inbox[index]
-                return packet
-        raise AssertionError(
-            f"No {kind.__name__} came{' and the broker closed' if self.closed else ''}: {self.received()!r}"
-        )
-
-    def resolve(self, message: Publish) -> Publish:
-        """Put the topic back that an alias stands for; once for each message, in their order."""
-        alias = message.properties.topic_alias if message.properties is not None else None
-        if alias is not None:
-            if message.topic:
-                self._aliases[alias] = message.topic
-            else:
-                message.topic = self._aliases[alias]
-        return message

@@ -40,7 +40,7 @@ STOP_S_MAX: Final = 15.0
 LOG_LINES: Final = 15
 PREFIX: Final = "FLOCKMQ_"
 PURE: Final = "FLOCKMQ_PURE"
-"""Settings of whoever runs a test are not the nodes'; which build it runs is."""
+"""The nodes don't inherit settings of the test's environment, but for the build that is to run."""
 
 
 class NodeProcess:
@@ -213,7 +213,7 @@ class NodeCluster:
         return found
 
     def sees_all(self) -> bool:
-        """Whether all running nodes see each other alive and linked, and nobody else alive."""
+        """Whether all running nodes see each other alive and linked, and no other node alive."""
         names = {node.name for node in self.running()}
         views = self.views()
         return len(views) == len(names) and all(

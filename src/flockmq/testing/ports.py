@@ -1,7 +1,7 @@
 """Ports for servers that can't be given 0, on loopback.
 
 The kernel's own choice, bind to port 0, comes from the range that it gives outgoing connections as well: between the
-moment when a port was found free and the moment when its server starts, anybody's connection may get it. So ports are
+moment when a port was found free and the moment when its server starts, any other connection may get it. So ports are
 taken from below that range.
 
 ```
@@ -63,7 +63,7 @@ _ports = _numbers()
 
 
 def free_ports(wanted: int) -> list[int]:
-    """Ports that nobody has now, TCP and UDP."""
+    """Ports that are free now, TCP and UDP."""
     found: list[int] = []
     while len(found) < wanted:
         port = next(_ports)

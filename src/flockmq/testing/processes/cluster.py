@@ -109,7 +109,7 @@ class ProcessCluster:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def check(self) -> None:
-        """FlockError when a process ended that nobody ended."""
+        """FlockError when a process ended by itself."""
         for node, process in self._processes.items():
             if process.poll() is not None:
                 raise FlockError(f"Node {node} ended by itself ({process.returncode}): {self.said(node)[-4_000:]}")

@@ -4,8 +4,8 @@
  clients (protocol.py) --> Client --> RaftDriver <--> Links <--> other nodes
                                           `--> store in --data
 ```
-Everything on loopback. The process ends by itself when its standard input does, that is with whoever started it. A node
-whose disk failed goes on running, answers its clients with refusals and says why in its status.
+Everything on loopback. The process ends by itself when its standard input does, that is with its parent. A node whose
+disk failed goes on running, answers its clients with refusals and says why in its status.
 
 An empty store means the first start of all: never remove a node's data and start it again under the same number.
 """
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from flockmq.raft.ready import Ready
 
 HOST: Final = "127.0.0.1"
-COOKIE: Final = b"everybody knows the cookie of test processes"
+COOKIE: Final = b"the well-known cookie of all test processes"
 TOPIC: Final = b"test"
 SMALL_STORE: Final = StoreSettings(
     journal_bytes=1 << 21, commit_bytes=1 << 19, segment_bytes=1 << 18, index_bytes=4_096, cache_bytes=1 << 18
@@ -210,7 +210,7 @@ class Server:
             self._open(group)
 
     def _bootstrap(self, store: Store, disk: FileDisk, groups: int) -> None:
-        """Begin all groups, durably, before anybody hears of this node."""
+        """Begin all groups, durably, before any other node hears of this one."""
         for group in range(groups):
             bootstrap(store.create(group), Configuration(self._voters))
         commit = store.take_commit()
@@ -303,7 +303,7 @@ class Server:
 
 
 def say(text: str) -> None:
-    """Tell whoever reads this process's log."""
+    """Write a line to this process's log."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 

@@ -23,5 +23,5 @@ class NodeClock:
         return (true + true * self.drift_ppm // MILLION) // 1_000 + self.error_ms
 
     def jump(self, by_ms: int) -> None:
-        """Somebody set the clock."""
+        """The clock is set to another time."""
         self.error_ms += by_ms

@@ -37,20 +37,55 @@ class _File:
         """Writes (position, bytes) and cuts (length, None) since the last sync, in order."""
 
 
-class SimulatedDisk:
+class ArmedFaults:
+    """Whether a call that writes or syncs fails, and how."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.failed = False
+        """A caller saw an injected write error."""
+        self._fail_in = 0
+        self._fuse = 0
+
+    def disarm(self) -> None:
+        """No faults to come."""
+        self._fail_in = 0
+        self._fuse = 0
+        self.failed = False
+
+    def fail_after(self, calls: int) -> None:
+        """Let a coming call that writes or syncs fail with EIO, counted from 1."""
+        self._fail_in = calls
+
+    def lose_power_after(self, calls: int) -> None:
+        """Let ``PowerLoss`` end a coming call that writes or syncs, counted from 1."""
+        self._fuse = calls
+
+    def _before_write(self, path: str, needs_room: bool) -> None:
+        if self.full and needs_room:
+            self.failed = True
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        if self._fail_in:
+            self._fail_in -= 1
+            if self._fail_in == 0:
+                self.failed = True
+                raise OSError(errno.EIO, "Input/output error", path)
+        if self._fuse:
+            self._fuse -= 1
+            if self._fuse == 0:
+                raise PowerLoss(path)
+
+
+class SimulatedDisk(ArmedFaults):
     """Fulfils ``flockmq.log.disk.Disk``."""
 
     def __init__(self, rng: random.Random) -> None:
+        super().__init__()
         self._rng = rng
         self._files: dict[str, _File] = {}
         self._durable_names: dict[str, _File] = {}
         self._renames: dict[str, list[tuple[str, _File | None]]] = {}
         """By folder: (path, the file that now has this name or None), since its last ``sync_folder``, in order."""
-        self.full = False
-        self.failed = False
-        """An injected write error was seen by somebody."""
-        self._fail_in = 0
-        self._fuse = 0
         self.bytes_written = 0
         self.syncs = 0
         self._last = ("", 0, 0)
@@ -173,20 +208,6 @@ class SimulatedDisk:
         """The process died; the kernel lives and still has everything."""
         self.disarm()
 
-    def disarm(self) -> None:
-        """No faults to come."""
-        self._fail_in = 0
-        self._fuse = 0
-        self.failed = False
-
-    def fail_after(self, calls: int) -> None:
-        """Let a coming call that writes or syncs fail with EIO, counted from 1."""
-        self._fail_in = calls
-
-    def lose_power_after(self, calls: int) -> None:
-        """Let ``PowerLoss`` end a coming call that writes or syncs, counted from 1."""
-        self._fuse = calls
-
     def flip(self, rng: random.Random, tail: bool = False) -> str:
         """Turn over one durable bit among all bytes that were ever written, or among those written last; says where."""
         path, start, length = self._last
@@ -240,20 +261,6 @@ class SimulatedDisk:
     def _rename(self, path: str, file: _File | None) -> None:
         _name(self._files, path, file)
         self._renames.setdefault(_folder_of(path), []).append((path, file))
-
-    def _before_write(self, path: str, needs_room: bool) -> None:
-        if self.full and needs_room:
-            self.failed = True
-            raise OSError(errno.ENOSPC, "No space left on device", path)
-        if self._fail_in:
-            self._fail_in -= 1
-            if self._fail_in == 0:
-                self.failed = True
-                raise OSError(errno.EIO, "Input/output error", path)
-        if self._fuse:
-            self._fuse -= 1
-            if self._fuse == 0:
-                raise PowerLoss(path)
 
     def _tear(self, file: _File, position: int, data: bytes) -> None:
         """Part of a write reached the disk: its first bytes, its first sectors, or any of them."""

@@ -45,7 +45,7 @@ CALM: Final = Conditions()
 
 
 class Network:
-    """All links. ``deliver`` is called when a frame arrives; whether anybody is there is not the network's business."""
+    """All links. ``deliver`` is called when a frame arrives; a process may be there or not."""
 
     def __init__(self, queue: EventQueue, rng: random.Random, deliver: Deliver) -> None:
         self.conditions = CALM

@@ -12,7 +12,7 @@ from flockmq.testing.simulation.events import EventQueue
 
 
 class Trace:
-    """``lines`` is None unless somebody wants to read along: then a line is added per thing that happens."""
+    """``lines`` is None unless the story is wanted; then it gets a line for each thing that happens."""
 
     def __init__(self, queue: EventQueue, wanted: bool = False) -> None:
         self.lines: list[str] | None = [] if wanted else None

@@ -114,7 +114,7 @@ def test_offsets_are_dense() -> None:
 
 def test_no_record_that_nobody_sent_none_refused_none_twice() -> None:
     group = history(b"w 1", b"w 2")
-    with pytest.raises(Violation, match="nobody sent"):
+    with pytest.raises(Violation, match="no client sent"):
         group.applied(1, 1, 1, data(1, 1, 0, b"w 9"))
     group = history(b"w 1", b"w 2")
     group.applied(1, 1, 1, data(1, 1, 0, b"w 1"))
@@ -159,5 +159,5 @@ def test_a_read_sees_what_was_acknowledged_or_read_before_it() -> None:
     assert group.read_floor() == 2
     with pytest.raises(Violation, match="no stale read"):
         group.read_answered(2, group.read_floor(), 1)
-    with pytest.raises(Violation, match="nobody applied"):
+    with pytest.raises(Violation, match="no node applied"):
         group.read_answered(2, 2, 3)

@@ -1,12 +1,12 @@
-"""Writers and readers who take every answer at its word, and write down every promise they get.
+"""Clients that take every outcome at its word, and write down every promise they get.
 
 ```
- writer: runs --> the node it is connected to --> whoever leads --> COMMITTED: a promise, REFUSED: a promise, too
+ writer: runs --> the node it is connected to --> the leader -->   COMMITTED: a promise, REFUSED: a promise, too
                                                                     UNKNOWN, or the node dies: connect elsewhere
  reader: reads --> every node that believes to lead --> an index, held against what was promised when the read began
 ```
-Records carry who sent them and a number. Order is promised per connection: after an unknown outcome a writer goes on
-under a new name, since what it sent before may still arrive.
+Records carry the name of their sender and a number. Order is promised per connection: after an unknown outcome a
+writer goes on under a new name, since records that it sent before may still arrive.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Writer:
 
 
 class Reader:
-    """Reads a group wherever somebody believes to lead it: stale leaders are what stale reads come from."""
+    """Reads a group at every node that believes to lead it: stale reads come from stale leaders."""
 
     def __init__(self, cluster: Cluster, group: int, rng: random.Random) -> None:
         self._cluster = cluster

@@ -13,7 +13,7 @@
 | leader completeness | a new leader lacks an entry that was committed in a term before its own |
 | state machine safety | two nodes apply different entries at one index, or one skips or repeats an index |
 | monotonic offsets | a batch's base offset is not where the batch before it ended |
-| no phantom | a record is in the log that nobody submitted, that was refused, or that is there twice |
+| no phantom | a record is in the log that no client submitted, that was refused, or that is there twice |
 | no reorder | records of a sender are in the log in another order than it sent them |
 | acknowledged is committed | a client is told an offset at which its record does not stand |
 | no stale read | a read answers with less than what was acknowledged or read before it began |
@@ -30,7 +30,7 @@ from flockmq.testing.simulation.world import Violation
 
 
 class GroupHistory:
-    """The one true log of a group as far as anybody has applied it, and who led it when."""
+    """The one true log of a group as far as any node has applied it, and the leader of each term."""
 
     def __init__(self, group: int) -> None:
         self.group = group
@@ -56,7 +56,7 @@ class GroupHistory:
 
     @property
     def last_index(self) -> int:
-        """Newest entry that anybody applied."""
+        """Newest entry that any node applied."""
         return len(self.log) - 1
 
     def _broken(self, rule: str, text: str) -> Violation:
@@ -121,7 +121,7 @@ class GroupHistory:
                 raise self._broken("state machine safety", text)
             return
         if index != self.last_index + 1:
-            raise self._broken("state machine safety", f"node {node} applies {index}; nobody applied the one before")
+            raise self._broken("state machine safety", f"node {node} applies {index}; no node applied the one before")
         self._extend(node, term, entry)
 
     def installed(self, node: int, before: int, index: int) -> None:
@@ -153,7 +153,7 @@ class GroupHistory:
 
     def _place(self, offset: int, sender: bytes, payload: bytes) -> None:
         if payload not in self.submitted:
-            raise self._broken("no phantom", f"offset {offset} holds {payload!r}, which nobody sent")
+            raise self._broken("no phantom", f"offset {offset} holds {payload!r}, which no client sent")
         if payload in self.refused:
             raise self._broken("no phantom", f"offset {offset} holds {payload!r}, which was refused")
         if payload in self.placed:
@@ -196,6 +196,6 @@ class GroupHistory:
             text = f"node {node} answered a read with entry {index}; {floor} was acknowledged or read before it began"
             raise self._broken("no stale read", text)
         if index > self.last_index:
-            raise self._broken("no stale read", f"node {node} answered a read with {index}, which nobody applied yet")
+            raise self._broken("no stale read", f"node {node} answered a read with {index}, which no node applied yet")
         self.read_index = max(self.read_index, index)
         self.reads += 1

@@ -139,7 +139,7 @@ class Process:
         self.turn()
 
     def submit(self, group: int, builder: BatchBuilder, told: Told) -> bool:
-        """Forward a run to whoever leads; False when that is not possible here now."""
+        """Forward a run to the leader; False when that is not possible here now."""
         member = self.members.get(group)
         if member is None or not member.forwarder.has_room():
             return False
@@ -287,7 +287,7 @@ class Process:
 
     def _tell_outcomes(self, member: Member) -> None:
         for outcome in member.forwarder.take_outcomes():
-            told = member.runs.pop(outcome.token, None)  # what comes after "unknown" nobody waits for
+            told = member.runs.pop(outcome.token, None)  # after "unknown" no caller waits
             if told is not None:
                 told(outcome.kind, outcome.offset)
 

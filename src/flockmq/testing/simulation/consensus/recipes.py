@@ -4,7 +4,7 @@
  deposed    a leader alone with its clock and its readers, while the others elect another
  narrow     one follower decides what is committed, is hit, and must then elect with those that were cut off
  figure 8   leaders that die with entries on one other node (Raft paper, figure 8)
- coup       a leader is cut off as it is elected, and all who elected it lose power
+ coup       a leader is cut off as it is elected, and all that elected it lose power
  race       elections on a slow, doubling network, voters that restart in the middle
  late       a follower so far behind that it needs a snapshot, on a network that delivers old pieces again
  takeover   a leader with new members only, asked twice to leave the old ones out
@@ -103,7 +103,7 @@ def figure_8(draft: Draft, at: int) -> int:
 
 
 def coup(draft: Draft, at: int) -> int:
-    """Votes that must outlive those who gave them."""
+    """Votes that must outlive the nodes that gave them."""
     rng = draft.rng
     group = rng.randrange(draft.groups)
     if rng.random() < 0.7:
@@ -155,7 +155,7 @@ def late(draft: Draft, at: int) -> int:
 
 
 def takeover(draft: Draft, at: int) -> int:
-    """Majorities that share nobody."""
+    """Majorities that share no node."""
     group = draft.rng.randrange(draft.groups)
     draft.add(at, "members", group, "here", "rest")
     draft.add(at + 1_500, "takeover", group)

@@ -64,7 +64,7 @@ class SimulatedNode:
 
 
 class GossipSimulation:
-    """The cluster, its network and the truth about who runs."""
+    """The cluster, its network and the truth about which nodes run."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class GossipSimulation:
         self.nodes: list[SimulatedNode] = []
         self.index_of: dict[int, int] = {}
         self.group: dict[int, int] = {}
-        """Who can reach whom while there is a partition; empty when there is none."""
+        """Node -> its part of the network while there is a partition; empty when there is none."""
         self.cuts: set[tuple[int, int]] = set()
         """One-way: nothing gets from the first to the second."""
         self.suspicions = 0
         """How often any node began to suspect one that runs."""
         self.false_deaths: list[tuple[int, int, int]] = []
-        """Time, who held it dead, who was not."""
+        """Time, the node that held another dead, and that other one, which was not."""
         self.died_at: dict[int, int] = {}
         self.known_dead: dict[int, dict[int, int]] = {}
         """For each killed node when each other one heard of it."""

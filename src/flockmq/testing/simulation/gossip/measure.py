@@ -2,7 +2,7 @@
 
 ```
  --nodes 1000 --loss 0.05 --hours 1     start them, let them find each other, then kill and restart one now and then;
-                                        says how long joins and deaths took, and who was called dead and was not
+                                        says how long joins and deaths took, and which deaths were wrong
  --bandwidth 10,100,1000 [--loss 0.05]  what a node sends when nothing changes
 ```
 Probes go by datagrams alone here (no help of links), so that loss counts in full. Exit code 1 if anything that
@@ -22,7 +22,7 @@ from flockmq.testing.simulation.gossip.cluster import GossipSimulation
 DISSEMINATION_FACTOR = 3
 """The paper's lambda: after lambda x ln(nodes) rounds all but nodes^-(2 lambda - 2) have heard it."""
 MISSED_PROBES = 7
-"""Nobody of a large cluster probes a given member in so many intervals with a chance of e^-7, one in a thousand."""
+"""The chance that no node of a large cluster probes a given member in so many intervals is e^-7, one in a thousand."""
 
 
 def say(text: str) -> None:

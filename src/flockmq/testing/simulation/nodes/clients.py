@@ -93,7 +93,7 @@ class Client:
         self._later(CONNECT_US, self._connect, self.connections)
 
     def _look(self, connection: int) -> None:
-        """Who waits for too long goes elsewhere."""
+        """A client that waits for too long goes elsewhere."""
         if connection != self.connections:
             return
         if self._cluster.queue.now - self._heard >= SILENCE_US and (self.is_waiting() or not self.connected):

@@ -3,7 +3,7 @@
 ```
  ask some node, even one that stands still --> ends of all shards    >= all that was known to be committed when asked
                                           |--> where the cursor is   >= all that was said to be stored when asked
-                                          `--> move the cursor to an end that was told --> stored, or nobody can say
+                                          `--> move the cursor to an end that was told --> stored, or unknown
 ```
 Nothing has to be answered: a log may have no leader. What is answered has to be true.
 """
@@ -50,9 +50,9 @@ class LogReader:
         self._later()
 
     def _later(self) -> None:
-        self._cluster.queue.after(int(self._rng.random() * 2 * ASK_US) + 1, self._ask_somebody)
+        self._cluster.queue.after(int(self._rng.random() * 2 * ASK_US) + 1, self._ask_a_node)
 
-    def _ask_somebody(self) -> None:
+    def _ask_a_node(self) -> None:
         self._later()
         cluster = self._cluster
         machine = self._rng.choice(cluster.machines)

@@ -3,7 +3,7 @@
 | rule | broken when |
 | --- | --- |
 | nothing lost | an acknowledged message (PUBACK, PUBREC) is not in its log in the end |
-| no phantom | a record is there that nobody sent, or that was refused |
+| no phantom | a record is there that no client sent, or that was refused |
 | exactly once | a message of QoS 0 or 2, or one of QoS 1 that was sent once, is there twice |
 | order | of one publisher (QoS 0: connection) and key, a message stands for the first time behind a later one |
 | offsets | they are not dense, or a record is in another shard than its key's |
@@ -12,7 +12,7 @@
 | delivery | what a subscriber got from a shard is not a piece of its log without gap or repeat |
 | delivery from the SUBACK on | it did not get something that was sent after its SUBACK (if that came in time) |
 | answers in order | PUBACKs come in another order than the messages were sent |
-| ends | somebody who asks is told that a log ends before what was known to be committed when he asked |
+| ends | a reader is told that a log ends before what was known to be committed when it asked |
 | cursors | or that a cursor stands before what was stored of it by then (both: ``durable_readers``) |
 | retained | a node has another retained message of a name than the last one in the log, though some node always lived |
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 PATIENCE_US = (CLEAN_WAIT_MS - 10) * 1_000
-"""A SUBACK that comes this late was not held back any longer: without a leader nobody knows where a log ends. A little
+"""A SUBACK that comes this late was not held back any longer: without a leader no node knows where a log ends. A little
 less than nodes wait, whose time goes by milliseconds."""
 
 Log = list[tuple[bytes, bytes]]
