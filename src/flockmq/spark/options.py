@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, get_args
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_filter
 from flockmq.spark.schema import COLUMNS
-from flockmq.spark.servers import SERVER_OPTIONS, Servers
+from flockmq.spark.servers import SERVER_OPTIONS, Servers, flag
 from flockmq.spark.template import Template
 
 ReadFrom = Literal["any", "leader", "follower"]
@@ -103,7 +103,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """From Spark's options; FlockError says what is wrong."""
-        given = spelled(options)
+        given = spelled(options, _BY_LOWER)
         topics = _listed(given.get("subscribe", ""))
         assigned = _assigned(given)
         pattern = given.get("subscribePattern", "")
@@ -120,14 +120,14 @@ class ReadOptions:
             assigned=assigned,
             filters=_filters(given.get("topicFilter", "")),
             columns=given.get("columns", ""),
-            include_headers=_flag(given, "includeHeaders", True),
+            include_headers=flag("includeHeaders", given.get("includeHeaders", "true")),
             read_from=_choice(given, "readFrom", "any", get_args(ReadFrom)),  # type: ignore[arg-type]
             start=_bound(given, "starting"),
             end=_bound(given, "ending"),
             strategy=_choice(given, "startingOffsetsByTimestampStrategy", "error", get_args(Strategy)),  # type: ignore[arg-type]
-            fail_on_data_loss=_flag(given, "failOnDataLoss", True),
+            fail_on_data_loss=flag("failOnDataLoss", given.get("failOnDataLoss", "true")),
             cursor=given.get("cursor", ""),
-            cursor_hold=_flag(given, "cursorHold", True) if "cursorHold" in given else None,
+            cursor_hold=flag("cursorHold", given.get("cursorHold", "true")) if "cursorHold" in given else None,
             records_max=_number(given, "maxOffsetsPerTrigger"),
             records_min=_number(given, "minOffsetsPerTrigger") or 0,
             delay_ms_max=_sized(given, "maxTriggerDelay", MAX_TRIGGER_DELAY, _UNITS_MS, "15m or 30s") or 0,
@@ -169,18 +169,22 @@ class ReadOptions:
                 raise FlockError(f"Option {name}={word} ({wrong} in JSON) would read nothing in a batch query")
 
 
-def spelled(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options under the names of ``NAMES``; FlockError names the right ones when one is unknown."""
+def spelled(options: Mapping[str, str], known: Mapping[str, str], unknown: str = "There is") -> dict[str, str]:
+    """The same options under their right names; ``known`` has these by their lower case and by other words for them.
+
+    FlockError names the right ones when one is unknown.
+    """
     found: dict[str, str] = {}
     for name, value in options.items():
-        known = _BY_LOWER.get(name.lower())
-        if known is None:
-            near = difflib.get_close_matches(name.lower(), list(_BY_LOWER), 1)
-            hint = f"did you mean {_BY_LOWER[near[0]]}? " if near else ""
-            raise FlockError(f"There is no option {name!r}; {hint}There are {', '.join(sorted(NAMES, key=str.lower))}")
-        if known in found:
+        right = known.get(name.lower())
+        if right is None:
+            near = difflib.get_close_matches(name.lower(), list(known), 1)
+            hint = f"did you mean {known[near[0]]}? " if near else ""
+            names = ", ".join(sorted(set(known.values()), key=str.lower))
+            raise FlockError(f"{unknown} no option {name!r}; {hint}There are {names}")
+        if right in found:
             raise FlockError(f"Option {name} is given twice, once in other words; leave one of them out")
-        found[known] = str(value)
+        found[right] = str(value)
     return found
 
 
@@ -261,13 +265,6 @@ def _moment(name: str, text: str) -> int:
     if not text.strip().isdecimal():
         raise FlockError(f"Option {name} is in milliseconds since 1970, like 1772366400000; not {text!r}")
     return int(text)
-
-
-def _flag(given: Mapping[str, str], name: str, usual: bool) -> bool:
-    text = given.get(name, str(usual)).strip().lower()
-    if text not in {"true", "false"}:
-        raise FlockError(f"Option {name} is true or false, not {given[name]!r}")
-    return text == "true"
 
 
 def _choice(given: Mapping[str, str], name: str, usual: str, allowed: tuple[str, ...]) -> str:

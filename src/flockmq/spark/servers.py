@@ -59,7 +59,7 @@ class Servers:
             ca=given.get("ca", ""),
             cert=given.get("cert", ""),
             key=given.get("key", ""),
-            insecure=_flag("insecure", given.get("insecure", "false")),
+            insecure=flag("insecure", given.get("insecure", "false")),
             retries=_count("retries", given.get("retries", str(RETRIES))),
         )
         if found.token is not None:
@@ -146,7 +146,8 @@ def _usual_servers() -> tuple[str, ...]:
     )
 
 
-def _flag(name: str, text: str) -> bool:
+def flag(name: str, text: str) -> bool:
+    """An option that is true or false."""
     if text.strip().lower() not in {"true", "false", ""}:
         raise FlockError(f"Option {name} is true or false, not {text!r}")
     return text.strip().lower() == "true"

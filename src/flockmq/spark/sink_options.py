@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -30,14 +29,16 @@ from pyspark.sql.types import (
 from flockmq.admin.durable_sinks_model import QUERY_CHARS_MAX
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
+from flockmq.spark.options import spelled
 from flockmq.spark.schema import COLUMNS
 from flockmq.spark.servers import SERVER_OPTIONS, Servers
 
 NAMES: Final = (*SERVER_OPTIONS, "topic", "clientId", "query", "batch")
 CLIENT_ID: Final = "spark"
-_IGNORED: Final = frozenset({"checkpointlocation", "path", "queryname"})
-"""What Spark puts among the options for itself; ``path`` stands for topic, as in ``save("plant/summary")``."""
-_BY_LOWER: Final = {name.lower(): name for name in NAMES}
+_IGNORED: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark puts among the options for itself."""
+_BY_LOWER: Final = {name.lower(): name for name in NAMES} | {"path": "topic"}
+"""``path`` stands for topic, as in ``save("plant/summary")``."""
 
 EXPECTED: Final = (
     "payload or value (binary or string), and where they are wanted mqtt_topic or topic (string), qos (0, 1 or 2), "
@@ -63,7 +64,10 @@ class SinkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """From Spark's options; FlockError says what is wrong."""
-        given = _spelled(options)
+        has_topic = any(name.lower() == "topic" for name in options)
+        ignored = _IGNORED | ({"path"} if has_topic else set())
+        own = {name: value for name, value in options.items() if name.lower() not in ignored}
+        given = spelled(own, _BY_LOWER, "The sink has")
         topic = given.get("topic", "")
         if topic:
             try:
@@ -123,24 +127,6 @@ class SinkColumns:
                 _check(role, name, kind)
                 found[role] = name
         return cls(**found)
-
-
-def _spelled(options: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in options.items():
-        known = _BY_LOWER.get(name.lower())
-        if known is not None:
-            found[known] = str(value)
-        elif name.lower() not in _IGNORED:
-            near = difflib.get_close_matches(name.lower(), list(_BY_LOWER), 1)
-            hint = f"did you mean {_BY_LOWER[near[0]]}? " if near else ""
-            raise FlockError(
-                f"The sink has no option {name!r}; {hint}There are {', '.join(sorted(NAMES, key=str.lower))}"
-            )
-    path = next((value for name, value in options.items() if name.lower() == "path"), "")
-    if path:
-        found.setdefault("topic", path)
-    return found
 
 
 def _listed(schema: StructType) -> str:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import FlockError
-from flockmq.spark.pipelines.lake import FORMATS, Compaction, LakeTable, open_table, query_id
+from flockmq.spark.pipelines.lake import FORMATS, open_table, query_id
 from flockmq.spark.pipelines.parameters import Kind, Parameter
 from flockmq.spark.pipelines.registry import Pipeline
 from flockmq.spark.pipelines.summary import Summary
@@ -21,6 +21,7 @@ from flockmq.spark.pipelines.summary import Summary
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from flockmq.spark.pipelines.lake import LakeTable
     from flockmq.spark.pipelines.run import Job
 
 COMPACT: Final = ("auto", "never", "only")
@@ -110,9 +111,7 @@ def run(job: Job) -> Summary:
 def _compact_only(job: Job, table: LakeTable) -> Summary:
     begun_s = time.monotonic()
     job.say(f"Merging small files of {table.folder} ...")
-    done: Compaction = table.compact(
-        job.spark, target=job.values.integer("file-size"), keep_ms=job.values.integer("keep")
-    )
+    done = table.compact(job.spark, target=job.values.integer("file-size"), keep_ms=job.values.integer("keep"))
     summary = Summary(f"Merged small files of {table.folder}")
     summary.add("files before", done.files_before)
     summary.add("files after", done.files_after)

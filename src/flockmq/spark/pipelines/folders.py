@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from flockmq.errors import FlockError
@@ -36,54 +36,6 @@ class FileEntry:
     modified_ms: int
 
 
-class Folder(Protocol):
-    """See the module."""
-
-    path: str
-
-    def url(self, path: str) -> str:
-        """The whole address of a file, as Spark writes it."""
-        ...
-
-    def files(self, path: str) -> list[FileEntry]:
-        """All files below a folder, sorted; none where it does not exist."""
-        ...
-
-    def move(self, source: str, target: str) -> None:
-        """Move a file, replacing what is there."""
-        ...
-
-    def remove(self, path: str) -> None:
-        """Remove a file or a whole folder, if it exists."""
-        ...
-
-    def read(self, path: str) -> str | None:
-        """Text of a file; None where it does not exist."""
-        ...
-
-    def create(self, path: str, text: str) -> bool:
-        """Write a file that appears whole; False, and nothing done, where there is one of that name."""
-        ...
-
-    def replace(self, path: str, text: str) -> None:
-        """Write a file that appears whole in the place of the one before."""
-        ...
-
-
-def open_folder(path: str, spark: SparkSession | None = None) -> Folder:
-    """The folder at a path or URL. URLs need a session with a driver in this process."""
-    parts = urlsplit(path)
-    if not parts.scheme or parts.scheme == "file":
-        return LocalFolder(unquote(parts.path) if parts.scheme else path)
-    jvm = getattr(spark, "_jvm", None)
-    if jvm is None:
-        raise FlockError(
-            f"{path} can be reached only by a driver that runs here, not through Spark Connect; "
-            "use --master, or a path that the server's machines share."
-        )
-    return HadoopFolder(path, spark)
-
-
 class LocalFolder:
     """On a disk."""
 
@@ -91,11 +43,11 @@ class LocalFolder:
         self.path = str(Path(path).absolute())
 
     def url(self, path: str) -> str:
-        """See Folder."""
+        """The whole address of a file, as Spark writes it."""
         return (Path(self.path) / path).as_uri()
 
     def files(self, path: str) -> list[FileEntry]:
-        """See Folder."""
+        """All files below a folder, sorted; none where it does not exist."""
         root = Path(self.path) / path
         found = []
         for folder, _folders, names in os.walk(root):
@@ -108,13 +60,13 @@ class LocalFolder:
         return sorted(found, key=lambda entry: entry.path)
 
     def move(self, source: str, target: str) -> None:
-        """See Folder."""
+        """Move a file, replacing what is there."""
         full = Path(self.path) / target
         full.parent.mkdir(parents=True, exist_ok=True)
         (Path(self.path) / source).replace(full)
 
     def remove(self, path: str) -> None:
-        """See Folder."""
+        """Remove a file or a whole folder, if it exists."""
         full = Path(self.path) / path
         if full.is_dir():
             shutil.rmtree(full, ignore_errors=True)
@@ -122,14 +74,14 @@ class LocalFolder:
             full.unlink(missing_ok=True)
 
     def read(self, path: str) -> str | None:
-        """See Folder."""
+        """Text of a file; None where it does not exist."""
         try:
             return (Path(self.path) / path).read_text("utf-8")
         except FileNotFoundError:
             return None
 
     def create(self, path: str, text: str) -> bool:
-        """See Folder."""
+        """Write a file that appears whole; False, and nothing done, where there is one of that name."""
         with self._draft(path, text) as draft:
             try:
                 os.link(draft, Path(self.path) / path)
@@ -138,7 +90,7 @@ class LocalFolder:
         return True
 
     def replace(self, path: str, text: str) -> None:
-        """See Folder."""
+        """Write a file that appears whole in the place of the one before."""
         with self._draft(path, text) as draft:
             draft.replace(Path(self.path) / path)
 
@@ -169,11 +121,11 @@ class HadoopFolder:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{path}".rstrip("/"))
 
     def url(self, path: str) -> str:
-        """See Folder."""
+        """See LocalFolder."""
         return str(self._fs.makeQualified(self._path(path)).toUri().toString())
 
     def files(self, path: str) -> list[FileEntry]:
-        """See Folder."""
+        """See LocalFolder."""
         if not self._fs.exists(self._path(path)):
             return []
         base = str(self._fs.makeQualified(self._path("")).toString())
@@ -186,7 +138,7 @@ class HadoopFolder:
         return sorted(found, key=lambda entry: entry.path)
 
     def move(self, source: str, target: str) -> None:
-        """See Folder."""
+        """See LocalFolder."""
         full = self._path(target)
         self._fs.mkdirs(full.getParent())
         self._fs.delete(full, False)
@@ -194,11 +146,11 @@ class HadoopFolder:
             raise FlockError(f"{self.path}/{source} could not be moved to {target}; look at the file system's own log.")
 
     def remove(self, path: str) -> None:
-        """See Folder."""
+        """See LocalFolder."""
         self._fs.delete(self._path(path), True)
 
     def read(self, path: str) -> str | None:
-        """See Folder."""
+        """See LocalFolder."""
         full = self._path(path)
         if not self._fs.exists(full):
             return None
@@ -209,7 +161,7 @@ class HadoopFolder:
             stream.close()
 
     def create(self, path: str, text: str) -> bool:
-        """See Folder. The second creator gets an error from the file system."""
+        """See LocalFolder. The second creator gets an error from the file system."""
         full = self._path(path)
         if self._fs.exists(full):
             return False
@@ -221,7 +173,7 @@ class HadoopFolder:
         return False
 
     def replace(self, path: str, text: str) -> None:
-        """See Folder."""
+        """See LocalFolder."""
         full = self._path(path)
         draft = self._write(path, text)
         self._fs.delete(full, False)
@@ -236,3 +188,20 @@ class HadoopFolder:
         finally:
             stream.close()
         return draft
+
+
+Folder = LocalFolder | HadoopFolder
+
+
+def open_folder(path: str, spark: SparkSession | None = None) -> Folder:
+    """The folder at a path or URL. URLs need a session with a driver in this process."""
+    parts = urlsplit(path)
+    if not parts.scheme or parts.scheme == "file":
+        return LocalFolder(unquote(parts.path) if parts.scheme else path)
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        raise FlockError(
+            f"{path} can be reached only by a driver that runs here, not through Spark Connect; "
+            "use --master, or a path that the server's machines share."
+        )
+    return HadoopFolder(path, spark)

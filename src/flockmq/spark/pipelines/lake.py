@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote
 
 from flockmq.errors import FlockError
@@ -27,6 +27,12 @@ from flockmq.spark.pipelines.folders import FileEntry, Folder, open_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from flockmq.spark.pipelines.lake_delta import DeltaLakeTable
+    from flockmq.spark.pipelines.lake_iceberg import IcebergLakeTable
+    from flockmq.spark.pipelines.lake_parquet import ParquetLakeTable
+
+    LakeTable: TypeAlias = ParquetLakeTable | DeltaLakeTable | IcebergLakeTable
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 OURS: Final = "_flockmq"
@@ -49,6 +55,11 @@ class Compaction:
     removed: int = 0
     """Files that no query reads any more and that are off the disk now."""
 
+    @classmethod
+    def of(cls, before: Sequence[int], after: Sequence[int], removed: int) -> Compaction:
+        """From the sizes of all files."""
+        return cls(len(before), len(after), sum(before), sum(after), removed)
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -57,28 +68,6 @@ class DataFile:
     entry: FileEntry
     values: dict[str, str | None]
     """Of the partition columns."""
-
-
-class LakeTable(Protocol):
-    """A table in one of the formats."""
-
-    folder: str
-
-    def append(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """Add a micro-batch; False when it was there already."""
-        ...
-
-    def read(self, spark: SparkSession) -> DataFrame:
-        """All rows."""
-        ...
-
-    def small_files(self, spark: SparkSession, /, below: int) -> int:
-        """How many files are smaller than that."""
-        ...
-
-    def compact(self, spark: SparkSession, /, *, target: int, keep_ms: int) -> Compaction:
-        """Merge small files of each partition into some of the target size, without disturbing readers."""
-        ...
 
 
 def open_table(

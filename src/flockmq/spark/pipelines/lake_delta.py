@@ -29,7 +29,7 @@ class DeltaLakeTable:
         needs_lake("deltalake")
 
     def append(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """See LakeTable."""
+        """See ParquetLakeTable."""
         place = open_folder(self.folder, frame.sparkSession)
         claim(place, query)
         table = self._table()
@@ -43,7 +43,7 @@ class DeltaLakeTable:
         return True
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """See LakeTable. The files of the newest version, read by Spark."""
+        """See ParquetLakeTable. The files of the newest version, read by Spark."""
         table = self._table()
         if table is None:
             raise FlockError(f"{self.folder} holds no Delta table.")
@@ -51,11 +51,11 @@ class DeltaLakeTable:
         return spark.read.option("basePath", base).parquet(*table.file_uris())
 
     def small_files(self, _spark: SparkSession, /, below: int) -> int:
-        """See LakeTable."""
+        """See ParquetLakeTable."""
         return sum(size < below for size in self._sizes())
 
     def compact(self, _spark: SparkSession, /, *, target: int, keep_ms: int) -> Compaction:
-        """See LakeTable."""
+        """See ParquetLakeTable."""
         from datetime import timedelta
 
         table = self._table()
@@ -66,7 +66,7 @@ class DeltaLakeTable:
         hours = timedelta(milliseconds=keep_ms) // timedelta(hours=1)
         removed = table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
         after = self._sizes()
-        return Compaction(len(before), len(after), sum(before), sum(after), len(removed))
+        return Compaction.of(before, after, len(removed))
 
     def _commit(self, frame: DataFrame, table: Any, actions: list[Any], query: str, batch: int) -> None:
         from deltalake import CommitProperties, Schema, Transaction

@@ -51,7 +51,7 @@ class IcebergLakeTable:
         self._name = f"{NAMESPACE}.{name}"
 
     def append(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """See LakeTable."""
+        """See ParquetLakeTable."""
         place = self._place(frame.sparkSession)
         claim(place, query)
         table = self._table(frame)
@@ -68,16 +68,16 @@ class IcebergLakeTable:
         return True
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """See LakeTable. The files of the newest snapshot, read by Spark."""
+        """See ParquetLakeTable. The files of the newest snapshot, read by Spark."""
         paths = [task.file.file_path for task in self._open().scan().plan_files()]
         return spark.read.parquet(*paths)
 
     def small_files(self, spark: SparkSession, below: int) -> int:
-        """See LakeTable."""
+        """See ParquetLakeTable."""
         return sum(entry.size < below for entry in _entries(self._place(spark), self._open()))
 
     def compact(self, spark: SparkSession, *, target: int, keep_ms: int) -> Compaction:
-        """See LakeTable."""
+        """See ParquetLakeTable."""
         from pyiceberg.table import _parquet_files_to_data_files
 
         place = self._place(spark)
@@ -102,7 +102,7 @@ class IcebergLakeTable:
         table.maintenance.expire_snapshots().older_than(moment).commit()
         after = _entries(place, table)
         removed = remove_merged(place, keep_ms, {entry.path for entry in after})
-        return Compaction(len(before), len(after), _bytes(before), _bytes(after), removed)
+        return Compaction.of([one.size for one in before], [one.size for one in after], removed)
 
     def _place(self, spark: SparkSession) -> LocalFolder:
         place = open_folder(self.folder, spark)
@@ -163,7 +163,3 @@ def _relative(place: LocalFolder, url: str) -> str:
 def _entries(place: LocalFolder, table: Any) -> list[FileEntry]:
     files = [task.file for task in table.scan().plan_files()]
     return [FileEntry(_relative(place, one.file_path), one.file_size_in_bytes, 0) for one in files]
-
-
-def _bytes(files: list[FileEntry]) -> int:
-    return sum(entry.size for entry in files)

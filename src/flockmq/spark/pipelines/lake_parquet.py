@@ -48,7 +48,7 @@ class ParquetLakeTable:
         self._partition_by = partition_by
 
     def append(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """See LakeTable."""
+        """Add a micro-batch; False when it was there already."""
         place = open_folder(self.folder, frame.sparkSession)
         claim(place, query)
         tag = tag_of(query, batch)
@@ -64,16 +64,16 @@ class ParquetLakeTable:
         return True
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """See LakeTable."""
+        """All rows."""
         return spark.read.parquet(self.folder)
 
     def small_files(self, spark: SparkSession, below: int) -> int:
-        """See LakeTable."""
+        """How many files are smaller than that."""
         place = open_folder(self.folder, spark)
         return sum(entry.size < below for entry in list_files(place))
 
     def compact(self, spark: SparkSession, *, target: int, keep_ms: int) -> Compaction:
-        """See LakeTable."""
+        """Merge small files of each partition into some of the target size, without disturbing readers."""
         place = open_folder(self.folder, spark)
         before = list_files(place)
         added: list[FileEntry] = []
@@ -85,7 +85,7 @@ class ParquetLakeTable:
             self._commit(place, added, replaced)
         after = list_files(place)
         removed = remove_merged(place, keep_ms, {entry.path for entry in after})
-        return Compaction(len(before), len(after), _bytes(before), _bytes(after), removed)
+        return Compaction.of([one.size for one in before], [one.size for one in after], removed)
 
     def _commit(
         self, place: Folder, added: list[FileEntry], removed: set[str], mark: dict[str, Any] | None = None
@@ -166,7 +166,3 @@ def _forget_lists(place: Folder, latest: int) -> None:
     for number, path in _lists(place):
         if number < oldest:
             place.remove(path)
-
-
-def _bytes(files: list[FileEntry]) -> int:
-    return sum(entry.size for entry in files)

@@ -27,6 +27,7 @@ from flockmq.spark.pipelines.parameters import Kind, Parameter
 from flockmq.spark.pipelines.placing import Measured, advise, even_leaders, node_loads, skew
 from flockmq.spark.pipelines.registry import Pipeline
 from flockmq.spark.pipelines.summary import Cell, Summary, Table
+from flockmq.spark.pipelines.tape import moment_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,8 +87,9 @@ class Measurement:
 def run(job: Job) -> Summary:
     """The pipeline."""
     values = job.values
-    end_ms = _moment_ms("to", values.text("to")) if "to" in values else int(time.time() * 1000) + 1
-    start_ms = _moment_ms("from", values.text("from")) if "from" in values else end_ms - values.integer("last")
+    now_ms = int(time.time() * 1000)
+    end_ms = moment_ms("to", values.text("to"), now_ms) if "to" in values else now_ms + 1
+    start_ms = moment_ms("from", values.text("from"), now_ms) if "from" in values else end_ms - values.integer("last")
     if start_ms >= end_ms:
         raise FlockError("--from is not before --to, so that there is nothing between them.")
     client = job.servers.client()
@@ -102,14 +104,6 @@ def run(job: Job) -> Summary:
     reader = job.spark.read.format("flockmq").schema(_SCHEMA).options(**job.read_options())
     measured = measure(reader.option("subscribe", ",".join(topics)).load(), start_ms, end_ms)
     return report(measured, placed, Path(values.text("report")))
-
-
-def _moment_ms(name: str, text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise FlockError(f"--{name} can't be {text!r}: expected a moment like 2026-05-01T12:00:00Z") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 # --- on Spark -------------------------------------------------------------------------------------------------------
