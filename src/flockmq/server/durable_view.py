@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.admin.durable_port import Message, MetaStatus, ReplicaStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
-from flockmq.durable.cursors.cursors import DONE, NAMES_MAX, Moved, Position
+from flockmq.durable.cursors.cursors import DONE, NAMES_MAX
 from flockmq.durable.state.meta import GROUP
 from flockmq.errors import NoLeader, NotReady, OutcomeUnknown, Refused, TryAgain
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
@@ -239,32 +239,18 @@ class DurableView(LogView, SinkView):
         for group, some in names.items():
             for at in range(0, len(some), NAMES_MAX):
                 same.setdefault(tuple(some[at : at + NAMES_MAX]), []).append(group)
-
-        def asking(some: tuple[bytes, ...], groups: list[int]) -> Callable[[Callable[[list[Position]], None]], None]:
-            return lambda done: cursors.positions(
-                groups,
-                list(some),
-                lambda found, missing: done(found),  # noqa: ARG005
-                now_ms(),
-            )
-
-        answers = await asyncio.gather(*(self._reply(asking(some, groups)) for some, groups in same.items()))
+        asked = [self._await(cursors.positions(groups, list(some))) for some, groups in same.items()]
+        answers = await asyncio.gather(*asked)
         # Groups whose leaders did not answer are missing there: their cursors may stand anywhere.
-        found = {(one.name.decode(), one.group): one.offset for positions in answers for one in positions}
+        found = {(one.name.decode(), one.group): one.offset for positions in answers for one in positions.found}
         return [found.get(one) for one in wanted]
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """See ``DurablePort``."""
         cursors = self._working().cursors
         name = cursor.encode()
-
-        def ask(done: Callable[[Moved], None]) -> None:
-            if is_reset:
-                cursors.reset(group, name, offset, done, now_ms())
-            else:
-                cursors.commit(group, name, offset, done, now_ms())
-
-        moved = await self._reply(ask)
+        move = cursors.reset if is_reset else cursors.commit
+        moved = await self._await(move(group, name, offset))
         if moved.code != DONE:
             raise NoLeader(moved.reason)
 

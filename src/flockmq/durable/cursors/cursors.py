@@ -13,21 +13,21 @@ of "earliest", "latest" or a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, TIMEOUT_MS
+from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, Reply
 from flockmq.durable.machine.control_bodies import COMMANDS_MAX, COMMIT, DELETE, NAME_BYTES_MAX, RESET, CursorCommand
 from flockmq.durable.machine.machine import CURSORS_MAX
 from flockmq.peering.fields import U32, U64, Reader, malformed, sized
 from flockmq.peering.kinds import CURSOR_CALL, POSITIONS_CALL
+from flockmq.tasks import Promise
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.logs.local import LocalLogs
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
+    from flockmq.tasks import Running, Task
 
 DONE: Final = 0
 REFUSED_CURSOR: Final = 1
@@ -65,19 +65,26 @@ def lost_of(offset: int, first: int) -> int:
     return max(0, first - offset) if offset >= 0 else 0
 
 
-MovedTo = Callable[[Moved], None]
-Positions = Callable[[list[Position], list[int]], None]
-"""Positions, and the groups whose leaders did not answer."""
+class Positions(NamedTuple):
+    """Where cursors stand."""
+
+    found: list[Position]
+    missing: list[int]
+    """Partitions whose leader did not answer."""
 
 
-class _Wish:
+class _Move:
     """A cursor that is to be moved."""
 
-    def __init__(self, name: bytes, what: int, offset: int, reply: MovedTo) -> None:
+    def __init__(self, name: bytes, what: int, offset: int) -> None:
         self.name = name
         self.what = what
         self.offset = offset
-        self.reply = reply
+        self.moved: Promise[Moved] = Promise()
+
+    def encode(self) -> bytes:
+        """The command for the leader."""
+        return bytes((self.what,)) + U64.pack(self.offset) + sized(self.name)
 
 
 class Cursors:
@@ -88,88 +95,112 @@ class Cursors:
         self._control = control
         self._machines = machines
         self._local = local
-        self._wishes: dict[int, list[_Wish]] = {}
-        calls.serve(CURSOR_CALL, self._on_move)
+        self._moves: dict[int, list[_Move]] = {}
+        calls.serve_leader(CURSOR_CALL, self._on_move)
         calls.serve_each(POSITIONS_CALL, self._on_positions)
 
     # From any node.
 
-    def commit(self, group: int, name: bytes, offset: int, reply: MovedTo, now: int) -> None:
+    def commit(self, group: int, name: bytes, offset: int) -> Promise[Moved]:
         """A reader has everything before ``offset``."""
-        self._wish(group, _Wish(name, COMMIT, offset, reply), now)
+        return self._move(group, _Move(name, COMMIT, offset))
 
-    def reset(self, group: int, name: bytes, offset: int, reply: MovedTo, now: int) -> None:
+    def reset(self, group: int, name: bytes, offset: int) -> Promise[Moved]:
         """Let a cursor stand at an offset, or where the log begins or ends if that is nearer."""
-        self._wish(group, _Wish(name, RESET, offset, reply), now)
+        return self._move(group, _Move(name, RESET, offset))
 
-    def delete(self, group: int, name: bytes, reply: MovedTo, now: int) -> None:
+    def delete(self, group: int, name: bytes) -> Promise[Moved]:
         """Forget where a cursor stands."""
-        self._wish(group, _Wish(name, DELETE, 0, reply), now)
+        return self._move(group, _Move(name, DELETE, 0))
 
-    def _wish(self, group: int, wish: _Wish, now: int) -> None:
-        self._calls.now = now
-        if not wish.name or len(wish.name) > NAME_BYTES_MAX or not 0 <= wish.offset < NO_POSITION:
-            wish.reply(Moved(REFUSED_CURSOR, -1, "A cursor needs a name of at most 1,024 bytes and a valid position."))
-            return
-        wishes = self._wishes.get(group)
-        if wishes is None:
-            wishes = self._wishes[group] = []
+    def _move(self, group: int, move: _Move) -> Promise[Moved]:
+        if not move.name or len(move.name) > NAME_BYTES_MAX or not 0 <= move.offset < NO_POSITION:
+            reason = "A cursor needs a name of at most 1,024 bytes and a valid position."
+            move.moved.set(Moved(REFUSED_CURSOR, -1, reason))
+            return move.moved
+        moves = self._moves.get(group)
+        if moves is None:
+            moves = self._moves[group] = []
             self._calls.engine.wake()
-        wishes.append(wish)
-        if len(wishes) >= COMMANDS_MAX:
-            self._send(group, now)
+        moves.append(move)
+        if len(moves) >= COMMANDS_MAX:
+            self._send(group)
+        return move.moved
 
     def flush(self, now: int) -> None:
         """A turn ends: ask the leaders."""
-        for group in list(self._wishes):
-            self._send(group, now)
+        self._calls.now = now
+        for group in list(self._moves):
+            self._send(group)
 
-    def _send(self, group: int, now: int) -> None:
-        wishes = self._wishes.pop(group)
-        told = [bytes((wish.what,)) + U64.pack(wish.offset) + sized(wish.name) for wish in wishes]
-        body = U32.pack(len(wishes)) + b"".join(told)
-        self._calls.ask(group, CURSOR_CALL, body, partial(_settle, wishes), now)
+    def _send(self, group: int) -> None:
+        self._calls.tasks.start("cursors", self._ask(group, self._moves.pop(group)))
 
-    def positions(
-        self, groups: list[int], names: list[bytes], reply: Positions, now: int, timeout_ms: int = TIMEOUT_MS
-    ) -> None:
-        """Where cursors stand; without names: all that stand anywhere in these groups."""
-        names = names[:NAMES_MAX]
+    def _ask(self, group: int, moves: list[_Move]) -> Task[None]:
+        body = U32.pack(len(moves)) + b"".join([move.encode() for move in moves])
+        code, answer = yield from self._calls.ask_leader(group, CURSOR_CALL, body)
+        if code != OK or len(answer) != 9 * len(moves):
+            reason = "No leader of the partition could be reached in time; try again."
+            if code == REFUSED:
+                reason = answer.decode(errors="replace")
+            elif code != TIMED_OUT:
+                reason = "The leader's answer made no sense; do all nodes run the same version?"
+            for move in moves:
+                move.moved.set(Moved(UNREACHABLE, -1, reason))
+            return
+        reader = Reader(answer)
+        for move in moves:
+            outcome = reader.u8()
+            offset = reader.u64()
+            if outcome == DONE:
+                move.moved.set(Moved(DONE, offset, ""))
+            else:
+                reason = f"The partition has no offset {move.offset} yet, or too many cursors."
+                move.moved.set(Moved(REFUSED_CURSOR, -1, reason))
+
+    def positions(self, groups: list[int], names: list[bytes]) -> Running[Positions]:
+        """Where cursors stand; without names: all that stand anywhere in these partitions."""
+        return self._calls.tasks.start("positions", self._ask_positions(groups, names[:NAMES_MAX]))
+
+    def _ask_positions(self, groups: list[int], names: list[bytes]) -> Task[Positions]:
         body = U32.pack(len(names)) + b"".join([sized(name) for name in names])
-        self._calls.gather(groups, POSITIONS_CALL, body, partial(_gathered, reply), now, timeout_ms)
+        answers, missing = yield from self._calls.ask_leaders(groups, POSITIONS_CALL, body)
+        found: list[Position] = []
+        for group, answer in answers.items():
+            reader = Reader(answer)
+            for _ in range(reader.count(CURSORS_MAX, 10)):
+                name = reader.sized()
+                offset = reader.u64()
+                found.append(Position(group, name, -1 if offset == NO_POSITION else offset))
+        return Positions(found, missing)
 
     # At the leader.
 
-    def _on_move(self, group: int, reader: Reader, answer: Replied) -> None:
+    def _on_move(self, group: int, reader: Reader) -> Task[Reply]:
         machine = self._machines.by_group.get(group)
         if machine is None:
-            answer(LATER, b"")
-            return
+            return Reply(LATER)
         outcomes: list[tuple[int, int]] = []
         commands: list[CursorCommand] = []
-        count = reader.count(COMMANDS_MAX, 11)
-        for _ in range(count):
+        for _ in range(reader.count(COMMANDS_MAX, 11)):
             what = reader.u8()
             wanted = reader.u64()
             name = reader.sized()
             if not name or len(name) > NAME_BYTES_MAX or what not in (COMMIT, RESET, DELETE):
                 raise malformed("a cursor that can't be")
             offset = self._resolve(group, what, wanted)
-            is_new = name not in machine.cursors and what != DELETE
+            known = machine.cursors.get(name, -1)
+            is_new = known < 0 and what != DELETE
             if offset < 0 or (is_new and len(machine.cursors) + len(commands) >= CURSORS_MAX):
                 outcomes.append((REFUSED_CURSOR, 0))
-                continue
-            known = machine.cursors.get(name, -1)
-            if what == COMMIT and offset <= known:
+            elif what == COMMIT and offset <= known:
                 outcomes.append((DONE, known))
-                continue
-            outcomes.append((DONE, offset))
-            commands.append(CursorCommand(what, name, offset))
-        body = b"".join([bytes((code,)) + U64.pack(offset) for code, offset in outcomes])
-        if commands:
-            self._control.move(group, commands, self._calls.now).then(partial(_moved, answer, body))
-        else:
-            answer(OK, body)
+            else:
+                outcomes.append((DONE, offset))
+                commands.append(CursorCommand(what, name, offset))
+        if commands and not (yield from self._control.move(group, commands, self._calls.now)):
+            return Reply(LATER)
+        return Reply(OK, b"".join([bytes((code,)) + U64.pack(offset) for code, offset in outcomes]))
 
     def _resolve(self, group: int, what: int, offset: int) -> int:
         """Where a cursor shall stand; -1: it can't stand there."""
@@ -190,40 +221,3 @@ class Cursors:
         names = [reader.sized() for _ in range(reader.count(NAMES_MAX, 2))] or sorted(cursors)
         found = [sized(name) + U64.pack(cursors.get(name, NO_POSITION)) for name in names]
         return U32.pack(len(names)) + b"".join(found)
-
-
-def _moved(answer: Replied, body: bytes, done: bool) -> None:
-    answer(OK if done else LATER, body if done else b"")
-
-
-def _settle(wishes: list[_Wish], code: int, body: bytes) -> None:
-    if code != OK or len(body) != 9 * len(wishes):
-        reason = "No leader of the partition could be reached in time; try again."
-        if code == REFUSED:
-            reason = body.decode(errors="replace")
-        elif code != TIMED_OUT:
-            reason = "The leader's answer made no sense; do all nodes run the same version?"
-        for wish in wishes:
-            wish.reply(Moved(UNREACHABLE, -1, reason))
-        return
-    reader = Reader(body)
-    for wish in wishes:
-        code = reader.u8()
-        offset = reader.u64()
-        if code == DONE:
-            wish.reply(Moved(DONE, offset, ""))
-        else:
-            wish.reply(
-                Moved(REFUSED_CURSOR, -1, f"The partition has no offset {wish.offset} yet, or too many cursors.")
-            )
-
-
-def _gathered(reply: Positions, found: dict[int, bytes], missing: list[int]) -> None:
-    positions: list[Position] = []
-    for group, body in found.items():
-        reader = Reader(body)
-        for _ in range(reader.count(CURSORS_MAX, 10)):
-            name = reader.sized()
-            offset = reader.u64()
-            positions.append(Position(group, name, -1 if offset == NO_POSITION else offset))
-    reply(positions, missing)

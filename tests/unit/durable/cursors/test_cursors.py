@@ -8,7 +8,7 @@ from flockmq.durable.cursors.cursors import (
     UNREACHABLE,
     Cursors,
     Moved,
-    Position,
+    Positions,
     lag_of,
     lost_of,
 )
@@ -21,7 +21,7 @@ NAME = b"default/spark"
 
 def commit(cluster: PartitionCluster, cursors: Cursors, group: int, offset: int) -> Moved:
     told: list[Moved] = []
-    cursors.commit(group, NAME, offset, told.append, cluster.now)
+    cursors.commit(group, NAME, offset).then(told.append)
     cluster.run(500)
     assert len(told) == 1
     return told[0]
@@ -33,15 +33,15 @@ def reset(cluster: PartitionCluster, number: int, start: Start) -> Moved:
     located = node.logs.locate([1], start)
     cluster.run(500)
     told: list[Moved] = []
-    node.cursors.reset(1, NAME, located.value[1].offset, told.append, cluster.now)
+    node.cursors.reset(1, NAME, located.value[1].offset).then(told.append)
     cluster.run(500)
     assert len(told) == 1
     return told[0]
 
 
-def positions(cluster: PartitionCluster, cursors: Cursors, names: list[bytes]) -> tuple[list[Position], list[int]]:
-    told: list[tuple[list[Position], list[int]]] = []
-    cursors.positions(cluster.groups, names, lambda found, missing: told.append((found, missing)), cluster.now)
+def positions(cluster: PartitionCluster, cursors: Cursors, names: list[bytes]) -> Positions:
+    told: list[Positions] = []
+    cursors.positions(cluster.groups, names).then(told.append)
     cluster.run(4_000)
     assert len(told) == 1
     return told[0]
@@ -77,7 +77,7 @@ def test_a_reader_at_a_replica_that_is_ahead_of_the_leader_may_commit() -> None:
     cluster.settle()
     assert leader.local.end(1) == 2
     told: list[Moved] = []
-    leader.cursors.commit(1, NAME, 3, told.append, cluster.now)
+    leader.cursors.commit(1, NAME, 3).then(told.append)
     cluster.settle()
     assert told == [], "it stands behind the record in the log"
     cluster.lost = lambda sender, receiver: False
@@ -96,7 +96,7 @@ def test_a_reset_finds_its_place_by_offset_and_by_time() -> None:
     assert reset(cluster, 3, Start(OFFSET, 2)).offset == 2
     assert reset(cluster, 3, Start(OFFSET, 99)).offset == 5
     told: list[Moved] = []
-    cluster.nodes[3].cursors.reset(1, NAME, 99, told.append, cluster.now)
+    cluster.nodes[3].cursors.reset(1, NAME, 99).then(told.append)
     cluster.run(500)
     assert told[0].offset == 5, "it is put no further than the end"
     assert reset(cluster, 3, Start(TIME, later)).offset == 3
@@ -111,7 +111,7 @@ def test_what_one_turn_brings_is_one_control_batch() -> None:
     told: list[Moved] = []
     for number in range(50):
         for node in cluster.nodes.values():
-            node.cursors.commit(1, b"default/c%d" % number, 3, told.append, cluster.now)
+            node.cursors.commit(1, b"default/c%d" % number, 3).then(told.append)
     cluster.run(200)
     assert [moved.code for moved in told] == [DONE] * 150
     entries = leader.store.groups[1].entries(before + 1, leader.store.groups[1].last + 1, 1 << 20)
@@ -149,7 +149,7 @@ def test_all_cursors_of_a_group_without_names_and_groups_without_a_leader() -> N
 
 def commit_fails(cluster: PartitionCluster) -> Moved:
     told: list[Moved] = []
-    cluster.nodes[1].cursors.commit(1, NAME, 1, told.append, cluster.now)
+    cluster.nodes[1].cursors.commit(1, NAME, 1).then(told.append)
     cluster.run(4_000)
     return told[0]
 
@@ -161,7 +161,7 @@ def test_a_commit_survives_the_death_of_the_leader() -> None:
     other = next(number for number in cluster.nodes if number != dead)
     cluster.kill(dead)
     told: list[Moved] = []
-    cluster.nodes[other].cursors.commit(1, NAME, 4, told.append, cluster.now)
+    cluster.nodes[other].cursors.commit(1, NAME, 4).then(told.append)
     cluster.run(3_000)
     assert [moved.code for moved in told] == [DONE]
     cluster.restart(dead)
@@ -175,7 +175,7 @@ def test_deleting_a_cursor_forgets_its_position() -> None:
     cursors = cluster.nodes[1].cursors
     commit(cluster, cursors, 1, 4)
     told: list[Moved] = []
-    cursors.delete(1, NAME, told.append, cluster.now)
+    cursors.delete(1, NAME).then(told.append)
     cluster.run(500)
     assert told[0].code == DONE
     assert cluster.leader(1).machines.by_group[1].cursors == {}
@@ -184,7 +184,7 @@ def test_deleting_a_cursor_forgets_its_position() -> None:
 def test_names_and_positions_are_checked_before_they_leave() -> None:
     cluster = PartitionCluster(groups=1)
     told: list[Moved] = []
-    cluster.nodes[1].cursors.commit(1, b"", 0, told.append, cluster.now)
-    cluster.nodes[1].cursors.commit(1, b"x" * 2_000, 0, told.append, cluster.now)
-    cluster.nodes[1].cursors.commit(1, b"x", -1, told.append, cluster.now)
+    cluster.nodes[1].cursors.commit(1, b"", 0).then(told.append)
+    cluster.nodes[1].cursors.commit(1, b"x" * 2_000, 0).then(told.append)
+    cluster.nodes[1].cursors.commit(1, b"x", -1).then(told.append)
     assert [moved.code for moved in told] == [REFUSED_CURSOR] * 3

@@ -7,7 +7,7 @@ from partition_cluster import PartitionCluster
 
 
 def commit(cluster: PartitionCluster, name: bytes, offset: int) -> None:
-    cluster.nodes[1].cursors.commit(1, name, offset, lambda moved: None, cluster.now)
+    cluster.nodes[1].cursors.commit(1, name, offset)
     cluster.run(300)
 
 

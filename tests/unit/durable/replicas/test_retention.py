@@ -20,7 +20,7 @@ def checkpoint_index(node: Node, group: int) -> int:
 
 def commit(cluster: PartitionCluster, name: bytes, offset: int) -> None:
     told: list[Moved] = []
-    cluster.nodes[1].cursors.commit(1, name, offset, told.append, cluster.now)
+    cluster.nodes[1].cursors.commit(1, name, offset).then(told.append)
     cluster.run(300)
     assert told[0].offset == offset
 
@@ -134,7 +134,7 @@ def test_by_age_while_entries_without_records_keep_coming() -> None:
     cluster.fill(1, 5)
     cluster.set_topic(retention_ms=20_000)
     for number in range(600):
-        cluster.nodes[1].cursors.reset(1, b"default/busy#0", number % 5, lambda moved: None, cluster.now)
+        cluster.nodes[1].cursors.reset(1, b"default/busy#0", number % 5)
         cluster.run(50)
     assert all(node.local.first(1) == 5 for node in cluster.nodes.values())
     assert all(len(node.store.groups[1].segments) < 4 for node in cluster.nodes.values())
@@ -190,10 +190,9 @@ def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> Non
     events = [event for event in node.events.take() if event.kind == "cursor_overrun"]
     lost = sum(int(str(event.fields["lost"])) for event in events)
     assert lost == first - 3 == node.keeper.records_lost
-    told = []
-    node.cursors.positions([1], [b"default/slow#0"], lambda found, missing: told.extend(found), cluster.now)
+    told = node.cursors.positions([1], [b"default/slow#0"])
     cluster.run(300)
-    assert lost_of(told[0].offset, first) == first - 3
+    assert lost_of(told.value.found[0].offset, first) == first - 3
 
 
 def test_a_restart_after_retention_has_the_same_state() -> None:
@@ -224,7 +223,7 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_by_checkpoint_and_entries(
     cluster.set_cursor("c", hold=False)
     cluster.run(300)
     told: list[Moved] = []
-    cluster.leader(1).cursors.commit(1, b"default/c#0", 50, told.append, cluster.now)
+    cluster.leader(1).cursors.commit(1, b"default/c#0", 50).then(told.append)
     cluster.run(300)
     cluster.set_topic(retention_bytes=6_000)
     cluster.run(25_000)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.cluster.commands import Result
-    from flockmq.durable.cursors.cursors import Moved, Position
+    from flockmq.durable.cursors.cursors import Moved, Positions
     from flockmq.durable.logs.locating import Located
     from flockmq.testing.simulation.nodes.process import DurableMachine
     from flockmq.testing.simulation.nodes.world import NodesWorld
@@ -81,14 +81,14 @@ class LogReader:
         if machine.process is None:
             return
         durable = machine.process.durable
-        now = self._cluster.now_ms()
+        durable.logs.tasks.now = self._cluster.now_ms()
         groups = list(floors)
         located = durable.logs.locate(groups, Start(LATEST))
         located.then(partial(self._on_heads, machine.number, floors))
-        durable.cursors.positions(groups, [self._key], partial(self._on_positions, machine.number, stored), now)
+        durable.cursors.positions(groups, [self._key]).then(partial(self._on_positions, machine.number, stored))
         for group, end in self._ends.items():
             if end > self._stored.get(group, 0) and self._rng.random() < 0.5:
-                durable.cursors.commit(group, self._key, end, partial(self._on_moved, group, end), now)
+                durable.cursors.commit(group, self._key, end).then(partial(self._on_moved, group, end))
 
     def _on_heads(self, number: int, floors: dict[int, int], found: dict[int, Located]) -> None:
         for group, one in found.items():
@@ -99,8 +99,8 @@ class LogReader:
                 text = f"node {number} was told that group {group} ends at {end}; {floors[group]} was committed before"
                 raise Violation("ends", text)
 
-    def _on_positions(self, number: int, stored: dict[int, int], found: list[Position], missing: list[int]) -> None:  # noqa: ARG002
-        for one in found:
+    def _on_positions(self, number: int, stored: dict[int, int], told: Positions) -> None:
+        for one in told.found:
             self._cluster.count("cursors told")
             if one.offset < stored.get(one.group, -1):
                 text = (
