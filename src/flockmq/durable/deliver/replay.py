@@ -40,6 +40,8 @@ CLEAN_WAIT_MS: Final = 1_000
 WAIT_MS: Final = 30_000
 PENDING_MAX: Final = 65_536
 RETRY_MS: Final = 200
+ASKS_MAX: Final = 256
+"""Starts that are being looked up at once."""
 OLDEST: Final = "flockmq-oldest"
 
 
@@ -94,6 +96,7 @@ class Replay:
         self._made: list[Wish] = []
         """Those of the SUBSCRIBE that is being looked at."""
         self._pending: list[Pending] = []
+        self._asking = 0
 
     # --- SUBSCRIBE ---
 
@@ -197,19 +200,21 @@ class Replay:
         if stream is None or wish.is_done:
             wish.is_done = True
             return True
-        if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at:
+        if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at or self._asking >= ASKS_MAX:
             return False
         here = self.streams.logs.located_here(wish.group, wish.start, REPLICAS)
         if here is not None and here.offset > here.first:  # else another replica may have an older beginning
             self._begin(wish, here)
             return True
         wish.is_asked = True
+        self._asking += 1
         self.streams.logs.tasks.start("start of a subscription", self._find(wish))
         return wish.is_done
 
     def _find(self, wish: Wish) -> Task[None]:
         found = (yield from self.streams.logs.locate([wish.group], wish.start, REPLICAS)).get(wish.group)
         wish.is_asked = False
+        self._asking -= 1
         wish.retry_at = self.node.now + RETRY_MS
         if found is not None and not wish.is_done:
             self._begin(wish, found)
