@@ -124,7 +124,7 @@ class Node(BrokerHarness):
     running = True
 
     def __init__(self, world: World, node_id: int, settings: BrokerSettings | None = None) -> None:
-        super().__init__(node_id, settings)
+        super().__init__(node_id, settings, node_id=node_id)
         self.now = world.now
         self.world = world
         self.node_id = node_id
@@ -132,6 +132,7 @@ class Node(BrokerHarness):
         self.calls = Calls(self, Tasks(world.now))
         self.logs = Logs(node_id, self.replicas, world, self.calls, self, self.wake)
         self.delivery = Delivery(self.broker.node, self.logs)
+        self.ports.replay = self.delivery.replay
         self.is_awake = False
 
     def wake(self) -> None:

@@ -37,14 +37,16 @@ class DurableBroker(BrokerHarness):
     """See the module."""
 
     def __init__(self, settings: BrokerSettings | None = None, feeding: str = "whole", leader: bool = True) -> None:
-        super().__init__(settings=settings, feeding=feeding)
+        super().__init__(settings=settings, feeding=feeding, node_id=1)
         rng = random.Random(3)
         self.disk = SimulatedDisk(rng)
         self.store = open_store(self.disk, StoreSettings(), rng)
         self.host = RaftHost(1, 1, RaftSettings(), rng, self.now)
-        self.engine = RaftEngine(self.host, self.store, self._applied, lambda group: b"", self._stopped)
+        self.engine = RaftEngine(
+            self.host, self.store, self._applied, lambda group: b"", self._stopped, on_room=self._on_room
+        )
         self.appending = Appending(self.broker.node, self.engine.appends, self.host.settings.entry_bytes_max)
-        self.broker.node.durable = self.appending
+        self.ports.appending = self.appending
         self.table = self.broker.node.table
         self.leader = leader
         self.logs: dict[int, list[Entry]] = {}
@@ -52,6 +54,9 @@ class DurableBroker(BrokerHarness):
         self.sent: list[Forward] = []
         self.reason = ""
         self._frames = 0
+
+    def _on_room(self, group: int) -> None:
+        self.appending.on_room(group)
 
     def topic(
         self, name: bytes, shards: int = 1, key: int = 0, key_property: bytes = b"", ack: int = 0, first: int = 0

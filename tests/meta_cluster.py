@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from flockmq.cluster.commands import Command, Result
 from flockmq.cluster.policy import PolicySettings, SeenMember
+from flockmq.cluster.state import ClusterState
 from flockmq.durable.replicas.partitions import Partitions
 from flockmq.durable.state.facts import Head
 from flockmq.durable.state.members import Members, seen_member
@@ -54,6 +56,15 @@ class Node(StoreNode):
         self.payloads: dict[int, list[bytes]] = {}
         """What the partitions here applied."""
         self.closed: list[int] = []
+        self.watchers: list[Callable[[ClusterState], None]] = []
+
+    def _changed(self, state: ClusterState) -> None:
+        self.partitions.follow(state)
+        for watcher in self.watchers:
+            watcher(state)
+
+    def _parted(self, group: int) -> None:
+        self.partitions.was_closed(group)
 
     def start(self) -> None:
         """Begin a life."""
@@ -63,11 +74,11 @@ class Node(StoreNode):
         self.head = None
         self.engine = RaftEngine(host, store, self._applied, self._state_of, self._stopped)
         self.calls = Calls(self)
-        self.meta = Meta(self.engine, self.calls, self, cluster.rng, lambda now: WALL + now, self._keep)
-        self.partitions = Partitions(self.meta, self.engine)
+        self.meta = Meta(
+            self.engine, self.calls, self, cluster.rng, lambda now: WALL + now, self._keep, self._changed, self._parted
+        )
+        self.partitions = Partitions(self.meta, self.engine, self._opened, self.closed.append)
         self.members = Members(self.meta, self.engine, self.list_members, cluster.policy)
-        self.partitions.opened.append(self._opened)
-        self.partitions.closed.append(self.closed.append)
         if self.kept:
             self.meta.restore(self.kept)
         self.meta.start()

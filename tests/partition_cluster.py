@@ -38,6 +38,7 @@ from flockmq.raft.appends import OpenBatch, Outcome
 from flockmq.raft.engine import RaftEngine
 from flockmq.raft.ready import Ready
 from flockmq.raft.settings import RaftSettings
+from flockmq.session.session import Session
 from flockmq.testing.lockstep import Lockstep, StoreNode
 
 WALL_MS = 1_700_000_000_000
@@ -67,7 +68,7 @@ class Node(StoreNode):
 
     def start(self) -> None:
         cluster = self.cluster
-        host, store = self.open()
+        host, store = self.open(self.admits)
         self.machines = Machines()
         self.events = EventList()
         self.engine = RaftEngine(host, store, self.applied, self.machines.state_of, cluster.failed)
@@ -75,19 +76,28 @@ class Node(StoreNode):
         wall = WALL_MS - cluster.start
         self.layout = Layout(lambda: cluster.state)
         self.fences = Fences(self.engine, self.machines)
-        host.rules.admits = self.fences.admits
         self.control = Control(self.engine, self.machines, self.fences, wall)
         self.asking = PartitionCalls(self.id, self.engine, self.calls, self.layout)
         self.local = EngineLogs(self.engine, self.machines, self.layout)
         self.logs = Logs(self.id, self.local, self.layout, self.calls, self, self.engine.wake)
         self.cursors = Cursors(self.asking, self.control, self.machines, self.local)
         self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
-        self.collecting = Collecting(self.asking, self.control, self.machines, self.fences, self.events, self.alive)
-        self.releases = Releases(self.asking, self.control, self.machines, self.collecting, self.alive)
+        self.collecting = Collecting(
+            self.asking,
+            self.control,
+            self.machines,
+            self.fences,
+            self.events,
+            self.alive,
+            cluster.under_way.get(self.id, dict),
+        )
+        self.releases = Releases(
+            self.asking, self.control, self.machines, self.collecting, self.alive, cluster.sessions.get(self.id)
+        )
         self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)
         self.statuses = Statuses(self.id, self.engine, self.machines, self.calls, self.scrubbing)
         self.sinks = Sinks(self.asking, self.control, self.machines)
-        self.machines.listeners = [self.control, self.logs, self.collecting, self.sinks]
+        self.followers = (self.control, self.logs, self.collecting, self.sinks)
         for group in cluster.groups:
             if self.id in self.layout.replicas_of(group):
                 replica = self.engine.open(group, cluster.voters)
@@ -102,7 +112,20 @@ class Node(StoreNode):
         return self.seen if self.seen is not None else self.cluster.alive()
 
     def applied(self, group: int, ready: Ready) -> None:
-        self.machines.applied(group, ready, self.engine)
+        if self.machines.restored(group, ready, self.engine):
+            for follower in self.followers:
+                follower.applied(group, [])
+        if self.machines.applied(group, ready):
+            for follower in self.followers:
+                follower.applied(group, ready.committed)
+
+    def closed(self, group: int) -> None:
+        self.machines.closed(group)
+        for follower in self.followers:
+            follower.closed(group)
+
+    def admits(self, group: int, batch: bytes) -> int:
+        return self.fences.admits(group, batch)
 
     def send(self, peer: int, channel: int, body: bytes) -> None:
         self.cluster.flying.append((self.id, peer, channel, body))
@@ -139,8 +162,13 @@ class PartitionCluster(Lockstep[Node, tuple[int, int, int, bytes]]):
         voters: tuple[int, ...] = (1, 2, 3),
         seed: int = 5,
         store: StoreSettings = STORE,
+        sessions: dict[int, dict[str, Session]] | None = None,
+        under_way: dict[int, Callable[[], dict[bytes, set[int]]]] | None = None,
     ) -> None:
+        """``sessions``, ``under_way``: by node, of those that have a broker."""
         super().__init__(seed)
+        self.sessions = sessions or {}
+        self.under_way = under_way or {}
         self.store = store
         self.start = self.now
         self.voters = voters

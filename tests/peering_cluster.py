@@ -63,7 +63,7 @@ class Node(BrokerHarness):
     """One broker of the cluster."""
 
     def __init__(self, cluster: Cluster, node_id: int, name: str, boot: int, settings: BrokerSettings) -> None:
-        super().__init__(node_id, settings)
+        super().__init__(node_id, settings, node_id=node_id)
         self.cluster = cluster
         self.node_id = node_id
         self.name = name
@@ -73,6 +73,7 @@ class Node(BrokerHarness):
         self.maps = OwnedMaps(node_id, boot, port, MapsSettings(), random.Random(node_id), self.now)
         self.forwarding = Forwarding(self.broker.node, boot, port)
         self.routes = Routes(self.broker.node, node_id, self.forwarding, self.maps)
+        self.ports.routes = self.routes
 
     def flush(self, sender: HarnessClient | None = None) -> None:
         super().flush(sender)

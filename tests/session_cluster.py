@@ -20,6 +20,7 @@ from flockmq.node.ports import Gate
 from flockmq.node.publishing import publish_message
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.channels import SESSIONS, WILLS
+from flockmq.peering.claiming import Collector
 from flockmq.peering.ownership import Ownership
 from flockmq.peering.wills import WillCopies
 from flockmq.session.session import Session
@@ -85,14 +86,18 @@ class SimNode:
     ) -> None:
         self.node_id = node_id
         self.alive = True
-        self.harness = BrokerHarness(cluster.rng.getrandbits(32), settings or BrokerSettings(sys_interval_ms=0), gate)
+        self.harness = BrokerHarness(
+            cluster.rng.getrandbits(32), settings or BrokerSettings(sys_interval_ms=0), gate, node_id=node_id
+        )
         self.harness.now = cluster.now
         self.outbox = SimOutbox(cluster, node_id)
         self.wills = WillCopies(self.harness.broker, node_id, boot, self.outbox)
         self.routes = SimRoutes(cluster, self)
         rng = random.Random(cluster.rng.getrandbits(32))
-        self.ownership = Ownership(self.harness.broker, node_id, boot, self.outbox, rng, self.routes, self.wills)
-        self.harness.broker.node.ownership = self.ownership
+        self.ownership = Ownership(
+            self.harness.broker, node_id, boot, self.outbox, rng, self.routes, self.wills, cluster.next_collector()
+        )
+        self.harness.ports.ownership = self.ownership
         self.seen_wills: list[bytes] = []
 
     @property
@@ -109,7 +114,9 @@ class SessionCluster:
         delay_ms: tuple[int, int] = (1, 20),
         settings: BrokerSettings | None = None,
         gate: Gate | None = None,
+        collectors: list[Collector] | None = None,
     ) -> None:
+        self.collectors = collectors or []
         self.rng = random.Random(seed)
         self.delay_ms = delay_ms
         self.settings = settings
@@ -127,6 +134,10 @@ class SessionCluster:
         self.published = 0
         for number in range(1, count + 1):
             self.start(number * 1_000_003)
+
+    def next_collector(self) -> Collector | None:
+        """That of the node that starts next."""
+        return self.collectors.pop(0) if self.collectors else None
 
     # --- nodes and links ---
 

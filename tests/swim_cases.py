@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from flockmq.gossip.claims import encode_claim
 from flockmq.gossip.member import ALIVE, Member
@@ -21,8 +22,23 @@ def address(number: int) -> tuple[str, int]:
     return (f"h{number}", 16_000)
 
 
-def swim(*others: Member, number: int = 1, now: int = 0) -> Swim:
-    made = Swim(LAN, member(number), random.Random(number), now)
+class Digest:
+    """Owned maps of which nothing but the digest matters."""
+
+    def __init__(self, digest: bytes = b"", on_digest: Callable[[int, bytes, int], None] | None = None) -> None:
+        self.own = digest
+        self.heard = on_digest
+
+    def digest(self) -> bytes:
+        return self.own
+
+    def on_digest(self, peer: int, digest: bytes, now: int) -> None:
+        if self.heard is not None:
+            self.heard(peer, digest, now)
+
+
+def swim(*others: Member, number: int = 1, now: int = 0, maps: Digest | None = None) -> Swim:
+    made = Swim(LAN, member(number), random.Random(number), now, maps=maps)
     for other in others:
         say(made, GOSSIP, sender=other, claims=[other], now=now)
     made.take_datagrams()

@@ -15,7 +15,7 @@ import pytest
 
 from flockmq.admin import model
 from flockmq.admin.api import AdminApi
-from flockmq.admin.desk import NodeInfo
+from flockmq.admin.desk import NodeInfo, Ports
 from flockmq.admin.guard import AttemptThrottle
 from flockmq.admin.operations import Operation
 from flockmq.admin.routes import OPERATIONS
@@ -54,6 +54,10 @@ class Site:
         return await asyncio.to_thread(action, client)
 
 
+def ports_of(harness: BrokerHarness) -> Ports:
+    return Ports(broker=lambda: harness.broker, clock=lambda: harness.now, flush=harness.flush)
+
+
 @asynccontextmanager
 async def serving(
     *,
@@ -70,16 +74,18 @@ async def serving(
         log.append((level, event, fields))
 
     api = AdminApi(
-        harness.broker,
         NODE,
+        Ports(
+            broker=lambda: harness.broker,
+            clock=lambda: harness.now,
+            flush=harness.flush,
+            listeners=lambda: LISTENERS,
+            config=config,
+            reload=reload,
+            log=note,
+            wall_clock=lambda: WALL_MS + harness.now - START_MS,
+        ),
         lambda token: token == "right",
-        lambda: harness.now,
-        flush=harness.flush,
-        listeners=lambda: LISTENERS,
-        config=config,
-        reload=reload,
-        log=note,
-        wall_clock=lambda: WALL_MS + harness.now - START_MS,
         limits=limits,
         throttle=throttle,
         allowed_hosts=allowed_hosts,
@@ -565,7 +571,7 @@ def test_json_must_be_called_json(run: Run) -> None:
 def test_readiness_and_changes_follow_the_life_of_the_node(run: Run) -> None:
     async def scenario() -> None:
         harness = BrokerHarness()
-        api = AdminApi(harness.broker, NODE, lambda token: token == "right", lambda: harness.now, flush=harness.flush)
+        api = AdminApi(NODE, ports_of(harness), lambda token: token == "right")
         await api.start("127.0.0.1", 0)
         states = []
         for change in (list, api.mark_ready, api.mark_stopping, api.mark_ready):
@@ -605,7 +611,7 @@ def test_a_port_that_is_taken_is_told(run: Run) -> None:
     async def scenario() -> None:
         async with serving() as site:
             harness = BrokerHarness()
-            other = AdminApi(harness.broker, NODE, lambda token: False, lambda: harness.now, flush=harness.flush)
+            other = AdminApi(NODE, ports_of(harness), lambda token: False)
             with pytest.raises(ConfigError, match="--api-port"):
                 await other.start("127.0.0.1", site.api.port)
 
@@ -680,7 +686,11 @@ def test_a_client_on_a_socket_is_kicked_and_reached_by_a_publish(run: Run) -> No
     async def scenario() -> None:
         async with running() as node:
             listener = await node.listen()
-            api = AdminApi(node.broker, NODE, lambda token: token == "right", now_ms, flush=node.runner.flush_soon)
+            api = AdminApi(
+                NODE,
+                Ports(broker=lambda: node.broker, clock=now_ms, flush=node.runner.flush_soon),
+                lambda token: token == "right",
+            )
             await api.start("127.0.0.1", 0)
             client = await Client.open(listener)
             await client.connect("c", version=5)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flockmq.admin.api import AdminApi
-from flockmq.admin.desk import NodeInfo
+from flockmq.admin.desk import NodeInfo, Ports
 from flockmq.cli.main import run
 from flockmq.client.admin import AdminClient
 from flockmq.errors import ApiError
@@ -39,13 +39,15 @@ class Site:
     async def _serve(self) -> None:
         harness = BrokerHarness()
         api = AdminApi(
-            harness.broker,
             NodeInfo(name="n1@host", version="1", build="pure"),
+            Ports(
+                broker=lambda: harness.broker,
+                clock=lambda: harness.now,
+                flush=harness.flush,
+                wall_clock=lambda: WALL_MS + harness.now - START_MS,
+                find_durable=lambda: self.port,
+            ),
             lambda token: token == "right",
-            lambda: harness.now,
-            flush=harness.flush,
-            wall_clock=lambda: WALL_MS + harness.now - START_MS,
-            durable=self.port,
         )
         await api.start("127.0.0.1", 0)
         api.mark_ready()

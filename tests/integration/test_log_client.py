@@ -15,7 +15,7 @@ import pytest
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.api import AdminApi
-from flockmq.admin.desk import NodeInfo
+from flockmq.admin.desk import NodeInfo, Ports
 from flockmq.client.admin import AdminClient, UnreachableError
 from flockmq.client.log_client import RETRY_S, LogClient, ReadFrom
 from flockmq.cluster.commands import NodeSeen
@@ -57,13 +57,15 @@ async def flock(nodes: int = 1, wrong_token_on: tuple[int, ...] = ()) -> AsyncIt
     apis = []
     for node in range(1, nodes + 1):
         api = AdminApi(
-            harness.broker,
             NodeInfo(name=f"n{node}", version="1", build="pure"),
+            Ports(
+                broker=lambda: harness.broker,
+                clock=lambda: harness.now,
+                flush=harness.flush,
+                wall_clock=lambda: WALL_MS + harness.now - START_MS,
+                find_durable=lambda: port,
+            ),
             (lambda token: token == "another") if node in wrong_token_on else (lambda token: token == "right"),
-            lambda: harness.now,
-            flush=harness.flush,
-            wall_clock=lambda: WALL_MS + harness.now - START_MS,
-            durable=port,
         )
         await api.start("127.0.0.1", 0)
         api.mark_ready()

@@ -92,8 +92,8 @@ class Tenancy:
         self.follow()
 
     def follow(self) -> None:
-        assert self.server.tenants is not None
-        self.server.tenants.follow(self.machine.state)
+        assert self.server.life is not None
+        self.server.life.tenants.follow(self.machine.state)
 
     def put(
         self,
@@ -109,8 +109,7 @@ class Tenancy:
 
     @property
     def sessions(self) -> dict[str, Session]:
-        assert self.server._broker is not None
-        return self.server._broker.sessions
+        return self.server.broker.sessions
 
     async def open(self, listener: str = "tcp:default") -> Client:
         (found,) = [one for one in self.server.listeners if one.name == listener]

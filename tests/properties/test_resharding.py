@@ -50,7 +50,9 @@ class Node:
         self.running = True
         self.store = open_store(self.disk, STORE, self.world.rng)
         self.host = RaftHost(self.id, self.boot, RaftSettings(), self.world.rng, self.world.now)
-        self.engine = RaftEngine(self.host, self.store, self.applied, lambda group: b"", self.world.failed)
+        self.engine = RaftEngine(
+            self.host, self.store, self.applied, lambda group: b"", self.world.failed, on_room=self.world.room
+        )
         self.learn(self.known)
 
     def learn(self, topic: DurableTopic) -> None:
@@ -87,7 +89,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.harness = BrokerHarness()
+        self.harness = BrokerHarness(node_id=PUBLISHER)
         self.now = self.harness.now
         self.topic = DurableTopic(b"default", b"t", [b"t/#"], [1], index=1)
         self.seen: dict[bytes, int] = {}
@@ -99,13 +101,16 @@ class World:
         own = self.nodes[PUBLISHER]
         broker = self.harness.broker.node
         self.appending = Appending(broker, own.engine.appends, 4_000_000)
-        broker.durable = self.appending
+        self.harness.ports.appending = self.appending
         self.publisher_learns()
         self.number = 0
         self.sent: list[bytes] = []
         self.unacknowledged: list[Publish] = []
         self.connections = 0
         self.client = self.connect()
+
+    def room(self, group: int) -> None:
+        self.appending.on_room(group)
 
     def failed(self, reason: str) -> None:
         raise AssertionError(reason)

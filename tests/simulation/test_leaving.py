@@ -6,7 +6,6 @@ import pytest
 
 from flockmq.testing.simulation.nodes.plan import draw_plan
 from flockmq.testing.simulation.nodes.world import NodesWorld
-from flockmq.testing.simulation.world import Violation
 
 SEED = 5
 LEAVE_MS_MAX = 60_000
@@ -37,17 +36,3 @@ def test_nothing_depends_on_a_node_that_left(number: int) -> None:
             assert all(
                 number not in partition.members() for topic in state.topics.values() for partition in topic.partitions
             )
-
-
-def test_what_a_node_knew_of_a_cluster_that_it_left_does_not_come_back() -> None:
-    """It goes with a replica of cluster state, which nobody could take over, and a turn is still to come."""
-    harness = NodesWorld(SEED, draw_plan(SEED))
-    harness.form()
-    process = next(one for one in harness.processes() if one.durable.meta.has_replica)
-    topics = process.harness.broker.node.table.topics.topics
-    assert topics
-    with pytest.raises(Violation, match="it left"):  # which no node does by itself here
-        process.engine.stop("it left")
-    process.durable.forget_cluster(harness.now_ms())
-    process.node.turn(harness.now_ms())
-    assert not topics

@@ -1,7 +1,7 @@
 """The admin API of a node: REST, OpenAPI, metrics and health on HTTP, in the broker's own event loop.
 
 ```
- AdminApi(broker, ...) -- start(host, port) --> sockets --> web.py --> handlers.py --> broker
+ AdminApi(node, ports) -- start(host, port) --> sockets --> web.py --> handlers.py --> broker
         |-- mark_ready() once listeners serve      /health/ready: 503 -> 200, when the rest is there, too
         |-- mark_stopping() when the end begins    /health/ready: 200 -> 503, nothing can be changed any more
         `-- stop()                                 sockets closed, requests under way finish
@@ -17,80 +17,48 @@ import ssl
 from typing import TYPE_CHECKING
 
 from flockmq.admin.description import Description
-from flockmq.admin.desk import Desk, LogEvent, NodeInfo, Ports, alone, no_port
+from flockmq.admin.desk import Desk, NodeInfo, Ports
 from flockmq.admin.guard import AttemptThrottle, Guard, host_name
 from flockmq.admin.lag import LoopLag
 from flockmq.admin.operations import Router
 from flockmq.admin.paging import Pager
 from flockmq.admin.routes import OPERATIONS
 from flockmq.admin.web import WebLimits, WebServer
-from flockmq.drivers.clock import wall_ms
 from flockmq.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
-    from flockmq.admin.cluster_port import ClusterPort
-    from flockmq.admin.desk import State
-    from flockmq.admin.durable_port import DurablePort
-    from flockmq.admin.model import Listener
-    from flockmq.admin.readiness import NodeFacts
-    from flockmq.node.broker import Broker
+    from collections.abc import Callable, Iterable
 
 STOP_TIMEOUT_S = 2.0
 
 
 class AdminApi:
-    """See the module. ``verify_token`` compares in constant time; ``clock`` is the broker's ``now``."""
+    """See the module. ``verify_token`` compares in constant time."""
 
     def __init__(
         self,
-        broker: Broker,
         node_info: NodeInfo,
+        ports: Ports,
         verify_token: Callable[[str], bool],
-        clock: Callable[[], int],
         *,
-        flush: Callable[[], None],
-        listeners: Callable[[], Sequence[Listener]] = tuple,
-        config: Callable[[], Mapping[str, object]] | None = None,
-        reload: Callable[[], Awaitable[Sequence[str]]] | None = None,
-        log: LogEvent | None = None,
-        wall_clock: Callable[[], int] | None = None,
         limits: WebLimits | None = None,
         allowed_hosts: Iterable[str] = (),
         throttle: AttemptThrottle | None = None,
-        pager: Pager | None = None,
-        cluster: Callable[[], ClusterPort | None] = no_port,
-        durable: DurablePort | None = None,
-        facts: Callable[[State], NodeFacts] = alone,
     ) -> None:
-        ports = Ports(
-            flush=flush,
-            listeners=listeners,
-            config=config,
-            reload=reload,
-            log=log or _no_log,
-            find_cluster=cluster,
-            find_durable=lambda: durable or _durable_of(cluster()),
-            facts=facts,
-        )
         self._lag = LoopLag()
         self._limits = limits or WebLimits()
         self._allowed_hosts = frozenset(host_name(host) for host in allowed_hosts)
         self._desk = Desk(
-            broker,
             node_info,
             ports,
-            pager if pager is not None else Pager(lambda: secrets.token_urlsafe(9)),
+            Pager(lambda: secrets.token_urlsafe(9)),
             Guard(
                 verify_token,
                 throttle if throttle is not None else AttemptThrottle(),
                 lambda peer: ports.log("warning", "admin_wrong_token", peer=peer),
-                lambda: _id_of(cluster()),
+                lambda: ports.cluster.id_text() if ports.cluster is not None else "",
             ),
             self._lag.window,
-            clock,
-            wall_clock or wall_ms,
             Description(OPERATIONS, node_info.version),
         )
         self._web: WebServer | None = None
@@ -161,15 +129,3 @@ class AdminApi:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await server.wait_closed()
         self._servers.clear()
-
-
-def _durable_of(cluster: ClusterPort | None) -> DurablePort | None:
-    return cluster.durable if cluster is not None else None
-
-
-def _id_of(cluster: ClusterPort | None) -> str:
-    return cluster.id_text() if cluster is not None else ""
-
-
-def _no_log(level: str, event: str, **fields: object) -> None:
-    """Drop the event: there is no log."""

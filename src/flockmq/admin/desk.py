@@ -11,6 +11,7 @@ from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
 from flockmq.admin.node_listings import NodeListings
 from flockmq.admin.readiness import NAMES, NodeFacts, assess
+from flockmq.drivers.clock import wall_ms
 from flockmq.errors import UNAVAILABLE, ApiError
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def no_port() -> None:
     """There is none."""
 
 
+def no_log(level: str, event: str, **fields: object) -> None:
+    """Drop the event: there is no log."""
+
+
 def alone(state: State) -> NodeFacts:
     """The facts of a node that was never meant to have others."""
     return NodeFacts(state=state, why_alone="This node was started without others.", is_meant_alone=True)
@@ -61,18 +66,23 @@ def alone(state: State) -> NodeFacts:
 class Ports:
     """What the composition gives the API beside the broker."""
 
+    broker: Callable[[], Broker]
+    """The broker of the life that the node leads now."""
+    clock: Callable[[], int]
+    """The broker's ``now``."""
     flush: Callable[[], None]
     """Lets the drivers write what a call left in ``broker.dirty``."""
-    listeners: Callable[[], Sequence[Listener]]
-    config: Callable[[], Mapping[str, object]] | None
+    listeners: Callable[[], Sequence[Listener]] = tuple
+    config: Callable[[], Mapping[str, object]] | None = None
     """The configuration in effect, secrets already blacked out."""
-    reload: Callable[[], Awaitable[Sequence[str]]] | None
+    reload: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Reads passwords, ACL and certificates again; raises FlockError and changes nothing when one can't be used."""
-    log: LogEvent
+    log: LogEvent = no_log
+    wall_clock: Callable[[], int] = wall_ms
     find_cluster: Callable[[], ClusterPort | None] = no_port
     """The cluster; None when this node talks to no others, or not yet."""
     find_durable: Callable[[], DurablePort | None] = no_port
-    """Cluster state and durable topics; None when this node has none, or not yet."""
+    """Cluster state and durable topics, where they are not those of the cluster."""
     facts: Callable[[State], NodeFacts] = alone
     """What the node knows about itself, with the state that the API is in."""
 
@@ -83,41 +93,37 @@ class Ports:
 
     @property
     def durable(self) -> DurablePort | None:
-        """Cluster state and durable topics as they are now."""
-        return self.find_durable()
+        """Cluster state and durable topics as they are now; None when this node has none, or not yet."""
+        cluster = self.find_cluster()
+        return self.find_durable() or (cluster.durable if cluster is not None else None)
 
 
 class Desk:
     """Everything at hand for one AdminApi. Also the ``Source`` of the metrics."""
 
     def __init__(
-        self,
-        broker: Broker,
-        node: NodeInfo,
-        ports: Ports,
-        pager: Pager,
-        guard: Guard,
-        lag: LagWindow,
-        clock: Callable[[], int],
-        wall_clock: Callable[[], int],
-        description: Description,
+        self, node: NodeInfo, ports: Ports, pager: Pager, guard: Guard, lag: LagWindow, description: Description
     ) -> None:
-        self.broker = broker
         self.node = node
         self.ports = ports
         self.pager = pager
         self.guard = guard
         self.lag = lag
-        self.clock = clock
-        self.moments = Moments(clock, wall_clock)
+        self.clock = ports.clock
+        self.moments = Moments(ports.clock, ports.wall_clock)
         self.state: State = "starting"
-        self.started_at_ms = broker.node.started_at
+        self.started_at_ms = ports.broker().node.started_at
         self.description = description
         self.polls = Polls()
-        self.listings = NodeListings(broker, self.moments, pager, node.name)
+        self.listings = NodeListings(ports.broker, self.moments, pager, node.name)
         self.exposition = Exposition(self)
         self._readiness: Readiness | None = None
         self._readiness_at = 0
+
+    @property
+    def broker(self) -> Broker:
+        """The broker of the life that the node leads now."""
+        return self.ports.broker()
 
     @property
     def uptime_s(self) -> float:

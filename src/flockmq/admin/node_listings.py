@@ -17,6 +17,8 @@ from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError, RemotePr
 from flockmq.mqtt import reasons
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flockmq.admin.moments import Moments
     from flockmq.admin.paging import Entries, Pager
     from flockmq.node.broker import Broker
@@ -68,7 +70,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 class NodeListings:
     """See the module. ``name``: what this node is called, for its entries."""
 
-    def __init__(self, broker: Broker, moments: Moments, pager: Pager, name: str) -> None:
+    def __init__(self, broker: Callable[[], Broker], moments: Moments, pager: Pager, name: str) -> None:
         self._broker = broker
         self._moments = moments
         self._pager = pager
@@ -85,14 +87,14 @@ class NodeListings:
 
     def _walk(self, query: Query) -> Entries[Any]:
         if isinstance(query, model.ConnectionQuery):
-            return listings.connections(self._broker, query, self._moments)
+            return listings.connections(self._broker(), query, self._moments)
         if isinstance(query, model.SessionQuery):
-            return listings.sessions(self._broker, query, self._moments)
-        return listings.subscriptions(self._broker, query)
+            return listings.sessions(self._broker(), query, self._moments)
+        return listings.subscriptions(self._broker(), query)
 
     def find(self, what: str, client_id: str) -> Listed | None:
         """The connection or the session of a client, if this node has it."""
-        session = self._broker.sessions.get(client_id)
+        session = self._broker().sessions.get(client_id)
         if session is None:
             return None
         if what == SESSIONS:

@@ -59,7 +59,6 @@ class ClusterRunner:
         """Begin."""
         self._links = links
         self._datagrams = datagrams
-        self.node.ship = self._ship
         self.runner.attach(self.turn, self.tick)
 
     def stop(self) -> None:
@@ -67,7 +66,6 @@ class ClusterRunner:
         self.turn()
         self._tell_events()
         self.runner.attach(None, None)
-        self.node.ship = None
         self._links = None
         self._datagrams = None
 
@@ -144,7 +142,7 @@ class ClusterRunner:
             return False
         return True
 
-    def _ship(self, peer: int, pieces: list[bytes]) -> None:
+    def ship(self, peer: int, pieces: list[bytes]) -> None:
         """A frame that need not wait for the end of the turn. An error here is not its sender's fault."""
         if self._links is not None:
             try:

@@ -14,34 +14,32 @@ from typing import TYPE_CHECKING
 
 from flockmq.durable.node import DurableNode
 from flockmq.node.broker import Broker
-from flockmq.peering.node import ClusterNode
-from flockmq.raft.host import RaftHost
+from flockmq.peering.node import Base, ClusterNode
 
 if TYPE_CHECKING:
     from flockmq.durable.parts import Parts
 
 
 class Node:
-    """See the module."""
+    """See the module. Also the ``BrokerPorts`` of its broker."""
 
     def __init__(self, parts: Parts) -> None:
         me = parts.me
         store = parts.store
-        edges = parts.edges
-        self.broker = Broker(parts.settings, parts.gate, parts.rng, parts.now, parts.wall_ms, parts.version)
-        has_data = store is not None and bool(store.groups)
-        self.cluster = ClusterNode(
-            self.broker, me, parts.gossip, parts.rules, parts.ballot, has_data, parts.rng, parts.now
-        )
-        self.cluster.ship = edges.ship
+        now = parts.now
+        self.broker = Broker(parts.settings, parts.gate, parts.rng, now, parts.wall_ms, parts.version, me.node_id, self)
+        base = Base(self.broker, me, parts.gossip, parts.edges.ship, parts.rng, now)
         self.durable: DurableNode | None = None
         if store is not None:
-            host = RaftHost(me.node_id, me.boot, parts.raft, parts.rng, parts.now)
-            self.durable = DurableNode(
-                self.cluster, host, store, edges.stopped, edges.keep, parts.now, parts.wall_ms, parts.policy
-            )
-            self.durable.engine.kick = edges.kick
-            self.durable.engine.wake = edges.wake
+            self.durable = DurableNode(base, store, parts.raft, parts.edges, parts.policy, now, parts.wall_ms)
+        durable = self.durable
+        has_data = store is not None and bool(store.groups)
+        upper = durable.upper if durable is not None else None
+        self.cluster = ClusterNode(base, parts.rules, parts.ballot, has_data, now, upper)
+        self.ownership = self.cluster.ownership
+        self.routes = self.cluster.routes
+        self.appending = durable.appending if durable is not None else None
+        self.replay = durable.delivery.replay if durable is not None else None
 
 
 def assemble(parts: Parts) -> Node:

@@ -28,10 +28,10 @@ class Consensus:
         self,
         engine: RaftEngine,
         send_now: Callable[[int, int, bytes], None],
-        before: Callable[[int], None],
-        after: Callable[[int], None],
+        before: tuple[Callable[[int], None], ...],
+        after: tuple[Callable[[int], None], ...],
     ) -> None:
-        """``before`` and ``after`` a turn: what is to go into it, and what came of it."""
+        """``before`` and ``after`` a turn of consensus, in this order: what goes into it, and what follows from it."""
         self._engine = engine
         self._send_now = send_now
         self._before = before
@@ -62,9 +62,11 @@ class Consensus:
     def flush(self, now: int) -> None:
         """Have a turn."""
         try:
-            self._before(now)
+            for flush in self._before:
+                flush(now)
             self._engine.turn(self._send)
-            self._after(now)
+            for flush in self._after:
+                flush(now)
         except Exception as error:
             self._fail(error)
 

@@ -26,7 +26,7 @@ from flockmq.durable.logs.local import EngineLogs
 from flockmq.durable.logs.logs import Logs
 from flockmq.durable.machine.control import Control
 from flockmq.durable.machine.fences import Fences
-from flockmq.durable.machine.machines import Machines
+from flockmq.durable.machine.machines import Listener, Machines
 from flockmq.durable.publish.appending import Appending
 from flockmq.durable.publish.topics import Topics
 from flockmq.durable.qos2.collecting import Collecting
@@ -44,15 +44,17 @@ from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import GROUP, Meta
 from flockmq.peering.channels import FEEDS, RAFT
+from flockmq.peering.node import Base, Upper
 from flockmq.raft.engine import RaftEngine
+from flockmq.raft.host import RaftHost
 
 if TYPE_CHECKING:
     from flockmq.cluster.policy import PolicySettings, SeenMember
+    from flockmq.durable.parts import Edges
     from flockmq.log.store import Store
-    from flockmq.peering.node import ClusterNode
-    from flockmq.raft.host import RaftHost
     from flockmq.raft.ready import Ready
     from flockmq.raft.replicas import Replica
+    from flockmq.raft.settings import RaftSettings
 
 API: Final = b"f/api"
 ZONE: Final = b"f/zone"
@@ -75,65 +77,107 @@ class DurableNode:
 
     def __init__(
         self,
-        cluster: ClusterNode,
-        host: RaftHost,
+        base: Base,
         store: Store,
-        on_stopped: Callable[[str], None],
-        keep: Callable[[bytes], None],
+        raft: RaftSettings,
+        edges: Edges,
+        policy: PolicySettings | None,
         now: int,
         wall_ms: int,
-        policy: PolicySettings | None = None,
     ) -> None:
-        self.cluster = cluster
+        self._base = base
+        self.node_id = base.node_id
+        self.broker = base.broker
         self._now = now
         self._wall_offset_ms = wall_ms - now
         self._slow_at = now
         self._topics_version = -1
         self._jumps = 0
-        broker = cluster.broker.node
-        self.engine = RaftEngine(host, store, self._applied, self._state_of, on_stopped)
-        facts = MapFacts(cluster.maps, cluster.node_id)
-        self.meta = Meta(self.engine, cluster.calls, facts, host.rng, self._wall_ms, keep)
+        self._edges = edges
+        node_id = base.node_id
+        broker = base.broker.node
+        host = RaftHost(node_id, base.boot, raft, base.rng, now, self._admits)
+        self.engine = RaftEngine(
+            host, store, self._applied, self._state_of, edges.stopped, edges.kick, edges.wake, self._has_room
+        )
+        facts = MapFacts(base.maps, node_id)
+        self.meta = Meta(
+            self.engine,
+            base.calls,
+            facts,
+            base.rng,
+            self._wall_ms,
+            edges.keep,
+            self._state_changed,
+            self._was_taken_out,
+        )
         self.barrier = AppliedBarrier(facts, self._alive)
         self.members = Members(self.meta, self.engine, self._seen, policy)
-        self.partitions = Partitions(self.meta, self.engine)
+        self.partitions = Partitions(self.meta, self.engine, self._opened, self._closed)
         self.layout = Layout(lambda: self.meta.state, store.held_bytes)
-        self.calls = PartitionCalls(cluster.node_id, self.engine, cluster.calls, self.layout)
+        self.calls = PartitionCalls(node_id, self.engine, base.calls, self.layout)
         # The state behind partitions, and what people and programs ask of it.
         self.machines = Machines()
         self.fences = Fences(self.engine, self.machines)  # QoS 2, exactly once into the log
-        host.rules.admits = self.fences.admits
         self.control = Control(self.engine, self.machines, self.fences, self._wall_offset_ms)
         self.local = EngineLogs(self.engine, self.machines, self.layout)
-        self.logs = Logs(cluster.node_id, self.local, self.layout, cluster.calls, cluster, self._wake)
+        self.logs = Logs(node_id, self.local, self.layout, base.calls, base.exchange, edges.wake)
         self.cursors = Cursors(self.calls, self.control, self.machines, self.local)
         self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
         self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
         self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
-        self.statuses = Statuses(cluster.node_id, self.engine, self.machines, cluster.calls, self.scrubbing)
+        self.statuses = Statuses(node_id, self.engine, self.machines, base.calls, self.scrubbing)
         self.sinks = Sinks(self.calls, self.control, self.machines)
-        self.collecting = Collecting(self.calls, self.control, self.machines, self.fences, broker.events, self._alive)
-        self.releases = Releases(self.calls, self.control, self.machines, self.collecting, self._alive)
-        self.releases.sessions = cluster.broker.sessions
-        cluster.ownership.claimant.collector = self.releases
-        self.machines.listeners = [self.control, self.logs, self.collecting, self.sinks]
+        self.collecting = Collecting(
+            self.calls, self.control, self.machines, self.fences, broker.events, self._alive, self._under_way
+        )
+        self.releases = Releases(
+            self.calls, self.control, self.machines, self.collecting, self._alive, base.broker.sessions
+        )
         # Publishers and subscribers of this node.
-        self.appending = Appending(broker, self.engine.appends, host.settings.entry_bytes_max, self.releases)
-        self.collecting.under_way = self.appending.under_way
-        broker.durable = self.appending
+        self.appending = Appending(broker, self.engine.appends, raft.entry_bytes_max, self.releases)
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, self.logs)
         stored = StoredBytes(self.engine, self.layout)
-        self.usage = NamespaceUsage(cluster.maps, cluster.node_id, broker.spaces, stored)
-        self.meta.watch(self._state_changed)
-        self.partitions.opened.append(self._opened)
-        self.partitions.closed.append(self._closed)
-        cluster.components[RAFT] = Consensus(self.engine, cluster.send_now, self._before_turn, self._after_turn)
-        cluster.waking.add(RAFT)
-        cluster.components[FEEDS] = self.delivery
-        cluster.on_writable = self.engine.writable
-        cluster.on_told[INDEX] = self.meta.peer_told
-        cluster.maps.set(STORE, store.identity.to_bytes(8, "little"))
+        self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, stored)
+        base.maps.set(STORE, store.identity.to_bytes(8, "little"))
+        # The orders of a turn and of a tick. In a turn consensus comes behind all that the clients and the other nodes
+        # of this turn brought (``ClusterNode``), so that one frame and one write have all of it.
+        consensus = Consensus(
+            self.engine,
+            base.exchange.send_now,
+            before=(
+                self._begin_turn,
+                self.cursors.flush,
+                self.releases.flush,
+                self.collecting.flush,
+                self.control.flush,
+            ),
+            after=(self.meta.flush, self.barrier.flush),
+        )
+        self.upper = Upper(
+            components={RAFT: consensus, FEEDS: self.delivery},
+            waking={RAFT},
+            writable=self.engine.writable,
+            told={INDEX: self.meta.peer_told},
+            collector=self.releases,
+        )
+        self._followers: tuple[Listener, ...] = (self.control, self.logs, self.collecting, self.sinks)
+        """Parts that follow what partitions apply, in the order in which they hear of it."""
+        self._ticks: tuple[Callable[[int], None], ...] = (
+            self.meta.tick,
+            self.barrier.flush,
+            self.members.tick,
+            self.partitions.tick,
+            self.calls.tick,
+            self.control.tick,
+            self.keeper.tick,
+            self.tidying.tick,
+            self.collecting.tick,
+            self.releases.tick,
+            self.usage.tick,
+            self.appending.tick,
+        )
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
         """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none.
@@ -171,36 +215,26 @@ class DurableNode:
         if now < self._slow_at:
             return False
         self._slow_at = now + SLOW_TICK_MS
-        self.meta.tick(now)
-        self.barrier.flush(now)
-        self.members.tick(now)
-        self.partitions.tick(now)
-        self.calls.tick(now)
-        self.control.tick(now)
-        self.keeper.tick(now)
-        self.tidying.tick(now)
-        self.collecting.tick(now)
-        self.releases.tick(now)
-        self.usage.tick(now)
-        self.appending.tick(now)
+        for tick in self._ticks:
+            tick(now)
         return True
 
     def tell_about_me(self, api: str, zone: str) -> None:
         """Let the others know where this node's admin API is, and in which zone it stands."""
-        self.cluster.maps.set(API, api.encode())
-        self.cluster.maps.set(ZONE, zone.encode())
+        self._base.maps.set(API, api.encode())
+        self._base.maps.set(ZONE, zone.encode())
 
     def set_leaving(self, is_leaving: bool) -> None:
         """Ask the cluster to take this node's replicas and votes away, or to let it have some again."""
         self.meta.parting.is_leaving = is_leaving
         if is_leaving:
-            self.cluster.maps.set(LEAVING, b"1")
+            self._base.maps.set(LEAVING, b"1")
         else:
-            self.cluster.maps.delete(LEAVING)
+            self._base.maps.delete(LEAVING)
 
     def belongings(self) -> int:
         """What the cluster would miss if this node were gone: its replicas, group 0's and those on their way too."""
-        me = self.cluster.node_id
+        me = self._base.node_id
         state = self.meta.state
         held = sum(1 for partition in state.moving() if me in partition.members())
         return max(state.loads.replicas.get(me, 0), held) + len(self.engine.replicas)
@@ -208,13 +242,6 @@ class DurableNode:
     def hand_over(self) -> int:
         """This node is about to stop: let others lead what it leads; how many groups it still leads."""
         return self.engine.hand_over()
-
-    def forget_cluster(self, now: int) -> None:
-        """This node has left: what were durable topics here are none any more, and nobody is told of the state again,
-        which a turn that is still to come would do."""
-        self.meta.forget_watchers()
-        self.cluster.on_told.pop(INDEX, None)
-        self.topics.follow(ClusterState(), now)
 
     def take_events(self) -> list[tuple[str, dict[str, object]]]:
         """What happened, for the log."""
@@ -229,7 +256,12 @@ class DurableNode:
             self.meta.applied(ready)
             return
         self.partitions.applied(group, ready)
-        self.machines.applied(group, ready, self.engine)
+        if self.machines.restored(group, ready, self.engine):
+            for follower in self._followers:
+                follower.applied(group, [])
+        if self.machines.applied(group, ready):
+            for follower in self._followers:
+                follower.applied(group, ready.committed)
         self.delivery.applied(group, ready, self._now)
 
     def _state_of(self, group: int) -> bytes:
@@ -243,17 +275,36 @@ class DurableNode:
 
     def _closed(self, group: int) -> None:
         self.machines.closed(group)
+        for follower in self._followers:
+            follower.closed(group)
         self.scrubbing.closed(group)
         self.delivery.closed(group, self._now)
 
     def _refuse_retired(self, state: ClusterState) -> None:
         """Take part no more with a store that the cluster has gone on without."""
-        me = state.nodes.get(self.cluster.node_id)
+        me = state.nodes.get(self._base.node_id)
         if me is not None and self.engine.store.identity in me.retired and not self.engine.stopped:
             self.engine.events.append(("store_retired", {"message": WHY_RETIRED}))
             self.engine.stop(WHY_RETIRED)
 
+    def _begin_turn(self, now: int) -> None:
+        self._now = now
+        self.calls.now = now
+
+    def _was_taken_out(self, group: int) -> None:
+        self.partitions.was_closed(group)
+
+    def _admits(self, group: int, batch: bytes) -> int:
+        return self.fences.admits(group, batch)
+
+    def _has_room(self, group: int) -> None:
+        self.appending.on_room(group)
+
+    def _under_way(self) -> dict[bytes, set[int]]:
+        return self.appending.under_way()
+
     def _state_changed(self, state: ClusterState) -> None:
+        self.partitions.follow(state)
         self._refuse_retired(state)
         self.topics.follow(state, self._now)
         if state.versions.topics != self._topics_version:
@@ -262,24 +313,13 @@ class DurableNode:
             is_restored = self.meta.ledger.jumps != self._jumps
             self._jumps = self.meta.ledger.jumps
             self.delivery.topics_changed(self._now, is_restored)
-
-    def _before_turn(self, now: int) -> None:
-        self._now = now
-        self.calls.now = now
-        self.cursors.flush(now)
-        self.releases.flush(now)
-        self.collecting.flush(now)
-        self.control.flush(now)
-
-    def _after_turn(self, now: int) -> None:
-        self.meta.flush(now)
-        self.barrier.flush(now)
+        self._edges.changed(state)
 
     def _alive(self) -> list[int]:
-        return [member.node_id for member in self.cluster.swim.alive()]
+        return [member.node_id for member in self._base.swim.alive()]
 
     def _seen(self) -> list[SeenMember]:
-        maps = self.cluster.maps
+        maps = self._base.maps
         return [
             seen_member(
                 member,
@@ -288,14 +328,11 @@ class DurableNode:
                 maps.get(member.node_id, LEAVING) is not None,
                 _store_id(maps.get(member.node_id, STORE)),
             )
-            for member in self.cluster.swim.members.values()
+            for member in self._base.swim.members.values()
         ]
 
     def _wall_ms(self, now: int) -> int:
         return now + self._wall_offset_ms
-
-    def _wake(self) -> None:
-        self.engine.wake()
 
 
 def _store_id(value: bytes | None) -> int:

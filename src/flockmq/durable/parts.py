@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.cluster.policy import PolicySettings
+    from flockmq.cluster.state import ClusterState
     from flockmq.gossip.member import Member
     from flockmq.gossip.settings import GossipSettings
     from flockmq.log.store import Store
@@ -34,6 +35,9 @@ class Edges(Protocol):
 
     def keep(self, state: bytes) -> None:
         """Save this copy of the cluster state; the next start reads it."""
+
+    def changed(self, state: ClusterState) -> None:
+        """The cluster state has changed."""
 
     def stopped(self, reason: str) -> None:
         """Consensus takes no part any more, for this reason."""

@@ -19,6 +19,7 @@ from flockmq.gossip.seal import BODY_BYTES_MAX
 if TYPE_CHECKING:
     import random
 
+    from flockmq.gossip.ports import Digests
     from flockmq.gossip.roster import Roster
     from flockmq.gossip.settings import GossipSettings
 
@@ -28,10 +29,10 @@ Address = tuple[str, int]
 class Speaker:
     """Makes datagrams and keeps them until they are taken."""
 
-    def __init__(self, settings: GossipSettings, roster: Roster, rng: random.Random) -> None:
+    def __init__(self, settings: GossipSettings, roster: Roster, rng: random.Random, maps: Digests | None) -> None:
         self.settings = settings
         self.roster = roster
-        self.digest = b""
+        self._maps = maps
         self.out: list[tuple[Address, bytes]] = []
         self._rng = rng
         self._sequence = int(rng.random() * 0x7FFF_FFFF)
@@ -47,7 +48,7 @@ class Speaker:
         """Queue a datagram, with as much news as fits; ``receiver`` is 0 if the node there is not known."""
         roster = self.roster
         me = roster.me
-        digest = self.digest
+        digest = self._maps.digest() if self._maps is not None else b""
         if len(digest) > DIGEST_BYTES_MAX:
             raise FlockError(f"A digest of {len(digest)} bytes is over the limit of {DIGEST_BYTES_MAX}.")
         head = HEAD.pack(

@@ -39,9 +39,8 @@ from flockmq.gossip.speaking import Address, Speaker
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
-    from flockmq.gossip.ports import Outbox
+    from flockmq.gossip.ports import Digests, Outbox
     from flockmq.gossip.settings import GossipSettings
 
 DIFFERENT_MAX: Final = 3
@@ -54,20 +53,25 @@ class Swim:
     """One node's membership. Call ``tick`` about every 100 ms, or at ``wake_at``."""
 
     def __init__(
-        self, settings: GossipSettings, me: Member, rng: random.Random, now: int, outbox: Outbox | None = None
+        self,
+        settings: GossipSettings,
+        me: Member,
+        rng: random.Random,
+        now: int,
+        outbox: Outbox | None = None,
+        maps: Digests | None = None,
     ) -> None:
         encode_claim(me)  # refuses names and hosts that can't be told
         self.settings = settings
         self.roster = Roster(settings, me, rng)
         self.lists = Lists(self.roster, outbox)
         self.counters = Counters()
-        self.on_digest: Callable[[int, bytes, int], None] | None = None
-        """Called with peer, digest and time when a live member sent one."""
+        self._maps = maps
         self.leaving_until = 0
         self.wake_at = now
         """When ``tick`` has something to do at the latest."""
         self._rng = rng
-        self._speaker = Speaker(settings, self.roster, rng)
+        self._speaker = Speaker(settings, self.roster, rng, maps)
         self._prober = Prober(settings, self.roster, self.lists, self._speaker, self.counters, rng, now)
         self._greeter = Greeter(settings, self.roster, self._speaker, rng, now)
         self._was_run = False
@@ -80,15 +84,6 @@ class Swim:
         self._forget_at = now + FORGET_INTERVAL_MS
 
     # What the owner asks for
-
-    @property
-    def digest(self) -> bytes:
-        """That of the owned maps, at most 64 bytes: sent with each datagram."""
-        return self._speaker.digest
-
-    @digest.setter
-    def digest(self, digest: bytes) -> None:
-        self._speaker.digest = digest
 
     @property
     def me(self) -> Member:
@@ -286,9 +281,9 @@ class Swim:
             self._different_peer = sender
             if self._different >= DIFFERENT_MAX and not len(self.roster.news):
                 self._wake(self._repair_at, now)
-        if datagram.digest and self.on_digest is not None:
+        if datagram.digest and self._maps is not None:
             try:
-                self.on_digest(sender, datagram.digest, now)
+                self._maps.on_digest(sender, datagram.digest, now)
             except FlockError:  # it is still a ping that wants its answer
                 self.counters.malformed += 1
 

@@ -97,7 +97,7 @@ def on_pubrels(
     node: NodeState, connection: Connection, session: Session, buf: bytes, pos: int, end: int, now: int
 ) -> int:
     """The publisher releases QoS 2 ids: they may mean new messages from now on."""
-    if node.durable is not None:
+    if node.ports.appending is not None:
         return on_durable_pubrels(node, connection, session, buf, pos, end, now)
     ids = session.received
     parts: list[bytes] = []
@@ -142,7 +142,9 @@ def release_known(node: NodeState, connection: Connection, session: Session, pac
     """Release ids of messages that were taken; those in logs when the logs have forgotten them."""
     if session.collected is not None and not session.collected.isdisjoint(packet_ids):
         session.collected = None  # it remembers the session that had them
-    if not packet_ids or (node.durable is not None and node.durable.release(connection, packet_ids, now) == PENDING):
+    if not packet_ids or (
+        node.ports.appending is not None and node.ports.appending.release(connection, packet_ids, now) == PENDING
+    ):
         return
     if session.received is not None:
         session.received.difference_update(packet_ids)
@@ -151,7 +153,7 @@ def release_known(node: NodeState, connection: Connection, session: Session, pac
 
 def release_one(node: NodeState, connection: Connection, pid: int, now: int) -> None:
     """Release an id that the session does not know; a log that could not be asked may."""
-    if node.durable is not None and node.durable.release(connection, [pid], now) == PENDING:
+    if node.ports.appending is not None and node.ports.appending.release(connection, [pid], now) == PENDING:
         return
     connection.complete(encode_ack(PUBCOMP, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, connection.version))
 

@@ -63,7 +63,7 @@ from flockmq.node.namespaces import (
     set_listener_namespace,
     set_namespaces,
 )
-from flockmq.node.ports import AuthRequest, Gate, OpenGate, Verdict
+from flockmq.node.ports import AuthRequest, BrokerPorts, Gate, OpenGate, Verdict
 from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
 from flockmq.node.retained_feed import feed_retained
 from flockmq.node.reviewing import Review, ask_for_proof, go_on_reviewing, review
@@ -108,10 +108,18 @@ class Broker:
     """The whole node; see the module."""
 
     def __init__(
-        self, settings: BrokerSettings, gate: Gate, rng: random.Random, now: int, wall_ms: int = 0, version: str = ""
+        self,
+        settings: BrokerSettings,
+        gate: Gate,
+        rng: random.Random,
+        now: int,
+        wall_ms: int = 0,
+        version: str = "",
+        node_id: int = 0,
+        ports: BrokerPorts | None = None,
     ) -> None:
-        node = NodeState(settings, gate, rng, now, wall_ms, self.finish)
-        node.gate_is_open = type(gate) is OpenGate  # a subclass may well say no
+        """``ports``: the parts around the broker of a node among others; None: this node is alone."""
+        node = NodeState(settings, gate, rng, now, wall_ms, self.finish, node_id, ports)
         self.node = node
         self.version = version
         self.overdue: list[Timer] = []
@@ -710,7 +718,7 @@ class Broker:
     def move_out(self, now: int) -> None:
         """This node leaves its cluster, to which its clients and their sessions belong: they go to other nodes.
 
-        Wills first, while there is somebody to hear them. Nobody comes in before ``move_in``.
+        Wills first, while there are other nodes to hear them. No client comes in any more.
         """
         self.node.moving = True
         for session in list(self.sessions.values()):
@@ -719,10 +727,6 @@ class Broker:
             disconnect(self.node, connection, reasons.USE_ANOTHER_SERVER, "This node leaves its cluster", now)
         for session in list(self.sessions.values()):
             end_session(self.node, session, now)
-
-    def move_in(self) -> None:
-        """It knows its new cluster."""
-        self.node.moving = False
 
     # --- namespaces ---
 

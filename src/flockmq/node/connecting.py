@@ -292,7 +292,7 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         refuse(node, connection, client_id, problem.reason_code, problem.text, now)
         return
     if (
-        node.ownership is not None
+        node.ports.ownership is not None
         and admission.epoch == 0
         and not has_claimed(node, connection, admission, accept, now)
     ):
@@ -310,8 +310,8 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if connection.auth_method is not None:
         settings.authentication_method = connection.auth_method
         settings.authentication_data = accept.data
-    if node.ownership is not None:
-        node.ownership.changed(session)
+    if node.ports.ownership is not None:
+        node.ports.ownership.changed(session)
     set_authority_timer(node, connection, accept)
     connection.connected_at = now
     connection.last_read_at = now
@@ -351,7 +351,7 @@ def objection(
 def take_unreleased(node: NodeState, session: Session, admission: Admission, present: bool) -> None:
     """QoS 2 ids that logs know of become those of the session."""
     session.epoch = admission.epoch
-    if present and node.ownership is not None and session.received:
+    if present and node.ports.ownership is not None and session.received:
         # Another owner may have had the session since, and died with it.
         session.collected = session.received.difference(admission.unreleased or ())
     if admission.unreleased and not admission.connect.clean_start:
@@ -430,7 +430,7 @@ def namespace_problem(node: NodeState, namespace: str, client_id: str, old: Sess
 
 def has_claimed(node: NodeState, connection: Connection, admission: Admission, accept: Accept, now: int) -> bool:
     """Ask the cluster for the client id; False when the answer comes later, or the client was refused."""
-    owner = node.ownership
+    owner = node.ports.ownership
     if owner is None:
         return True
     client_id = inside_client_id(accept.identity.namespace, admission.request.client_id)

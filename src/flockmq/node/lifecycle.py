@@ -114,8 +114,8 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
             send_will(node, session, now)
     if session.expiry_s != NEVER_EXPIRES:
         session.timer = node.timers.add(now + session.expiry_s * 1000, SESSION_TIMER, session)
-    if node.ownership is not None:
-        node.ownership.changed(session)
+    if node.ports.ownership is not None:
+        node.ports.ownership.changed(session)
 
 
 def end_session(node: NodeState, session: Session, now: int) -> None:
@@ -134,8 +134,8 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
     session.outbound = None
     session.received = None
     session.is_over = True
-    if node.ownership is not None:
-        node.ownership.ended(session)
+    if node.ports.ownership is not None:
+        node.ports.ownership.ended(session)
 
 
 def hand_over(node: NodeState, session: Session, now: int) -> None:
@@ -159,8 +159,8 @@ def forget_will(node: NodeState, session: Session) -> None:
     session.will = None
     node.timers.cancel(session.will_timer)
     session.will_timer = None
-    if node.ownership is not None:
-        node.ownership.changed(session)
+    if node.ports.ownership is not None:
+        node.ports.ownership.changed(session)
 
 
 def send_will(node: NodeState, session: Session, now: int) -> None:
@@ -171,5 +171,5 @@ def send_will(node: NodeState, session: Session, now: int) -> None:
     session.will_timer = None
     if will is not None:
         publish_will(node, session, will, now)
-        if node.ownership is not None:
-            node.ownership.changed(session)
+        if node.ports.ownership is not None:
+            node.ports.ownership.changed(session)

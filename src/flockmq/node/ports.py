@@ -247,6 +247,35 @@ class OwnerPort(Protocol):
         """A session of this node is no more."""
 
 
+class BrokerPorts(Protocol):
+    """The parts of a node that its broker calls. The broker gets them as one value when it is made."""
+
+    @property
+    def ownership(self) -> OwnerPort | None:
+        """Gives each client id's session to one node of the cluster; None: this node is alone and has all sessions."""
+
+    @property
+    def routes(self) -> SubscribePort | None:
+        """Know whether all nodes have heard of a subscription; None: this node is alone."""
+
+    @property
+    def appending(self) -> DurablePort | None:
+        """Takes messages of durable topics; None: there are no such topics."""
+
+    @property
+    def replay(self) -> LogPort | None:
+        """Brings messages of durable topics to subscribers; None: there are no such topics."""
+
+
+class Alone:
+    """The ports of a broker without other nodes and durable topics."""
+
+    ownership: OwnerPort | None = None
+    routes: SubscribePort | None = None
+    appending: DurablePort | None = None
+    replay: LogPort | None = None
+
+
 class OpenGate:
     """Lets every client in: what ``--allow-anonymous`` without any file means."""
 

@@ -114,9 +114,9 @@ def accept(
     if code < 0:
         if plan is None:
             plan = node.table.plan(topic)
-        if plan.durable is not None and node.durable is not None:
+        if plan.durable is not None and node.ports.appending is not None:
             node.turns.work += run.count
-            code = node.durable.append(plan.durable, run, connection, now, "", is_repeat)
+            code = node.ports.appending.append(plan.durable, run, connection, now, "", is_repeat)
             if code == PENDING:
                 return
             if code == NAMESPACE_FULL:
@@ -227,7 +227,7 @@ def take_one(node: NodeState, connection: Connection, run: Run) -> bool:
     pid = packet_ids(run)[0]
     if pid in received:
         is_unsettled = session.unsettled is not None and pid in session.unsettled
-        if not is_unsettled or node.durable is None or not node.durable.repeat(connection, pid):
+        if not is_unsettled or node.ports.appending is None or not node.ports.appending.repeat(connection, pid):
             connection.acknowledge(encode_ack(PUBREC, pid, reasons.SUCCESS, connection.version))
         return False
     most = connection.limits.receive_max or PACKET_IDS
@@ -432,8 +432,8 @@ def publish_message(node: NodeState, run: Run, now: int, client_id: str = "") ->
     ``client_id``: whose message it is, where it is a client's.
     """
     plan = node.table.plan(run.topic)
-    if plan.durable is not None and node.durable is not None:
-        return node.durable.append(plan.durable, run, None, now, client_id) == PENDING
+    if plan.durable is not None and node.ports.appending is not None:
+        return node.ports.appending.append(plan.durable, run, None, now, client_id) == PENDING
     if run.retain:
         keep(node, run, now)
     return route(node, plan, run, None, now)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.node.bans import BanList
 from flockmq.node.events import EventList
+from flockmq.node.ports import Alone, OpenGate
 from flockmq.node.strangers import Strangers
 from flockmq.node.turns import Turns
 from flockmq.routing.retained import RetainedStore
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flockmq.node.delaying import Delayed
-    from flockmq.node.ports import DurablePort, Gate, Identify, LogPort, OwnerPort, SubscribePort
+    from flockmq.node.ports import BrokerPorts, Gate, Identify
     from flockmq.node.settings import BrokerSettings
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
@@ -70,14 +71,19 @@ class NodeState:
         now: int,
         wall_ms: int,
         finish: Callable[[Connection, int], None],
+        node_id: int,
+        ports: BrokerPorts | None,
     ) -> None:
-        """``finish`` works on what a connection has said and waits for a turn."""
+        """``ports``: the parts around the broker; None: this node is alone.
+
+        ``finish`` works on what a connection has said and waits for a turn."""
         self.settings = settings
         self.topic_levels_max = settings.limits.topic_levels_max
         """Names in the table of plans were checked against this limit."""
         self.finish = finish
         self.gate = gate
-        self.gate_is_open = False
+        self.gate_is_open = type(gate) is OpenGate  # a subclass may well say no
+        self.ports: BrokerPorts = ports if ports is not None else Alone()
         self.rng = rng
         self.started_at = now
         self.now = now
@@ -94,12 +100,15 @@ class NodeState:
         self.dirty: list[Connection] = []
         self.sessions: dict[str, Session] = {}
         self.sessions_max = settings.sessions_max or 1 << 62
-        self.table = SubscriptionTable(settings.plan_cache_max, settings.shared_strategy, rng)
+        self.table = SubscriptionTable(
+            settings.plan_cache_max, settings.shared_strategy, rng, node_id if ports is not None else 0
+        )
         self.retained = RetainedStore(
             settings.retained_messages_max,
             settings.retained_bytes_max,
             self.wall_offset_ms,
             settings.retained_tombstone_s * 1000,
+            node_id,
         )
         self.timers = TimerWheel(now)
         self.bans = BanList()
@@ -111,13 +120,5 @@ class NodeState:
         self.reviews = Reviews()
         self.online = 0
         """Sessions with a connection."""
-        self.ownership: OwnerPort | None = None
-        """Gives each client id's session to one node of the cluster; None: this node is alone, it has all."""
         self.dirty_peers: list[Connection] = []
         """Links to other nodes that have bytes to send in this loop turn."""
-        self.routes: SubscribePort | None = None
-        """The cluster's routes: they know whether all nodes have heard of a subscription; None: this node is alone."""
-        self.durable: DurablePort | None = None
-        """The logs' publishing side, which takes messages of durable topics; None: there are no such topics."""
-        self.logs: LogPort | None = None
-        """The logs' delivery side, which brings their messages to subscribers; None: there are no durable topics."""

@@ -1,11 +1,11 @@
 """SUBSCRIBE and UNSUBSCRIBE: enter a filter, answer, and send what is retained for it.
 
 Each filter of a packet gets its own reason code. The answer goes out before any message of the new subscription; in a
-cluster it waits until the other nodes know of it (``node.routes``), and messages may come before it, as MQTT allows.
+cluster it waits until the other nodes know of it (port ``routes``), and messages may come before it, as MQTT allows.
 Retained messages follow it always: only then nothing is published any more by a node that does not know.
 
 ```
- user property flockmq-from: START     |--> the filter itself, ``node.logs`` brings history first
+ user property flockmq-from: START     |--> the filter itself, ``node.ports.replay`` brings history first
  $replay/START/FILTER (MQTT 3.1.1)     |    instead of what is retained, and says from where on it is live
 ```
 """
@@ -78,7 +78,7 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> 
     node.turns.work += FILTER * len(codes)
     suback = Suback(packet.packet_id, codes, problem_text(connection, problem, entering.why))
     entered = entering.entered
-    logs = node.logs
+    logs = node.ports.replay
     if logs is not None and entered and logs.hold(connection, session, suback, entered, entering.fresh, node.now):
         return
     answer(node, connection, session, suback, entered, entering.fresh)
@@ -96,7 +96,7 @@ def answer(
     suback = encode_packet(packet, connection.version)
     if packet.properties is not None and connection.client_packet_max and len(suback) > connection.client_packet_max:
         suback = encode_packet(Suback(packet.packet_id, packet.reasons), connection.version)  # [MQTT-3.9.2-1]
-    peers = node.routes
+    peers = node.ports.routes
     if peers is not None and entered and peers.hold(connection, session, suback, entered, fresh, node.now):
         return
     subscribed(node, connection, session, suback, fresh)
@@ -170,8 +170,8 @@ def subscribe(
     entering.entered.append(subscription)
     if group is not None:
         return entry.qos
-    if node.logs is not None:
-        node.logs.entered(subscription, old, start, node.now)
+    if node.ports.replay is not None:
+        node.ports.replay.entered(subscription, old, start, node.now)
     wants_retained = entry.retain_handling == 0 or (entry.retain_handling == 1 and old is None)
     if wants_retained and start in (b"", LATEST):
         entering.fresh.append(subscription)
@@ -182,9 +182,9 @@ def replay_refusal(node: NodeState, group: bytes | None, topic_filter: bytes, st
     """Why there is no history for a subscription; empty: there is."""
     if group is not None:
         return "A shared subscription has no history; subscribe without $share"
-    if node.logs is None:
+    if node.ports.replay is None:
         return "This broker has no durable topics, so that there is no history"
-    return node.logs.refusal(topic_filter, start)
+    return node.ports.replay.refusal(topic_filter, start)
 
 
 def filter_weight(topic_filter: bytes) -> int:
@@ -207,8 +207,8 @@ def leave(node: NodeState, session: Session, full_filter: bytes) -> bool:
         return False
     session.subscriptions_weight -= filter_weight(full_filter)
     node.table.remove(session, subscription.group, subscription.topic_filter)
-    if node.logs is not None:
-        node.logs.left(subscription)
+    if node.ports.replay is not None:
+        node.ports.replay.left(subscription)
     return True
 
 

@@ -91,13 +91,23 @@ class Claim:
         self.done = False
 
 
+class Hands(Protocol):
+    """The parts that carry sessions from node to node; a claim may end what they do, or wait for it."""
+
+    @property
+    def giver(self) -> Giver:
+        """Gives sessions of this node away."""
+
+    @property
+    def taker(self) -> Taker:
+        """Takes sessions that come to this node."""
+
+
 class Claimant:
-    """Claims of this node's clients. ``giver`` and ``taker`` are set by who puts all of them together."""
+    """Claims of this node's clients."""
 
-    giver: Giver
-    taker: Taker
-
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, hands: Hands, collector: Collector | None) -> None:
+        self._hands = hands
         self.scene = scene
         self.claims: dict[str, Claim] = {}
         self.inline: Claim | None = None
@@ -106,8 +116,8 @@ class Claimant:
         self.claims_alone = 0
         """Claims that this node decided by itself, because the registrar could not be asked."""
         self.claims_busy = 0
-        self.collector: Collector | None = None
-        """Set where there are durable topics."""
+        self.collector = collector
+        """None: there are no durable topics."""
         self.uncollected: dict[str, None] = {}
         """Sessions that came here without a client who would have had to wait."""
 
@@ -117,7 +127,7 @@ class Claimant:
         if (
             len(self.scene.ranking.members) == 1
             and client_id not in self.claims
-            and client_id not in self.giver.leaving
+            and client_id not in self._hands.giver.leaving
         ):
             known = session.epoch if session is not None else 0
             epoch = max(known + 1, self.scene.wall_ms(now))
@@ -257,7 +267,7 @@ class Claimant:
         client_id = message.client_id
         claim = self.claims.get(client_id)
         if claim is None or claim.nonce != message.nonce or claim.collecting:
-            gone = client_id not in self.scene.node.sessions and client_id not in self.giver.leaving
+            gone = client_id not in self.scene.node.sessions and client_id not in self._hands.giver.leaving
             if gone and claim is None and not message.value:
                 self.scene.releases[client_id] = message.epoch
             return
@@ -284,9 +294,9 @@ class Claimant:
         client_id = claim.client_id
         if self.claims.get(client_id) is not claim or claim.collecting:
             return
-        for arrival in list(self.taker.arrivals.values()):
+        for arrival in list(self._hands.taker.arrivals.values()):
             if arrival.client_id == client_id:
-                self.taker.on_rest(arrival, now)
+                self._hands.taker.on_rest(arrival, now)
         session = self.scene.node.sessions.get(client_id)
         if not claim.granted:
             known = max(session.epoch if session is not None else 0, claim.known_epoch)
@@ -367,7 +377,7 @@ class Claimant:
         if not claim.done and client_id not in self.scene.node.sessions and client_id not in self.claims:
             self.scene.releases[client_id] = claim.epoch
         if claim.superseded is not None:
-            self.giver.on_revoke(claim.superseded, now)
+            self._hands.giver.on_revoke(claim.superseded, now)
         after = claim.next
         if after is not None and after.phase == AUTHENTICATING:
             self.claim_again(claim, after, now)

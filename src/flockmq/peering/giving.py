@@ -143,14 +143,14 @@ class Giver:
         node.timers.cancel(session.timer)
         session.timer = None
         del node.sessions[session.client_id]
-        if node.logs is not None:
-            node.logs.leaving(session)
+        if node.ports.replay is not None:
+            node.ports.replay.leaving(session)
         node.spaces.session_ended(session.client_id)
         departure = Departure(
             self.scene.number(), message.node, message.nonce, message.epoch, session, expiry_of(session), will_at, now
         )
-        if node.durable is not None:
-            departure.logged = node.durable.ids_in_logs(session)
+        if node.ports.appending is not None:
+            departure.logged = node.ports.appending.ids_in_logs(session)
         self.departures[departure.number] = departure
         self.leaving[session.client_id] = departure
         self.start_departures(now)

@@ -213,8 +213,8 @@ def put_back(node: NodeState, departure: Departure) -> None:
     if session.client_id not in node.sessions:
         node.spaces.session_began(session.client_id)
     node.sessions[session.client_id] = session
-    if node.logs is not None:
-        node.logs.stayed(session)
+    if node.ports.replay is not None:
+        node.ports.replay.stayed(session)
     if departure.expires_at:
         session.timer = node.timers.add(departure.expires_at, SESSION_TIMER, session)
     if departure.will_at:

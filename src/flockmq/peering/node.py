@@ -35,7 +35,8 @@ from flockmq.gossip.member import (
 from flockmq.gossip.swim import Swim
 from flockmq.node.broker import Broker
 from flockmq.peering.calls import Calls
-from flockmq.peering.channels import CALLS, MAPS, MEMBERS, RETAINED, RUNS, SESSIONS, WILLS, part_head, split_parts
+from flockmq.peering.channels import CALLS, MAPS, MEMBERS, RETAINED, RUNS, SESSIONS, WILLS, split_parts
+from flockmq.peering.exchange import Exchange, Frames
 from flockmq.peering.formation import FORMATION, Ballot, Rules, decode_word
 from flockmq.peering.forming import Formation
 from flockmq.peering.forwarding import Forwarding
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.gossip.settings import GossipSettings
+    from flockmq.peering.claiming import Collector
     from flockmq.peering.ports import Component
 
 CLIENTS: Final = b"f/clients"
@@ -67,90 +69,114 @@ class Wish:
         self.port = port
 
 
-class ClusterNode:
-    """See the module. Also the ``Outbox`` of its components."""
+class Base:
+    """What all components of a node stand on: the broker, the outbox, membership, owned maps, calls and routes."""
 
     def __init__(
         self,
         broker: Broker,
         me: Member,
         gossip: GossipSettings,
-        rules: Rules,
-        ballot: Ballot,
-        has_data: bool,
+        ship: Callable[[int, list[bytes]], None],
         rng: random.Random,
         now: int,
     ) -> None:
+        node_id, boot = me.node_id, me.boot
         self.broker = broker
-        self.node_id = me.node_id
+        self.node_id = node_id
+        self.boot = boot
+        self.rng = rng
+        self.exchange = Exchange(ship)
+        self.maps = OwnedMaps(node_id, boot, self.exchange, MapsSettings(), rng, now)
+        self.swim = Swim(gossip, me, rng, now, self.exchange, self.maps)
+        self.calls = Calls(self.exchange)
+        self.forwarding = Forwarding(broker.node, boot, self.exchange)
+        self.routes = Routes(broker.node, node_id, self.forwarding, self.maps)
+        self.retained = RetainedSync(node_id, broker.retained, self.exchange, broker.node.events, rng, now)
+        self.wills = WillCopies(broker, node_id, boot, self.exchange)
+
+
+class Upper:
+    """What stands on a clustered node and takes part in its turns: durable topics."""
+
+    def __init__(
+        self,
+        components: dict[int, Component],
+        waking: set[int],
+        writable: Callable[[int, bool], None],
+        told: dict[bytes, Callable[[], None]],
+        collector: Collector,
+    ) -> None:
+        self.components = components
+        """By channel, in the order of their flush, which comes after that of the node's own components."""
+        self.waking = waking
+        """Channels whose components ask for a turn themselves, when what they heard calls for one."""
+        self.writable = writable
+        """Called when a link has room, or has none any more."""
+        self.told = told
+        """Called when other nodes tell something new under a key of their maps."""
+        self.collector = collector
+        """Knows which QoS 2 messages of a client are in logs."""
+
+
+class ClusterNode:
+    """See the module."""
+
+    def __init__(
+        self, base: Base, rules: Rules, ballot: Ballot, has_data: bool, now: int, upper: Upper | None = None
+    ) -> None:
+        """``upper``: None for a node without durable topics."""
+        broker = base.broker
+        me = base.swim.me
+        self.broker = broker
+        self.node_id = base.node_id
         self.events: list[MemberEvent] = []
         """What happened to members, for the log; taken by ``take_events``."""
-        self.on_writable: Callable[[int, bool], None] | None = None
-        """Who else wants to know whether a link has room."""
-        self.on_told: dict[bytes, Callable[[], None]] = {}
-        """Who wants to know when other nodes tell something new under a key of their maps."""
-        self.waking: set[int] = set()
-        """Channels whose components ask for a turn themselves, when what they heard calls for one."""
-        self.ship: Callable[[int, list[bytes]], None] | None = None
-        """Sends a frame before the turn has ended, where there is somebody who can."""
-        self.frames_dropped = 0
-        """Parts for peers without a link."""
-        self._out: dict[int, list[bytes]] = {}
+        self.exchange = base.exchange
+        self.swim = base.swim
+        self.maps = base.maps
+        self.calls = base.calls
+        self.forwarding = base.forwarding
+        self.routes = base.routes
+        self.retained = base.retained
+        self.wills = base.wills
+        self._upper = upper
+        self._told: dict[bytes, Callable[[], None]] = upper.told if upper is not None else {}
+        self._waking: set[int] = upper.waking if upper is not None else set()
         self._wishes: list[Wish] = []
-        self._clusters: dict[int, int] = {}
-        """Linked peers, each with the cluster that it says it belongs to."""
+        self._clusters = base.exchange.clusters
         self._up: dict[int, None] = {}
         self._changes_room = CHANGES_MAX
         """How many changes may still be applied in this turn."""
         self._facts_at = now
         self._clients_told = -1
-        self.swim = Swim(gossip, me, rng, now, self)
-        self.maps = OwnedMaps(me.node_id, me.boot, self, MapsSettings(), rng, now)
-        self.forwarding = Forwarding(broker.node, me.boot, self)
-        self.routes = Routes(broker.node, me.node_id, self.forwarding, self.maps)
-        self.retained = RetainedSync(me.node_id, broker.retained, self, broker.node.events, rng, now)
-        self.wills = WillCopies(broker, me.node_id, me.boot, self)
-        self.ownership = Ownership(broker, me.node_id, me.boot, self, rng, self.routes, self.wills)
-        broker.node.ownership = self.ownership
-        self.calls = Calls(self)
-        self.formation = Formation(me.node_id, me.cluster_id, has_data, ballot, rules, self, now)
-        self.swim.on_digest = self.maps.on_digest
+        self.ownership = Ownership(
+            broker,
+            base.node_id,
+            base.boot,
+            base.exchange,
+            base.rng,
+            base.routes,
+            base.wills,
+            upper.collector if upper is not None else None,
+        )
+        self.formation = Formation(base.node_id, me.cluster_id, has_data, ballot, rules, base.exchange, now)
         # In the order of their flush: routes become map entries, maps become parts. Retained messages come before the
-        # word that a route is known: who subscribes gets a message as a live one, or finds it retained.
+        # word that a route is known: a subscriber gets a message as a live one, or finds it retained.
         self.components: dict[int, Component] = {
-            RETAINED: self.retained,
-            MAPS: self.maps,
-            RUNS: self.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
+            RETAINED: base.retained,
+            MAPS: base.maps,
+            RUNS: base.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
             SESSIONS: self.ownership,
-            WILLS: self.wills,
+            WILLS: base.wills,
         }
+        if upper is not None:
+            self.components.update(upper.components)
 
     @property
     def cluster_id(self) -> int:
         """The cluster that this node belongs to; 0: none yet."""
         return self.formation.cluster_id
-
-    # --- Outbox ---
-
-    def send(self, peer: int, channel: int, body: bytes) -> None:
-        """Put a part into the frame of this turn."""
-        if peer not in self._clusters:
-            self.frames_dropped += 1
-            return
-        parts = self._out.get(peer)
-        if parts is None:
-            parts = []
-            self._out[peer] = parts
-        parts.append(part_head(channel, len(body)))
-        parts.append(body)
-
-    def send_now(self, peer: int, channel: int, body: bytes) -> None:
-        """The same for what others wait for: it leaves before the turn ends, and so does what was said before it."""
-        self.send(peer, channel, body)
-        if self.ship is not None:
-            pieces = self._out.pop(peer, None)
-            if pieces is not None:
-                self.ship(peer, pieces)
 
     # --- the network ---
 
@@ -171,7 +197,7 @@ class ClusterNode:
         """The link is lost."""
         if self._clusters.pop(peer, None) is None:
             return
-        self._out.pop(peer, None)
+        self.exchange.forget(peer)
         self.formation.peer_down(peer, now)
         self.calls.peer_down(peer, now)
         self._set_down(peer, now)
@@ -180,7 +206,7 @@ class ClusterNode:
         """What a linked node said in one turn; FlockError: end the link. False: nothing of it calls for a turn."""
         wants_turn = False
         for channel, body in split_parts(frame):
-            wants_turn = wants_turn or channel not in self.waking
+            wants_turn = wants_turn or channel not in self._waking
             if channel == FORMATION:
                 self.formation.receive(peer, body, now)
                 self._clusters[peer] = decode_word(body).cluster_id
@@ -204,15 +230,14 @@ class ClusterNode:
         """The link's buffer has room, or has not."""
         if peer in self._clusters:
             self.forwarding.set_blocked(peer, not is_writable)
-            if self.on_writable is not None:
-                self.on_writable(peer, is_writable)
+            if self._upper is not None:
+                self._upper.writable(peer, is_writable)
 
     # --- time ---
 
     def tick(self, now: int) -> None:
         """Time passes."""
         if self.cluster_id:
-            self.swim.digest = self.maps.digest()
             self.swim.tick(now)
             self._follow_members(now)
         self.formation.tick(now)
@@ -225,7 +250,7 @@ class ClusterNode:
             self._facts_at = now + FACTS_MS
             self._tell_facts()
 
-    def turn(self, now: int) -> list[tuple[int, list[bytes]]]:
+    def turn(self, now: int) -> Frames:
         """End a loop turn: for each peer with news, the pieces of one frame."""
         self._apply_changes()  # what is acknowledged in this turn has been applied
         self._changes_room = CHANGES_MAX
@@ -233,11 +258,7 @@ class ClusterNode:
         for component in self.components.values():
             component.flush(now)
         self.formation.flush(now)
-        if not self._out:
-            return []
-        frames = list(self._out.items())
-        self._out = {}
-        return frames
+        return self.exchange.take_frames()
 
     def has_more(self) -> bool:
         """Whether another turn is needed, whatever else comes."""
@@ -347,7 +368,7 @@ class ClusterNode:
     def _apply(self, changes: list[Change]) -> int:
         for change in changes:
             self.routes.apply(change.owner, change.key, change.value)
-            told = self.on_told.get(change.key)
+            told = self._told.get(change.key)
             if told is not None:
                 told()
         return len(changes)

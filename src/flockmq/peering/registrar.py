@@ -75,7 +75,7 @@ class Question:
 class Registrar:
     """This node's part of deciding who owns which client id."""
 
-    def __init__(self, me: int, post: Post, ranking: Ranking) -> None:
+    def __init__(self, me: int, post: Post, ranking: Ranking, wills: WillCopies | None = None) -> None:
         self.me = me
         self.post = post
         self.ranking = ranking
@@ -89,7 +89,7 @@ class Registrar:
         self.questions: dict[int, Question] = {}
         self.asked: dict[tuple[int, int], int] = {}
         """Questions by claimant and nonce."""
-        self.wills: WillCopies | None = None
+        self.wills = wills
         self.stamp = 0
         self.next_question = 0
         self.sweep_list: list[str] = []

@@ -59,7 +59,7 @@ class Pending:
 
 
 class Routes:
-    """The routes of a cluster; see the module. Becomes the broker's ``node.routes``."""
+    """The routes of a cluster; see the module. The broker's port ``routes``."""
 
     def __init__(self, node: NodeState, node_id: int, forwarding: Forwarding, maps: Maps) -> None:
         self.node = node
@@ -81,10 +81,6 @@ class Routes:
         """The version that every ALIVE node has."""
         self._asked: list[Pending] = []
         self._pending: list[Pending] = []
-        table = node.table
-        table.node_id = node_id
-        table.touched = everything_of(node)
-        node.routes = self
 
     # --- members ---
 
@@ -268,15 +264,6 @@ class Routes:
         if pending.paused:
             pending.connection.waits_for -= 1
             pending.connection.start_reading_again()
-
-
-def everything_of(node: NodeState) -> set[tuple[bytes, bytes]]:
-    """What the clients of a node subscribed to before it became part of a cluster."""
-    found: set[tuple[bytes, bytes]] = set()
-    for session in node.sessions.values():
-        for subscription in session.subscriptions.values():
-            found.add((subscription.group, subscription.topic_filter))
-    return found
 
 
 def is_own_matter(topic_filter: bytes) -> bool:

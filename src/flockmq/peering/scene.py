@@ -48,8 +48,7 @@ class Scene:
         self.routes = routes
         self.wills = wills
         self.ranking = Ranking([node_id])
-        self.registrar = Registrar(node_id, self.post, self.ranking)
-        self.registrar.wills = wills
+        self.registrar = Registrar(node_id, self.post, self.ranking, wills)
         self.linked: set[int] = set()
         self.last_number = rng.getrandbits(48) << 8
         self.registers: dict[str, bool] = {}

@@ -146,8 +146,8 @@ class Taker:
             self.say_installed(arrival)
             return
         put_in(node, moved, now)
-        if node.logs is not None:
-            node.logs.arrived(session, now)
+        if node.ports.replay is not None:
+            node.ports.replay.arrived(session, now)
         session.epoch = arrival.epoch
         arrival.session = session
         arrival.base = session.outbound

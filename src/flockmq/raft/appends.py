@@ -104,17 +104,23 @@ class OpenBatch:
         """Those in ``waiting`` were told."""
 
 
-def _nobody(group: int) -> None:
+def _no_waiter(group: int) -> None:
     """No publisher waits for room."""
 
 
 class Appends:
     """All records that this node appends. ``schedule`` asks for a turn."""
 
-    def __init__(self, host: RaftHost, schedule: Callable[[], None], give_up_ms: int = GIVE_UP_MS) -> None:
+    def __init__(
+        self,
+        host: RaftHost,
+        schedule: Callable[[], None],
+        on_room: Callable[[int], None] = _no_waiter,
+        give_up_ms: int = GIVE_UP_MS,
+    ) -> None:
+        """``on_room``: called when a group that was said to have no room has some again."""
         self.give_up_ms = give_up_ms
-        self.on_room: Callable[[int], None] = _nobody
-        """Called when a group that was said to have no room has some again."""
+        self._on_room = on_room
         self._host = host
         self._schedule = schedule
         self._open: dict[int, list[OpenBatch]] = {}
@@ -175,7 +181,7 @@ class Appends:
         """Tell the publishers of groups that have room again."""
         for group in [group for group in self._full if len(self._open.get(group, ())) < OPEN_BATCHES_MAX]:
             del self._full[group]
-            self.on_room(group)
+            self._on_room(group)
 
     def _submit_group(self, group: int, batches: list[OpenBatch]) -> list[OpenBatch]:
         forwarder = self._host.forwarders.get(group)
@@ -248,7 +254,7 @@ class Appends:
         self._host.remove_forwarder(group)
         if group in self._full:
             del self._full[group]
-            self.on_room(group)
+            self._on_room(group)
         for batch in submitted.values():
             self._tell(batch, Outcome(UNKNOWN))
         for batch in opened:

@@ -56,7 +56,11 @@ Send = Callable[[int, bytes], object]
 
 
 def _nothing() -> None:
-    """What a driver has yet to fill in."""
+    """What a caller does that drives turns and writes by itself."""
+
+
+def _no_waiter(group: int) -> None:
+    """No client waits for room."""
 
 
 class RaftEngine:
@@ -69,12 +73,16 @@ class RaftEngine:
         on_applied: Callable[[int, Ready], None],
         state_of: Callable[[int], bytes],
         on_stopped: Callable[[str], None],
+        kick: Callable[[], None] = _nothing,
+        wake: Callable[[], None] = _nothing,
+        on_room: Callable[[int], None] = _no_waiter,
         replay_bytes_max: int = REPLAY_BYTES_MAX,
     ) -> None:
         """Make an engine whose groups are yet to be opened.
 
         ``on_applied``: a group has something to apply: ``install`` (the checkpoint of its replica has the state), then
         ``committed``. ``state_of``: the state after all of that, for a checkpoint. ``on_stopped``: why.
+        ``kick``: the store may have something to write. ``wake``: a turn is due. ``on_room``: see ``Appends``.
         """
         self.host = host
         self.store = store
@@ -83,9 +91,9 @@ class RaftEngine:
         self.stopped = ""
         """Why this node takes part no more; empty while it does."""
         self.turns = 0
-        self.kick: Callable[[], None] = _nothing
-        self.wake: Callable[[], None] = _nothing
-        self.appends = Appends(host, self._wake)
+        self.kick = kick
+        self.wake = wake
+        self.appends = Appends(host, self._wake, on_room)
         self.after_turn: list[Callable[[], None]] = []
         """Called once, at the end of a turn when all its outcomes are known: write your answers then."""
         self.events: list[tuple[str, dict[str, object]]] = []

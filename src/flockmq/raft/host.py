@@ -36,6 +36,7 @@ from flockmq.raft.turn import TURN_WRITE_BYTES_MAX, Flight, GroupReady, Turn
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from flockmq.raft.forwarder import Forwarder
     from flockmq.raft.messages import Checkpoint, Message
@@ -55,7 +56,16 @@ BALANCE_GROUPS_MAX: Final = 8
 class RaftHost:
     """See the module. ``boot`` must be larger than at any start before."""
 
-    def __init__(self, node: int, boot: int, settings: RaftSettings, rng: random.Random, now: int) -> None:
+    def __init__(
+        self,
+        node: int,
+        boot: int,
+        settings: RaftSettings,
+        rng: random.Random,
+        now: int,
+        admits: Callable[[int, bytes], int] | None = None,
+    ) -> None:
+        """``admits`` judges batches that arrive for a group led here (``DeskRules.admits``); None: all are welcome."""
         self.node = node
         self.boot = boot
         self.settings = settings
@@ -63,7 +73,7 @@ class RaftHost:
         self.clock = TickClock(settings.tick_ms, now)
         self.groups: dict[int, RaftNode] = {}
         self.desks: dict[int, SenderDesk] = {}
-        self.rules = DeskRules()
+        self.rules = DeskRules(admits)
         """What their desks go by, beyond Raft."""
         self.forwarders: dict[int, Forwarder] = {}
         self.preferred: dict[int, int] = {}

@@ -185,14 +185,14 @@ def decode_table(data: bytes) -> SenderTable:
 class DeskRules:
     """What a node knows about the plans behind the groups that it may lead; one for all its desks."""
 
-    def __init__(self) -> None:
+    def __init__(self, admits: Callable[[int, bytes], int] | None = None) -> None:
         self.known = 0
         """Index of the cluster state here: plans beyond it are not known yet."""
         self.least: dict[int, int] = {}
         """Group -> index of the last change of its plan."""
         self.early: dict[int, int] = {}
         """Group -> TAKEN or STORED, where its publishers wait for no more than that."""
-        self.admits: Callable[[int, bytes], int] | None = None
+        self.admits = admits
         """(group, batch) -> ADMITTED, ASK_LATER, or the position of a record that must not be appended. The
         owner of the records decides: this desk does not read them.
         """

@@ -105,7 +105,12 @@ class RetainedStore:
     """All retained messages of a node. A limit of 0 is no limit."""
 
     def __init__(
-        self, messages_max: int, bytes_max: int, wall_offset_ms: int = 0, tombstone_ms: int = TOMBSTONE_MS
+        self,
+        messages_max: int,
+        bytes_max: int,
+        wall_offset_ms: int = 0,
+        tombstone_ms: int = TOMBSTONE_MS,
+        origin: int = 0,
     ) -> None:
         self.count = 0
         """Messages without the broker's own."""
@@ -118,7 +123,7 @@ class RetainedStore:
         self.clock = HybridClock()
         self.wall_offset_ms = wall_offset_ms
         """Wall clock minus the broker's clock."""
-        self.origin = 0
+        self.origin = origin
         """The id of this node, in versions of what it writes."""
         self.is_shared = False
         """Whether other nodes have, or may have, the same messages."""

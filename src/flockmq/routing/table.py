@@ -54,7 +54,8 @@ NO_PEERS: Final[list[Peer]] = []
 class SubscriptionTable:
     """All subscriptions of a node, with the plans made from them."""
 
-    def __init__(self, plan_cache_max: int, shared_strategy: str, rng: random.Random) -> None:
+    def __init__(self, plan_cache_max: int, shared_strategy: str, rng: random.Random, node_id: int = 0) -> None:
+        """``node_id``: of a node among others; 0: a node alone, which fills neither ``touched`` nor ``noticed``."""
         if plan_cache_max < 1:
             raise ConfigError("plan_cache_max must be at least 1: without kept plans every message is routed anew")
         self.plans: dict[bytes, RoutePlan] = {}
@@ -62,13 +63,13 @@ class SubscriptionTable:
         self.count = 0
         """Subscriptions, shared ones included."""
         self.count_shared = 0
-        self.node_id = 0
+        self.node_id = node_id
         """This node's id, for choices that must be the same from all nodes of a cluster."""
         self.links = 0
         """Counts links to other nodes that came or went: choices of shared groups depend on them."""
-        self.touched: set[tuple[bytes, bytes]] | None = None
+        self.touched: set[tuple[bytes, bytes]] | None = set() if node_id else None
         """In a cluster: groups (or none) and filters whose subscribers here came or went since the routes looked."""
-        self.noticed: set[bytes] | None = None
+        self.noticed: set[bytes] | None = set() if node_id else None
         """The same for delivery from logs: filters that clients here subscribed to alone."""
         self._topics = TopicMap()
         self._strategy = strategy_number(shared_strategy)

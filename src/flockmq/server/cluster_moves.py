@@ -1,12 +1,12 @@
 """`cluster join` and `cluster leave`: a node that runs goes to another cluster, or becomes one of its own.
 
 ```
- leave   others take over what it stores --> clients go to other nodes --> goodbye --> empty store --> a new cluster id
- join    the same, if it was among others -----------------------------------------> the other cluster's id
-                                              no client is let in before the node knows its new cluster
+ leave   others take over what it stores --> the move is noted --> clients go to other nodes --> restart: a new cluster
+ join    the same, if it was among others --------------------------------------------------> restart: the other cluster
 ```
-What could not be given to others stays in the data folder, under another name. A note of the move is there from its
-begin to its end (``move_note``).
+The node restarts within its process: the old life ends with goodbyes, what the note says is done to the data folder
+(``move_note``), and the next life finds itself in the other cluster. What could not be given to other nodes stays in
+the data folder, under another name.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from flockmq.cluster.model import ALIVE, LEFT
-from flockmq.discovery.manual import ManualDiscovery
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.links import HelloError
 from flockmq.durable.state.meta import GROUP
@@ -26,7 +25,7 @@ from flockmq.gossip.member import EDGE
 from flockmq.peering.contact import parse_contact
 from flockmq.peering.joining import MOVE, REFUSE, Belongings, plan_join, plan_leave
 from flockmq.server.link_address import unreachable_from
-from flockmq.server.move_note import Acquaintance, MoveNote, carry_out, drop_note, write_note
+from flockmq.server.move_note import Acquaintance, MoveNote, write_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -42,11 +41,31 @@ SEND_S_MAX: Final = 2.0
 T = TypeVar("T")
 
 
-class ClusterMoves:
-    """See the module. One move at a time; once begun it goes on, even if its caller leaves."""
+class Restart(Protocol):
+    """The owner of a node's lives."""
 
-    def __init__(self, service: ClusterService) -> None:
+    def fail(self, reason: str) -> None:
+        """End the whole node, with this sentence."""
+
+    def started(self) -> None:
+        """The cluster's side of this life runs."""
+
+    def belongs(self, cluster_id: str) -> None:
+        """The node has come into this cluster."""
+
+    async def restart(self, contact_points: tuple[str, ...]) -> tuple[ClusterService, str]:
+        """End this life, finish the move that is noted, begin the next life with these contact points.
+
+        The next life's cluster side, and where the old store is; empty when it was not kept.
+        """
+
+
+class ClusterMoves:
+    """See the module. One move at a time; once begun it goes on, even when its caller no longer waits."""
+
+    def __init__(self, service: ClusterService, owner: Restart) -> None:
         self._service = service
+        self._owner = owner
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -86,17 +105,9 @@ class ClusterMoves:
                 await self._part("`flockmq cluster leave --discard-data` goes all the same.")
             met = Acquaintance(info.node_id, info.name, contact.host, contact.port)
             keep = not plan.leave_first and self._has_something()
-            note = MoveNote(service.node.cluster_id, target, keep, met)
-            kept = await self._go(note, say_goodbye=plan.leave_first)
-            service.points = (*service.points, contact)
-            if isinstance(service.discovery, ManualDiscovery):
-                service.discovery.add(contact)
-            service.has_others = True
-            service.belong(target)
-            await asyncio.to_thread(drop_note, service.folder)
-            opening = self._task(self._open_doors(service.is_level))
-            await self._wait_for_others()
-            await asyncio.wait([opening], timeout=READY_S_MAX)
+            await self._go(MoveNote(service.node.cluster_id, target, keep, met))
+            there, kept = await self._owner.restart((*service.config.contact_points, str(contact)))
+            await _wait_for_others(there)
             return _result(target, changed=True, set_aside=kept)
 
     async def _leave(self, discard_data: bool) -> JoinResult:
@@ -111,12 +122,8 @@ class ClusterMoves:
                 await self._part("Repeat with --discard-data to leave all the same.")
             keep = not plan.hand_over and self._has_something()
             note = MoveNote(service.node.cluster_id, secrets.randbits(63) + 1, keep)
-            kept = await self._go(note, say_goodbye=True)
-            service.points = ()
-            service.has_others = False
-            service.found(note.cluster_id)
-            await asyncio.to_thread(drop_note, service.folder)
-            await asyncio.wait([self._task(self._open_doors(self._is_whole))], timeout=READY_S_MAX)
+            await self._go(note)
+            _, kept = await self._owner.restart(())
             return _result(note.cluster_id, changed=True, set_aside=kept)
 
     # --- what is there ---
@@ -124,26 +131,22 @@ class ClusterMoves:
     def _belongings(self) -> Belongings:
         service = self._service
         alive = len(service.node.swim.alive())
-        topics, known = 0, alive
-        if service.durable is not None:
-            state = service.durable.node.meta.state
-            topics = len(state.topics)
-            known = max(alive, sum(1 for one in state.nodes.values() if one.state != LEFT))
+        state = service.durable.node.meta.state
+        topics = len(state.topics)
+        known = max(alive, sum(1 for one in state.nodes.values() if one.state != LEFT))
         is_edge = service.node.swim.me.role == EDGE
         return Belongings(service.node.cluster_id, alive, topics, len(service.broker.sessions), known, is_edge)
 
     def _has_something(self) -> bool:
-        """Whether this node stores anything that would be missed."""
-        durable = self._service.durable
-        if durable is None:
-            return False
-        state = durable.node.meta.state
+        """Whether this node stores what its users may miss."""
+        node = self._service.durable.node
+        state = node.meta.state
         is_used = bool(state.topics or state.clients or len(state.namespaces) > 1)
-        return is_used or bool(durable.node.engine.replicas.keys() - {GROUP})
+        return is_used or bool(node.engine.replicas.keys() - {GROUP})
 
     def _is_whole(self) -> bool:
         service = self._service
-        if service.durable is None or service.node.swim.me.role == EDGE:
+        if service.node.swim.me.role == EDGE:
             return True
         me = service.durable.node.meta.state.nodes.get(service.node.node_id)
         return me is not None and me.state == ALIVE and service.durable.node.is_ready()
@@ -152,10 +155,7 @@ class ClusterMoves:
 
     async def _part(self, otherwise: str) -> None:
         """Let the others take over replicas and votes; FlockError when they can't."""
-        durable = self._service.durable
-        if durable is None:
-            return
-        node = durable.node
+        node = self._service.durable.node
         node.set_leaving(True)
         try:
             await self._hand_all_over(node, otherwise)
@@ -175,44 +175,16 @@ class ClusterMoves:
             node.hand_over()
             await asyncio.sleep(0.1)
 
-    async def _go(self, note: MoveNote, *, say_goodbye: bool) -> str:
-        """Out of the old cluster, with an empty store; where the old one is, if it is.
-
-        If that fails in the middle no client is let in: it would be told that its messages are kept.
-        """
+    async def _go(self, note: MoveNote) -> None:
+        """Note the move, and send the clients of this node to others. Nothing holds it up from here on."""
         service = self._service
         await asyncio.to_thread(write_note, service.folder, note)
-        try:
-            service.broker.move_out(now_ms())
-            await self._wait(self._has_sent_all, SEND_S_MAX)
-            if say_goodbye:
-                await service.say_goodbye()
-                for member in service.node.swim.alive():
-                    service.links.forget_peer(member.node_id)
-            if service.durable is not None:
-                # Not sooner: a node that has not heard the goodbye would take this one for one that stays.
-                service.durable.node.set_leaving(False)
-                await service.durable.stop()
-                service.durable.node.forget_cluster(now_ms())
-            kept = await asyncio.to_thread(carry_out, service.folder, note)
-            service.known.load()
-            if service.durable is not None:
-                await service.open_anew()
-        except BaseException as error:
-            text = f"This node was on its way to another cluster ({error!r}); restart it, then it is there."
-            service.log.event("error", "move_failed", message=text)
-            raise FlockError(text) from error
-        return str(kept) if kept is not None else ""
+        service.broker.move_out(now_ms())
+        await self._wait(self._has_sent_all, SEND_S_MAX)
 
     def _has_sent_all(self) -> bool:
         """Whether nothing of this node is on its way into a log: wills of the clients that went are."""
-        durable = self._service.durable
-        return durable is None or not durable.node.engine.appends.without_outcome()
-
-    async def _open_doors(self, condition: Callable[[], bool]) -> None:
-        """Let clients in once it knows what there is."""
-        await self._wait(condition, 0)
-        self._service.broker.move_in()
+        return not self._service.durable.node.engine.appends.without_outcome()
 
     async def _wait(self, condition: Callable[[], bool], seconds: float = READY_S_MAX) -> None:
         """Wait for it; 0: for ever."""
@@ -227,15 +199,16 @@ class ClusterMoves:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _wait_for_others(self) -> None:
-        until = time.monotonic() + JOIN_S_MAX
-        while len(self._service.node.swim.alive()) < 2:
-            if time.monotonic() > until:
-                raise FlockError(
-                    "This node belongs to that cluster now, but none of its nodes answers by UDP; check that the port "
-                    "is open for UDP, too. It goes on trying."
-                )
-            await asyncio.sleep(0.05)
+
+async def _wait_for_others(service: ClusterService) -> None:
+    until = time.monotonic() + JOIN_S_MAX
+    while len(service.node.swim.alive()) < 2:
+        if time.monotonic() > until:
+            raise FlockError(
+                "This node belongs to that cluster now, but none of its nodes answers by UDP; check that the port "
+                "is open for UDP, too. It goes on trying."
+            )
+        await asyncio.sleep(0.05)
 
 
 def _result(cluster_id: int, *, changed: bool, set_aside: str = "") -> JoinResult:

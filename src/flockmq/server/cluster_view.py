@@ -49,7 +49,7 @@ class ClusterView:
         node.calls.serve(KICK, lambda body: bytes((broker.kick(_text(body), now_ms()),)))
         node.calls.serve(BAN_HITS, self._hits)
         pager = Pager(lambda: secrets.token_urlsafe(9), walks_max=WALKS_MAX)
-        told = NodeListings(broker, Moments(now_ms, wall_ms), pager, node.swim.me.name)
+        told = NodeListings(lambda: broker, Moments(now_ms, wall_ms), pager, node.swim.me.name)
         node.calls.serve(LISTING, told.answer_page)
         node.calls.serve(FIND, told.answer_find)
         node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_text(body), now_ms()),)))
@@ -68,7 +68,7 @@ class ClusterView:
             id=None if waiting else f"{formation.cluster_id:016x}",
             node=node.swim.me.name,
             state="waiting" if waiting else "formed",
-            reason=formation.decision.reason if waiting else self._service.elsewhere,
+            reason=formation.decision.reason if waiting else self._service.forming.elsewhere,
             members=[self._member(one) for one in members],
         )
 
@@ -90,7 +90,7 @@ class ClusterView:
     def _members(self) -> list[Member]:
         """All that gossip knows, but for the gone that cluster state has forgotten: gossip goes on to look for them."""
         service = self._service
-        known = service.durable.node.meta.state.nodes if service.durable is not None else {}
+        known = service.durable.node.meta.state.nodes
         return [
             member
             for member in service.node.swim.members.values()

@@ -1,7 +1,8 @@
 """The disk and the clock of a node's durable topics: what ``durable/`` decides is carried out here.
 
 ```
- open    the store in DATA_DIR/store, recovered off the loop --> DurableNode around the ClusterNode
+ open_store    DATA_DIR/store, recovered off the loop; the node is assembled with it
+ open    the replicas in the store run
  start   a tick every 50 ms; the journal driver writes what turns stage, and its word starts the next turn
  stop    no more turns --> what is staged is written, files are brought up to date for a quick start
 ```
@@ -17,11 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from flockmq.cluster.state import ClusterState
 from flockmq.drivers.clock import now_ms, wall_ms
 from flockmq.drivers.journal import JournalDriver
-from flockmq.durable.node import DurableNode
 from flockmq.durable.state.refounding import GROUP, refound
 from flockmq.errors import NotReady
-from flockmq.raft.host import RaftHost
-from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import SOUND
 from flockmq.server.cluster_id import forget_founded, note_founded
 from flockmq.server.folder_trouble import why_unwritable
@@ -30,15 +28,13 @@ from flockmq.server.state_copy import load_state, peek_state, save_state
 from flockmq.server.store_opening import OpenedStore, open_checked, used_acceptance
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable
     from pathlib import Path
 
-    from flockmq.cluster.policy import PolicySettings
     from flockmq.drivers.runner import Runner
+    from flockmq.durable.node import DurableNode
     from flockmq.log.settings import StoreSettings
     from flockmq.log.work import Commit
-    from flockmq.peering.node import ClusterNode
     from flockmq.server.log import Log
 
 WHY_STOPPED: Final = "This node was stopped, or went to another cluster."
@@ -52,49 +48,41 @@ WHY_UNDECIDED: Final = (
 
 
 class DurableService:
-    """Made by ``open_durable`` in a running event loop."""
+    """See the module. Make it in a running event loop, then ``open`` it once."""
 
-    def __init__(
-        self,
-        cluster: ClusterNode,
-        boot: int,
-        opened: OpenedStore,
-        folder: Path,
-        runner: Runner,
-        log: Log,
-        rng: random.Random,
-        policy: PolicySettings,
-    ) -> None:
-        settings = RaftSettings(commit_news_at_once=True)
-        host = RaftHost(cluster.node_id, boot, settings, rng, now_ms())
+    def __init__(self, node: DurableNode, opened: OpenedStore, folder: Path, runner: Runner, log: Log) -> None:
         self.log = log
+        self.node = node
         self._folder = folder
         self._runner = runner
-        self._tick_s = settings.tick_ms / 1_000
+        self._tick_s = node.engine.host.settings.tick_ms / 1_000
         self._timer: asyncio.TimerHandle | None = None
         self._set_reading: Callable[[bool], None] | None = None
         self._may_be_founding = True
         self.trouble = ""
         """Why files beside the store can't be written; empty when they can."""
         self.expected: set[asyncio.Future[Any]] = set()
-        """Answers that callers wait for."""
-        store = opened.store
+        """Outcomes that requests wait for."""
+        self._opened = opened
         self._witness = opened.witness
-        self.node = DurableNode(cluster, host, store, self._stopped, self._keep_state, now_ms(), wall_ms(), policy)
-        self.scrub = ScrubDriver(self.node, opened.disk, folder, runner.flush_soon, self._fail)
-        self.journal = JournalDriver(store, opened.disk, self._committed, self.node.engine.stop)
-        self.node.engine.kick = self.journal.kick
-        self.node.engine.wake = runner.flush_soon
-        if opened.lost:
-            log.event("error", "store_lost", message=opened.lost)
-        for note in store.notes:
+        self.scrub = ScrubDriver(node, opened.disk, folder, runner.flush_soon, self._fail)
+        self.journal = JournalDriver(opened.store, opened.disk, self._committed, node.engine.stop)
+
+    def open(self) -> None:
+        """Run the replicas that the store holds, with the copy of cluster state beside it."""
+        log, node, folder = self.log, self.node, self._folder
+        if self._opened.lost:
+            log.event("error", "store_lost", message=self._opened.lost)
+        for note in self._opened.store.notes:
             log.event("warning", "store_damaged", message=note)
         copy, trouble = load_state(folder)
         if trouble:
             log.event("warning", "cluster_state_set_aside", message=trouble)
-        self.node.open(copy, now_ms(), is_copy_lost=bool(trouble))
+        node.open(copy, now_ms(), is_copy_lost=bool(trouble))
+        host = node.engine.host
         decider = host.groups.get(GROUP)
-        if decider is not None and decider.state.health != SOUND and decider.state.configuration.voters == (host.node,):
+        is_alone = decider is not None and decider.state.configuration.voters == (host.node,)
+        if decider is not None and is_alone and decider.state.health != SOUND:
             log.event("error", "store_damaged", message=WHY_UNDECIDED.format(folder=folder))
 
     def start(self, set_reading: Callable[[bool], None]) -> None:
@@ -145,7 +133,8 @@ class DurableService:
     def _fail(self, error: Exception) -> None:
         self.node.engine.fail(error, "".join(traceback.format_exception(error)[-8:]))
 
-    def _stopped(self, reason: str) -> None:
+    def stopped(self, reason: str) -> None:
+        """Consensus takes no part any more: no request waits for it."""
         if self._timer is not None:
             self._timer.cancel()
         for answer in [answer for answer in self.expected if not answer.done()]:
@@ -153,10 +142,10 @@ class DurableService:
         level = "info" if reason == WHY_STOPPED else "error"
         self.log.event(level, "consensus_stopped", message=reason)
 
-    def _keep_state(self, data: bytes) -> None:
-        """Without a copy the next start asks the others first, no more: that is no reason to stop now."""
+    def keep(self, state: bytes) -> None:
+        """Save a copy of cluster state. Without one the next start asks the others first: no reason to stop now."""
         try:
-            save_state(self._folder, data)
+            save_state(self._folder, state)
             self.trouble = ""
         except OSError as error:
             self._tell_trouble(error)
@@ -168,22 +157,8 @@ class DurableService:
             self.log.event("error", "data_folder_not_writable", message=text)
 
 
-async def open_durable(
-    cluster: ClusterNode,
-    boot: int,
-    folder: Path,
-    settings: StoreSettings,
-    runner: Runner,
-    log: Log,
-    rng: random.Random,
-    policy: PolicySettings,
-) -> DurableService:
-    """Recover the store, off the loop, and put everything together. FlockError: the disk is not usable."""
-    opened = await asyncio.to_thread(_open, cluster.node_id, folder, settings)
-    return DurableService(cluster, boot, opened, folder, runner, log, rng, policy)
-
-
-def _open(node_id: int, folder: Path, settings: StoreSettings) -> OpenedStore:
+def open_store(node_id: int, folder: Path, settings: StoreSettings) -> OpenedStore:
+    """Recover the store. Blocks. FlockError: the disk is not usable."""
     opened = open_checked(folder, node_id, settings)
     if opened.is_accepted:
         state = peek_state(folder) or ClusterState()

@@ -29,8 +29,6 @@ class Asking:
         self._service = service
 
     def _node(self) -> DurableNode:
-        if self._service.durable is None:
-            raise NotReady("This node is not ready for durable topics yet; ask another one, or again in a moment.")
         return self._service.durable.node
 
     def _working(self, node: DurableNode | None = None) -> DurableNode:
@@ -67,10 +65,9 @@ class Asking:
     def _expected(self) -> asyncio.Future[Any]:
         """For an answer that comes, or never does because this node is stopped or goes to another cluster."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        durable = self._service.durable
-        if durable is not None:
-            durable.expected.add(answered)
-            answered.add_done_callback(durable.expected.discard)
+        expected = self._service.durable.expected
+        expected.add(answered)
+        answered.add_done_callback(expected.discard)
         return answered
 
     async def _call(self, peer: int, kind: int, body: bytes) -> bytes | None:

@@ -58,7 +58,7 @@ class Reports:
             node = self._node()
         except FlockError:
             return msgspec.msgpack.encode([])
-        me = node.cluster.node_id
+        me = node.node_id
         found: list[SegmentReport] = []
         for group in sorted(node.engine.replicas):
             if group <= after or group == GROUP:

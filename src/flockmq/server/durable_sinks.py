@@ -24,7 +24,7 @@ class SinkView(Asking):
         node = self._working()
         sinks = node.sinks
         topic = node.layout.topic_of(group)
-        if topic is not None and topic.namespace.encode() in node.cluster.broker.node.spaces.full:
+        if topic is not None and topic.namespace.encode() in node.broker.node.spaces.full:
             raise Refused(WHY_NAMESPACE_FULL)
         staged = await self._await(
             sinks.stage(group, name.query, name.batch, name.task, name.attempt, name.sequence, chunk)

@@ -77,8 +77,6 @@ class DurableView(LogView, SinkView):
         return self._figures
 
     def _count(self) -> dict[str, Number]:
-        if self._service.durable is None:
-            return {}
         node = self._service.durable.node
         engine = node.engine
         state = node.meta.state
@@ -107,8 +105,6 @@ class DurableView(LogView, SinkView):
 
     def ends(self) -> dict[int, int]:
         """See ``DurablePort``."""
-        if self._service.durable is None:
-            return {}
         node = self._service.durable.node
         engine = node.engine
         led = [group for group in engine.replicas if group != GROUP and engine.is_leader(group)]
@@ -203,7 +199,7 @@ class DurableView(LogView, SinkView):
     ) -> list[tuple[int, int] | str]:
         """See ``DurablePort``."""
         node = self._working()
-        found = node.cluster.broker.node.table.topics.topics.get(f"{topic.namespace}/{topic.name}".encode())
+        found = node.broker.node.table.topics.topics.get(f"{topic.namespace}/{topic.name}".encode())
         if found is None:
             raise NotReady("This node is only about to hear of the topic; try again in a moment.")
         now = now_ms()

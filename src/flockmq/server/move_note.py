@@ -1,9 +1,8 @@
-"""A move to another cluster, noted in the data folder before it begins: what a crash leaves half done, the next start
-finishes.
+"""A move to another cluster is noted in the data folder before it begins; the node then restarts and finishes it.
 
 ```
- write_note --> clients and others are told --> carry_out: store, cluster id, peers --> in the new cluster --> drop_note
-                                                    ^--- finish_move, at a start that finds a note
+ write_note --> clients and other nodes are told --> the node's life ends, or it crashes
+            --> finish_move, before the next life: store, cluster id, peers --> the note is gone
 ```
 ``carry_out`` may be done twice.
 """
@@ -51,24 +50,19 @@ def write_note(folder: Path, note: MoveNote) -> None:
     replace_file(folder / MOVE_FILE, msgspec.json.encode(note))
 
 
-def drop_note(folder: Path) -> None:
-    """The node is there."""
-    (folder / MOVE_FILE).unlink(missing_ok=True)
-
-
-def finish_move(folder: Path) -> bool:
-    """Do what a note says; False when there is none."""
+def finish_move(folder: Path) -> str | None:
+    """Do what a note says: where the old store is, empty when it was not kept; None when there is no note. Blocks."""
     try:
         note = msgspec.json.decode((folder / MOVE_FILE).read_bytes(), type=MoveNote)
     except FileNotFoundError:
-        return False
+        return None
     except (OSError, msgspec.MsgspecError) as error:
         raise FlockError(
             f"{folder / MOVE_FILE} can't be read ({error}); put back the original, or delete it."
         ) from None
-    carry_out(folder, note)
-    drop_note(folder)
-    return True
+    kept = carry_out(folder, note)
+    (folder / MOVE_FILE).unlink(missing_ok=True)
+    return str(kept) if kept is not None else ""
 
 
 def carry_out(folder: Path, note: MoveNote) -> Path | None:

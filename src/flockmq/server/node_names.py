@@ -90,7 +90,7 @@ class NodeNames:
     def _holder(self, caller: PeerInfo) -> int:
         """Which other node has the name of a caller, and lives for sure: this one, or one with a link."""
         service = self._service
-        nodes = service.durable.node.meta.state.nodes if service.durable is not None else {}
+        nodes = service.durable.node.meta.state.nodes
         known = nodes.get(caller.node_id)
         if known is not None and known.state == ALIVE and known.name == caller.name:
             return 0  # the cluster counts the caller in by this name
@@ -105,7 +105,7 @@ class NodeNames:
         service = self._service
         if not service.node.cluster_id:
             return self._refusal if now_s - self._refused_at < REFUSAL_S else ""
-        if service.durable is None or not service.durable.node.meta.is_current:
+        if not service.durable.node.meta.is_current:
             return ""
         nodes = service.durable.node.meta.state.nodes
         me = nodes.get(service.node.node_id)

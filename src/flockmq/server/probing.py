@@ -52,9 +52,9 @@ def _problems(cluster: ClusterService | None, is_moving: bool, has_unsaved: bool
         if not cluster.node.cluster_id:
             found.append("waiting_for_cluster")
         durable = cluster.durable
-        if durable is not None and (durable.node.engine.stopped or durable.node.engine.host.broken):
+        if durable.node.engine.stopped or durable.node.engine.host.broken:
             found.append("replicas_stopped")
-        if durable is not None and durable.trouble:
+        if durable.trouble:
             found.append("data_folder_not_writable")
     if is_moving:
         found.append("moving_to_another_cluster")  # clients are let in when it is there

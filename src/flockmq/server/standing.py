@@ -104,27 +104,20 @@ class Standing:
             ),
         )
 
-    def _durable(self) -> DurableNode | None:
-        return self._service.durable.node if self._service.durable is not None else None
-
     def _has_leader(self) -> bool:
-        durable = self._durable()
-        status = durable.partitions.status(GROUP) if durable is not None else None
+        status = self._service.durable.node.partitions.status(GROUP)
         return self._leader.was(bool(status.leader) if status is not None else self._has_leader_elsewhere)
 
     def _store_problem(self) -> str:
-        durable = self._durable()
-        if durable is None:
-            return "The store of this node is not open."
-        engine = durable.engine
+        service = self._service.durable
+        engine = service.node.engine
         if engine.stopped or engine.store.down:
             return f"The store of this node takes no records: {engine.stopped or engine.store.down}"
-        service = self._service.durable
-        return (service.trouble if service is not None else "") or self._room_problem
+        return service.trouble or self._room_problem
 
     async def _look(self) -> None:
-        durable = self._durable()
-        if durable is not None and durable.partitions.status(GROUP) is None:
+        durable = self._service.durable.node
+        if durable.partitions.status(GROUP) is None:
             self._has_leader_elsewhere = await self._ask_for_leader(durable)
         self._has_leader()  # probes may come seldom
         now = time.monotonic()

@@ -40,6 +40,7 @@ from flockmq.testing.simulation.machine import Machine
 from flockmq.testing.simulation.world import LOOK_MS, World
 
 if TYPE_CHECKING:
+    from flockmq.cluster.state import ClusterState
     from flockmq.log.store import Store
     from flockmq.testing.simulation.events import Action
 
@@ -185,6 +186,9 @@ class ClusterProcess:
 
     def keep(self, state: bytes) -> None:
         """Save this copy of the cluster state."""
+
+    def changed(self, state: ClusterState) -> None:
+        """The cluster state has changed."""
 
     def stopped(self, reason: str) -> None:
         """Consensus takes no part any more."""

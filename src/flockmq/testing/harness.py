@@ -28,7 +28,7 @@ from flockmq.errors import FlockError
 from flockmq.mqtt.packets import Connack, Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.node.broker import Broker
-from flockmq.node.ports import Gate, OpenGate
+from flockmq.node.ports import Alone, Gate, OpenGate
 from flockmq.node.settings import BrokerSettings, Limits
 from flockmq.testing.harness_client import HarnessClient, make_properties
 
@@ -55,7 +55,7 @@ class Where(TypedDict, total=False):
 
 
 class BrokerHarness:
-    """The broker, its virtual clock (``now``, in ms) and the clients connected to it."""
+    """The broker, its virtual clock (``now``, in ms) and all clients connected to it."""
 
     def __init__(
         self,
@@ -64,16 +64,27 @@ class BrokerHarness:
         gate: Gate | None = None,
         feeding: str = "whole",
         broker: Broker | None = None,
+        node_id: int = 0,
     ) -> None:
-        """``broker``: that of an assembled node; without one the harness makes a broker that is alone."""
+        """``broker``: that of an assembled node; without one the harness makes a broker. ``node_id``: of a
+        node among others, whose parts are then put into ``ports``; 0: of a node alone."""
         if feeding not in FEEDINGS:
             raise FlockError(f"Unknown feeding {feeding!r}: use one of {', '.join(FEEDINGS)}")
         self.settings = settings if settings is not None else BrokerSettings()
         self.feeding = feeding
         self.now = START_MS
+        self.ports = Alone()
         rng = random.Random(seed)  # noqa: S311 the point is that it can be repeated
         if broker is None:
-            broker = Broker(self.settings, gate if gate is not None else OpenGate(), rng, self.now, WALL_MS)
+            broker = Broker(
+                self.settings,
+                gate if gate is not None else OpenGate(),
+                rng,
+                self.now,
+                WALL_MS,
+                node_id=node_id,
+                ports=self.ports if node_id else None,
+            )
         self.broker = broker
         self._senders: dict[HarnessClient, None] = {}
         self._cuts = random.Random(seed + 1)  # noqa: S311 apart from the broker's: feeding must not change its choices

@@ -166,13 +166,13 @@ class StoreNode:
         self._settings = settings
         self._raft = raft
 
-    def open(self) -> tuple[RaftHost, Store]:
-        """Begin a life with what is on the disk."""
+    def open(self, admits: Callable[[int, bytes], int] | None = None) -> tuple[RaftHost, Store]:
+        """Begin a life with what is on the disk. ``admits``: see ``RaftHost``."""
         self.boot += 1
         self.running = True
         rng = self._cluster.rng
         self.store = open_store(self.disk, self._settings, rng)
-        return RaftHost(self.number, self.boot, self._raft, rng, self._cluster.now), self.store
+        return RaftHost(self.number, self.boot, self._raft, rng, self._cluster.now, admits), self.store
 
     def lose_power(self) -> None:
         """End this life; of what was not synced some may be gone."""

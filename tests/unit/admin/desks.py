@@ -41,6 +41,9 @@ def make_desk(
         log.append((level, event, fields))
 
     ports = Ports(
+        broker=lambda: harness.broker,
+        clock=lambda: harness.now,
+        wall_clock=lambda: WALL_MS + harness.now - START_MS,
         flush=harness.flush,
         listeners=lambda: listeners,
         config=config,
@@ -50,14 +53,11 @@ def make_desk(
         find_cluster=lambda: cluster,
     )
     return Desk(
-        harness.broker,
         NodeInfo(name=name, version=NODE.version, build=NODE.build),
         ports,
         Pager(lambda: f"walk{next(numbers)}", scan_max=scan_max),
         Guard(lambda token: token == "right", AttemptThrottle(), lambda peer: None),
         LagWindow(),
-        lambda: harness.now,
-        lambda: WALL_MS + harness.now - START_MS,
         Description(OPERATIONS, NODE.version),
     )
 

@@ -23,22 +23,24 @@ class Home:
     """A broker on one of five nodes; three others have the log of the topic t."""
 
     def __init__(self) -> None:
-        self.cluster = PartitionCluster(nodes=5, groups=1)
+        self.harness = BrokerHarness(node_id=HERE)
+        sessions = {HERE: self.harness.broker.sessions}
+        self.cluster = PartitionCluster(nodes=5, groups=1, sessions=sessions, under_way={HERE: self._under_way})
         self.node = self.cluster.nodes[HERE]
-        self.harness = BrokerHarness()
         self.harness.now = self.cluster.now
         broker = self.harness.broker.node
         entry_bytes_max = self.node.engine.host.settings.entry_bytes_max
         self.appending = Appending(broker, self.node.engine.appends, entry_bytes_max, self.node.releases)
-        broker.durable = self.appending
-        self.node.releases.sessions = broker.sessions
-        self.node.collecting.under_way = self.appending.under_way
+        self.harness.ports.appending = self.appending
         self.plan(0)
         self.client = self.connect(10)
         self.publish(self.client, 1, b"first", qos=1)
         self.run(1_000)
         assert payloads(self.cluster, 1) == [b"first"]
         self.client.received()
+
+    def _under_way(self) -> dict[bytes, set[int]]:
+        return self.appending.under_way() if hasattr(self, "appending") else {}
 
     @property
     def session(self) -> Session:

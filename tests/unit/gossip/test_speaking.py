@@ -6,7 +6,7 @@ from flockmq.errors import FlockError
 from flockmq.gossip.member import DEAD, SUSPECT, Member
 from flockmq.gossip.messages import ACK, GOSSIP, PING
 from flockmq.gossip.seal import BODY_BYTES_MAX
-from swim_cases import CLUSTER, address, member, run, say, swim
+from swim_cases import CLUSTER, Digest, address, member, run, say, swim
 
 
 def test_a_suspect_is_told_in_the_ping_and_answers_with_the_contradiction() -> None:
@@ -30,21 +30,19 @@ def test_the_dead_are_told_so_when_they_speak() -> None:
 
 def test_the_maps_digest_travels_with_pings() -> None:
     heard: list[tuple[int, bytes, int]] = []
-    one = swim(member(2))
-    one.digest = b"d" * 64
-    one.on_digest = lambda peer, digest, now: heard.append((peer, digest, now))
+    maps = Digest(b"d" * 64, lambda peer, digest, now: heard.append((peer, digest, now)))
+    one = swim(member(2), maps=maps)
     (answer,) = say(one, PING, sender=member(2), about=1, digest=b"theirs", now=4)
     assert answer.digest == b"d" * 64
     say(one, PING, sender=member(3), about=1, digest=b"a stranger's", now=4)
     assert heard == [(2, b"theirs", 4)]
-    one.digest = b"d" * 65
+    maps.own = b"d" * 65
     with pytest.raises(FlockError, match="65 bytes"):
         say(one, PING, sender=member(2), about=1)
 
 
 def test_no_datagram_is_too_large_whatever_there_is_to_tell() -> None:
-    one = swim()
-    one.digest = b"d" * 64
+    one = swim(maps=Digest(b"d" * 64))
     for number in range(2, 400):
         other = Member(number, 100, "n" * (number % 255 + 1), "h" * 255, 16_000, cluster_id=CLUSTER)
         say(one, GOSSIP, sender=other, claims=[other])

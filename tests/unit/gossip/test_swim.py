@@ -10,7 +10,7 @@ from flockmq.gossip.member import CHANGED, HAS_LEFT, LEFT, Member
 from flockmq.gossip.messages import ACK, GOSSIP, HELLO, PING, decode
 from flockmq.gossip.settings import LAN
 from flockmq.gossip.swim import Swim
-from swim_cases import address, member, run, say, swim, tick_out
+from swim_cases import Digest, address, member, run, say, swim, tick_out
 
 
 def test_a_ping_is_answered_to_where_it_came_from() -> None:
@@ -79,8 +79,7 @@ def test_a_digest_that_can_not_be_read_costs_no_answer() -> None:
     def refuse(peer: int, digest: bytes, now: int) -> None:
         raise FlockError("no digest")
 
-    one = swim(member(2))
-    one.on_digest = refuse
+    one = swim(member(2), maps=Digest(on_digest=refuse))
     (answer,) = say(one, PING, sender=member(2), about=1, digest=b"x")
     assert answer.kind == ACK
     assert one.counters.malformed == 1

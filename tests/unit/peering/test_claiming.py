@@ -42,14 +42,11 @@ class Log(Logs):
         reply({3}, now)
 
 
-def cluster_of(count: int) -> tuple[SessionCluster, list[SimNode], list[Logs]]:
-    cluster = SessionCluster(0, count, delay_ms=(1, 10))
+def cluster_of(count: int, kind: type[Logs] = Logs) -> tuple[SessionCluster, list[SimNode], list[Logs]]:
+    logs = [kind() for _ in range(count)]
+    cluster = SessionCluster(0, count, delay_ms=(1, 10), collectors=list(logs))
     cluster.settle()
-    nodes = list(cluster.nodes.values())
-    logs = [Logs() for _ in nodes]
-    for node, log in zip(nodes, logs, strict=True):
-        node.ownership.claimant.collector = log
-    return cluster, nodes, logs
+    return cluster, list(cluster.nodes.values()), logs
 
 
 def received(cluster: SessionCluster, client: HarnessClient, ms: int = 1_000) -> list[Packet]:
@@ -76,8 +73,7 @@ def test_the_connack_waits_and_the_session_gets_the_ids() -> None:
 
 def test_an_answer_that_is_there_at_once() -> None:
     for count in (1, 3):
-        cluster, nodes, _ = cluster_of(count)
-        nodes[0].ownership.claimant.collector = Log()
+        cluster, nodes, _ = cluster_of(count, Log)
         client = cluster.connect(nodes[0], "c")
         (connack,) = received(cluster, client)
         assert isinstance(connack, Connack)

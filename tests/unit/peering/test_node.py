@@ -10,7 +10,7 @@ from flockmq.gossip.settings import GossipSettings
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.channels import FEEDS, MAPS, RAFT, WILLS, part_head, split_parts
 from flockmq.peering.formation import Ballot, Rules
-from flockmq.peering.node import CHANGES_MAX, ClusterNode
+from flockmq.peering.node import CHANGES_MAX, Base, ClusterNode
 from flockmq.testing.harness import BrokerHarness
 
 NOW = 1_000
@@ -18,11 +18,25 @@ PEER = 2
 CLUSTER_ID = 9
 
 
-def linked_node() -> ClusterNode:
+class Shipped:
+    """The edges of a node: keeps frames that leave before the end of a turn."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[int, list[bytes]]] = []
+        self.breaking: ClusterNode | None = None
+
+    def ship(self, peer: int, pieces: list[bytes]) -> None:
+        self.frames.append((peer, pieces))
+        if self.breaking is not None:
+            self.breaking.link_down(peer, NOW)
+
+
+def linked_node(shipped: Shipped) -> ClusterNode:
     me = Member(1, 1, "n1@test", "127.0.0.1", 16_000, cluster_id=CLUSTER_ID)
     rules = Rules(lists_peers=False, contact_points=1)
-    broker = BrokerHarness(1, BrokerSettings()).broker
-    node = ClusterNode(broker, me, GossipSettings(), rules, Ballot(), True, random.Random(1), NOW)
+    broker = BrokerHarness(1, BrokerSettings(), node_id=1).broker
+    base = Base(broker, me, GossipSettings(), shipped.ship, random.Random(1), NOW)
+    node = ClusterNode(base, rules, Ballot(), True, NOW)
     node.link_up(PEER, CLUSTER_ID, NOW)
     node.turn(NOW)
     return node
@@ -33,45 +47,41 @@ def parts(pieces: list[bytes]) -> list[tuple[int, bytes]]:
 
 
 def test_what_is_said_now_leaves_at_once_and_nothing_overtakes_it() -> None:
-    node = linked_node()
-    shipped: list[tuple[int, list[bytes]]] = []
-    node.ship = lambda peer, pieces: shipped.append((peer, pieces))
-    node.send(PEER, WILLS, b"first")
-    node.send_now(PEER, RAFT, b"second")
-    node.send(PEER, FEEDS, b"third")
-    assert [(peer, parts(pieces)) for peer, pieces in shipped] == [(PEER, [(WILLS, b"first"), (RAFT, b"second")])]
+    shipped = Shipped()
+    node = linked_node(shipped)
+    node.exchange.send(PEER, WILLS, b"first")
+    node.exchange.send_now(PEER, RAFT, b"second")
+    node.exchange.send(PEER, FEEDS, b"third")
+    assert [(peer, parts(pieces)) for peer, pieces in shipped.frames] == [
+        (PEER, [(WILLS, b"first"), (RAFT, b"second")])
+    ]
     assert [(peer, parts(pieces)) for peer, pieces in node.turn(NOW)] == [(PEER, [(FEEDS, b"third")])]
 
 
-def test_where_nobody_ships_everything_is_in_the_frame_of_the_turn() -> None:
-    node = linked_node()
-    node.send_now(PEER, RAFT, b"first")
-    node.send(PEER, FEEDS, b"second")
-    assert [parts(pieces) for _, pieces in node.turn(NOW)] == [[(RAFT, b"first"), (FEEDS, b"second")]]
-
-
-def test_what_is_said_to_nobody_is_dropped() -> None:
-    node = linked_node()
-    node.ship = lambda peer, pieces: None
-    node.send_now(7, RAFT, b"x")
-    assert node.frames_dropped == 1
+def test_what_is_said_to_a_peer_without_a_link_is_dropped() -> None:
+    shipped = Shipped()
+    node = linked_node(shipped)
+    node.exchange.send_now(7, RAFT, b"x")
+    assert node.exchange.frames_dropped == 1
+    assert shipped.frames == []
     assert node.turn(NOW) == []
 
 
 def test_a_link_may_break_while_something_is_shipped() -> None:
-    node = linked_node()
-    node.ship = lambda peer, pieces: node.link_down(peer, NOW)
-    node.send_now(PEER, RAFT, b"first")
-    node.send(PEER, FEEDS, b"second")
-    assert node.frames_dropped == 1
+    shipped = Shipped()
+    node = linked_node(shipped)
+    shipped.breaking = node
+    node.exchange.send_now(PEER, RAFT, b"first")
+    node.exchange.send(PEER, FEEDS, b"second")
+    assert node.exchange.frames_dropped == 1
     assert node.turn(NOW) == []
     node.link_up(PEER, CLUSTER_ID, NOW)
-    node.send(PEER, FEEDS, b"third")
+    node.exchange.send(PEER, FEEDS, b"third")
     assert (FEEDS, b"third") in parts(node.turn(NOW)[0][1])
 
 
 def test_routes_of_others_are_applied_in_slices_and_acknowledged_when_they_are() -> None:
-    node = linked_node()
+    node = linked_node(Shipped())
     node.swim.peer_up(PEER, NOW)
     count = 2 * CHANGES_MAX + 10
     routes: dict[bytes, bytes | None] = {b"r/a/%d" % number: b"" for number in range(count)}

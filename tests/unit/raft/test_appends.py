@@ -45,8 +45,7 @@ class Adding:
         self.host.elsewhere[GROUP] = (2,)
         self.scheduled = 0
         self.room: list[int] = []
-        self.appends = Appends(self.host, self._schedule, give_up_ms)
-        self.appends.on_room = self.room.append
+        self.appends = Appends(self.host, self._schedule, self.room.append, give_up_ms)
         self.attempt = 0
 
     def _schedule(self) -> None:

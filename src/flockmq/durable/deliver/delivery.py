@@ -39,7 +39,7 @@ SHARED_VERSION: Final = 5
 
 
 class Delivery:
-    """See the module. The component of channel FEEDS, and ``node.logs`` of the broker (through ``replay``)."""
+    """See the module. The component of channel FEEDS, and the broker's port ``replay``."""
 
     def __init__(self, node: NodeState, logs: Logs) -> None:
         self.node = node
@@ -50,8 +50,6 @@ class Delivery:
         self.readers = LogReaders(node, logs.history)
         self.streams = Streams(node, logs, self.readers)
         self.replay = Replay(node, self.streams, self.readers)
-        node.table.noticed = set(node.table.filters())
-        node.logs = self.replay
 
     def topics_changed(self, now: int, is_restored: bool = False) -> None:
         """The table has other durable topics. ``is_restored``: taken over whole, so they may be old.

@@ -36,7 +36,6 @@ class Machines:
         self.by_group: dict[int, PartitionMachine] = {}
         self.by_client: dict[bytes, set[int]] = {}
         """Clients with unreleased QoS 2 ids, each with the groups of this node that know them."""
-        self.listeners: list[Listener] = []
 
     def opened(self, group: int, replica: Replica) -> PartitionMachine:
         """A replica runs here from now on; its checkpoint has the state to begin with."""
@@ -50,27 +49,25 @@ class Machines:
         machine = self.by_group.pop(group, None)
         if machine is not None:
             machine.close()
-        for listener in self.listeners:
-            listener.closed(group)
 
-    def applied(self, group: int, ready: Ready, engine: RaftEngine) -> None:
-        """A group has something to apply."""
+    def restored(self, group: int, ready: Ready, engine: RaftEngine) -> bool:
+        """Take the state of a checkpoint that took the place of a log's begin; False when ``ready`` brings none."""
         machine = self.by_group.get(group)
-        if machine is None:
-            return
-        if ready.install is not None and ready.restores:
-            content = engine.replicas[group].checkpoints.content()
-            assert content is not None, "it was installed just now"
-            machine.decode(content.state)
-            for listener in self.listeners:
-                listener.applied(group, [])
-        entries = ready.committed
-        if not entries:
-            return
-        for entry in entries:
+        if machine is None or ready.install is None or not ready.restores:
+            return False
+        content = engine.replicas[group].checkpoints.content()
+        assert content is not None, "it was installed just now"
+        machine.decode(content.state)
+        return True
+
+    def applied(self, group: int, ready: Ready) -> bool:
+        """Apply the entries of a group; False when there are none."""
+        machine = self.by_group.get(group)
+        if machine is None or not ready.committed:
+            return False
+        for entry in ready.committed:
             machine.apply(entry)
-        for listener in self.listeners:
-            listener.applied(group, entries)
+        return True
 
     def state_of(self, group: int) -> bytes:
         """The state of a group, for a checkpoint."""

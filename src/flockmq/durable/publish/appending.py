@@ -82,7 +82,6 @@ class Appending:
         """Clients that are not read because they have much under way,"""
         self._crowded: dict[int, Stopped] = {}
         """and, by group, those whose partition takes no more for now."""
-        appends.on_room = self._on_room
 
     # --- in ---
 
@@ -519,7 +518,8 @@ class Appending:
         if acks.held_bytes * 2 <= HELD_BYTES_MAX and acks.held_messages * 2 <= HELD_MESSAGES_MAX:
             self._laden.let_go(self.node, connection)
 
-    def _on_room(self, group: int) -> None:
+    def on_room(self, group: int) -> None:
+        """A group that had no room has some again: read from its clients again."""
         stopped = self._crowded.pop(group, None)
         if stopped is not None:
             stopped.let_all_go(self.node)

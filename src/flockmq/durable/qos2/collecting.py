@@ -128,15 +128,16 @@ class Collecting:
         fences: Fences,
         events: EventList,
         alive: Callable[[], list[int]],
+        under_way: Callable[[], dict[bytes, set[int]]] = dict,
     ) -> None:
+        """``under_way``: groups that messages of this node are on their way to, by client."""
         self._calls = calls
         self._control = control
         self._machines = machines
         self._fences = fences
         self._events = events
         self._alive = alive
-        self.under_way: Callable[[], dict[bytes, set[int]]] = dict
-        """Groups that messages of this node are on their way to, by client."""
+        self._under_way = under_way
         self._told: dict[tuple[bytes, int], int] = {}
         """(client, group) -> the epoch that the group's log was told of from here."""
         self._fresh: list[_Client] = []
@@ -274,7 +275,7 @@ class Collecting:
     def _to_tell(self, clients: list[tuple[bytes, int]]) -> dict[int, list[Statement]]:
         """Groups that messages of these clients are on their way to, and what their logs have to hear."""
         by_group: dict[int, list[Statement]] = {}
-        under_way = self.under_way()
+        under_way = self._under_way()
         for client, epoch in clients:
             for group in sorted(under_way.get(client, ())):
                 if not self.is_told(client, group, epoch):

@@ -101,7 +101,9 @@ class Releases:
         machines: Machines,
         collecting: Collecting,
         alive: Callable[[], list[int]],
+        sessions: dict[str, Session] | None = None,
     ) -> None:
+        """``sessions``: those of this node; what sessions that moved away had is forgotten by and by."""
         self._calls = calls
         self._control = control
         self._collecting = collecting
@@ -110,8 +112,7 @@ class Releases:
         self._unsure: dict[str, int] = {}
         """Clients with groups that could not be asked, and when to ask them again."""
         self._forgetting = Forgetting(calls, control, machines, alive)
-        self.sessions: dict[str, Session] | None = None
-        """The sessions of this node; what those that moved away had is forgotten by and by."""
+        self._sessions = sessions
         self._sweep: list[str] = []
         calls.serve(RELEASE_CALL, self._on_release)
 
@@ -293,7 +294,7 @@ class Releases:
         so does what was released elsewhere, for its id may be another message's by now. That goes for ids of a log that
         can't be asked as well: nothing is appended there until it can (``may_append``), and then they are back.
         """
-        session = None if self.sessions is None else self.sessions.get(client_id)
+        session = None if self._sessions is None else self._sessions.get(client_id)
         if session is None:
             return {}
         session.home_epoch = epoch
@@ -334,8 +335,8 @@ class Releases:
         if found is None or self._held.get(client_id) is not held:
             return
         session = held.session
-        if session is None and self.sessions is not None:
-            session = held.session = self.sessions.get(client_id)
+        if session is None and self._sessions is not None:
+            session = held.session = self._sessions.get(client_id)
         if session is None:  # it is here no more, or never was
             del self._held[client_id]
             return
@@ -381,7 +382,7 @@ class Releases:
         self._sweep_some()
 
     def _sweep_some(self) -> None:
-        sessions = self.sessions
+        sessions = self._sessions
         if sessions is None:
             return
         if not self._sweep:

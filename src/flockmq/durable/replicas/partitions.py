@@ -90,12 +90,18 @@ def lost_groups(store: Store) -> bool:
 class Partitions:
     """See the module."""
 
-    def __init__(self, meta: Meta, engine: RaftEngine) -> None:
+    def __init__(
+        self,
+        meta: Meta,
+        engine: RaftEngine,
+        opened: Callable[[int, Replica], None],
+        closed: Callable[[int], None],
+    ) -> None:
+        """``opened`` is called with each replica that was opened, before anything is applied to it; ``closed`` with
+        each group whose replica was removed."""
         self.mover = Mover(meta, engine)
-        self.opened: list[Callable[[int, Replica], None]] = []
-        """Called with each replica that was opened, before anything is applied to it."""
-        self.closed: list[Callable[[int], None]] = []
-        """Called with each group whose replica was removed."""
+        self._opened = opened
+        self._closed = closed
         self.has_lost = lost_groups(engine.store)
         self._meta = meta
         self._engine = engine
@@ -114,8 +120,6 @@ class Partitions:
         self._heirs: dict[int, None] = {}
         """Replicas that are to go on alone and can't yet."""
         self._parting_at = 0
-        meta.watch(self.follow)
-        meta.parting.closed.append(self._was_closed)
 
     def start(self) -> None:
         """Open, in the coming ticks, whatever the store has."""
@@ -270,8 +274,7 @@ class Partitions:
     def _open(self, group: int, founders: tuple[int, ...] | None, record: PartitionRecord | None) -> None:
         replica = self._engine.open(group, founders, 0 if record is None else record.preferred)
         self._engine.host.elsewhere.pop(group, None)
-        for opened in self.opened:
-            opened(group, replica)
+        self._opened(group, replica)
 
     def _prefer(self, group: int, record: PartitionRecord) -> None:
         """Who should lead: it campaigns first, and others hand over to it."""
@@ -292,16 +295,16 @@ class Partitions:
     def _close(self, group: int) -> None:
         self._engine.close_group(group)
         self._meta.parting.forget(group)
-        self._was_closed(group)
+        self.was_closed(group)
 
-    def _was_closed(self, group: int) -> None:
+    def was_closed(self, group: int) -> None:
+        """The replica of a group is removed here."""
         if not group:
             return
         self._parting.pop(group, None)
         self._heirs.pop(group, None)
         self.mover.forget(group)
-        for closed in self.closed:
-            closed(group)
+        self._closed(group)
         self._dirty[group] = None  # state may want one here after all, or know where the others are
 
     def _ask_to_part(self, now: int) -> None:

@@ -91,6 +91,14 @@ def _keep_nothing(data: bytes) -> None:
     """Nowhere to keep it."""
 
 
+def _tell_no_part(state: ClusterState) -> None:
+    """No part of this node follows the state."""
+
+
+def _close_nothing(group: int) -> None:
+    """No part of this node has anything of a group."""
+
+
 class _Append:
     """Waits for the outcome of one command in a batch."""
 
@@ -115,12 +123,16 @@ class Meta:
         rng: random.Random,
         wall_ms: Callable[[int], int],
         keep: Callable[[bytes], None] = _keep_nothing,
+        changed: Callable[[ClusterState], None] = _tell_no_part,
+        closed: Callable[[int], None] = _close_nothing,
     ) -> None:
+        """``changed`` is called at most once a turn when the state has changed; ``closed`` with a group whose replica
+        was taken out of it and removed here."""
         self.engine = engine
         self.calls = calls
         self.facts = facts
         self.ledger = Ledger()
-        self.parting = Parting(engine, calls, facts, rng)
+        self.parting = Parting(engine, calls, facts, rng, self._was_taken_out)
         self.cluster_id = 0
         """The cluster that this node founded, until the state says so itself."""
         self.is_current = False
@@ -134,7 +146,8 @@ class Meta:
         self._keep = keep
         self._waiting = Waiting()
         self._puller = Puller(self.ledger, calls, facts, rng, self._applied)
-        self._watchers: list[Callable[[ClusterState], None]] = []
+        self._changed = changed
+        self._closed = closed
         self._number = 0
         self._told_index = -1
         self._told_replica = False
@@ -147,7 +160,6 @@ class Meta:
         self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
         self._is_founding = False
         self._now = 0
-        self.parting.closed.append(self._was_taken_out)
         calls.serve_task(META_SUBMIT, self._serve_submit)
 
     @property
@@ -165,14 +177,6 @@ class Meta:
     def is_leader(self) -> bool:
         """Whether this node decides what goes into group 0's log."""
         return self.engine.is_leader(GROUP)
-
-    def watch(self, changed: Callable[[ClusterState], None]) -> None:
-        """Call this once a turn when state has changed."""
-        self._watchers.append(changed)
-
-    def forget_watchers(self) -> None:
-        """Nobody wants to know any more."""
-        self._watchers.clear()
 
     # Replicas of group 0.
 
@@ -396,14 +400,12 @@ class Meta:
             self._told_replica = has_replica
             self.facts.tell(index, has_replica)
             self.engine.wake()  # maps have had their part of this turn, and somebody may wait for this node
-            for watcher in self._watchers:
-                watcher(self.state)
+            self._changed(self.state)
             self._waiting.reached(index)
         if not self.is_current and self._confirmation.is_reached():
             self.is_current = True
             self.groups_at_start = self.state.next_group
-            for watcher in self._watchers:
-                watcher(self.state)
+            self._changed(self.state)
         if self._waiting.has_finished():
             self._waiting.tell_finished()
 
@@ -450,3 +452,4 @@ class Meta:
         """The replica here is gone: what it knew must not be, or this node would not know that it ever had one."""
         if group == GROUP and self.ledger.index:
             self.save()
+        self._closed(group)

@@ -43,7 +43,9 @@ def is_lonely(state: RaftState) -> bool:
 class Parting:
     """See the module. ``closed`` is called with a group that was removed here."""
 
-    def __init__(self, engine: RaftEngine, calls: Calls, facts: Facts, rng: random.Random) -> None:
+    def __init__(
+        self, engine: RaftEngine, calls: Calls, facts: Facts, rng: random.Random, closed: Callable[[int], None]
+    ) -> None:
         self._engine = engine
         self._calls = calls
         self._facts = facts
@@ -51,7 +53,7 @@ class Parting:
         self._lonely: dict[int, tuple[int, int]] = {}
         """Group -> when to ask, and how often that was done."""
         self._to_close: list[int] = []
-        self.closed: list[Callable[[int], None]] = []
+        self._closed = closed
         self.is_leaving = False
         """This node wants to leave: it asks at once, whether it hears a leader or not."""
         calls.serve_task(META_MEMBERS, self._tell_members)
@@ -81,8 +83,7 @@ class Parting:
         for group in self._to_close:
             if group in self._engine.replicas:
                 self._engine.close_group(group)
-                for closed in self.closed:
-                    closed(group)
+                self._closed(group)
             self.forget(group)
         self._to_close = []
 

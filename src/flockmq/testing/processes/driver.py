@@ -75,10 +75,20 @@ class RaftDriver:
         self._closed = False
         self._heard_bytes = 0
         """What peers said lately."""
-        self.engine = RaftEngine(host, store, on_applied, state_of, self._stopped, replay_bytes_max)
+        self.engine = RaftEngine(
+            host,
+            store,
+            on_applied,
+            state_of,
+            self._stopped,
+            self._kick,
+            self.schedule,
+            replay_bytes_max=replay_bytes_max,
+        )
         self.journal = JournalDriver(store, disk, self._committed, self.engine.stop)
-        self.engine.kick = self.journal.kick
-        self.engine.wake = self.schedule
+
+    def _kick(self) -> None:
+        self.journal.kick()
 
     def start(self) -> None:
         """Begin to take part."""

@@ -100,7 +100,7 @@ def test_watches_can_be_cancelled_and_end_with_the_replica() -> None:
     assert other is not None
     other.cancel()
     other.cancel()
-    node.machines.closed(1)
+    node.closed(1)
     assert one.value == [], "the reader asks anew"
     assert not other.is_set
 

@@ -84,7 +84,7 @@ def test_a_group_that_is_closed_leaves_nobody_waiting() -> None:
     cluster.settle()
     leader.control.move(1, [CursorCommand(COMMIT, b"d", 0)], cluster.now).then(told.append)
     leader.engine.close_group(1)
-    leader.machines.closed(1)
+    leader.closed(1)
     assert told == [False, False]
     assert 1 not in leader.machines.by_group
 

@@ -259,13 +259,14 @@ def test_a_release_that_an_earlier_owner_sent_late_changes_nothing() -> None:
 
 
 def test_a_session_that_comes_back_means_by_its_ids_what_the_logs_know() -> None:
-    cluster = PartitionCluster(groups=1)
+    known: dict[str, Session] = {}
+    cluster = PartitionCluster(groups=1, sessions={1: known})
     here = Publisher(cluster)
     here.connect(1)
+    node, session = here.node, here.session
+    known["c"] = session
     for packet_id in (5, 6):
         here.publish(1, packet_id, b"%d" % packet_id)
-    node, session = here.node, here.session
-    node.releases.sessions = {"c": session}
     elsewhere = Publisher(cluster)
     elsewhere.epoch = 10
     elsewhere.connect(2)
@@ -294,25 +295,28 @@ def end_session(publisher: Publisher) -> None:
 
 
 def test_that_a_session_has_ended_is_noticed() -> None:
-    cluster = PartitionCluster(groups=1)
+    known: dict[str, Session] = {}
+    cluster = PartitionCluster(groups=1, sessions={1: known})
     publisher = Publisher(cluster)
     publisher.connect(1)
+    known["c"] = publisher.session
     publisher.publish(1, 5, b"x")
-    publisher.node.releases.sessions = {"c": publisher.session}
     cluster.run(500)
     assert unreleased(cluster.leader(1), 1) == {5}
-    publisher.node.releases.sessions = {}
+    known.clear()
     end_session(publisher)
     cluster.run(500)
     assert unreleased(cluster.leader(1), 1) == set()
 
 
 def test_a_session_that_moved_away_is_left_to_its_new_owner() -> None:
-    cluster = PartitionCluster(groups=1)
+    known: dict[str, Session] = {}
+    cluster = PartitionCluster(groups=1, sessions={1: known})
     publisher = Publisher(cluster)
     publisher.connect(1)
+    known["c"] = publisher.session
     publisher.publish(1, 5, b"x")
-    publisher.node.releases.sessions = {}
+    known.clear()
     cluster.run(500)
     assert unreleased(cluster.leader(1), 1) == {5}
 

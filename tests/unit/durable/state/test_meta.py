@@ -44,7 +44,7 @@ def test_others_become_voters_and_know_the_same() -> None:
 def test_any_node_takes_commands(number: int) -> None:
     cluster = three()
     seen: list[int] = []
-    cluster[number].meta.watch(lambda state: seen.append(len(state.topics)))
+    cluster[number].watchers.append(lambda state: seen.append(len(state.topics)))
     result = cluster.submit(number, CreateTopic("orders", shards=2))
     assert result.ok
     assert "default/orders" in cluster[number].meta.state.topics
@@ -113,7 +113,7 @@ def test_watchers_hear_before_whoever_asked() -> None:
     cluster = three()
     order: list[str] = []
     node = cluster[2]
-    node.meta.watch(lambda state: order.append("watcher") if "a" in state.settings else None)
+    node.watchers.append(lambda state: order.append("watcher") if "a" in state.settings else None)
     node.meta.submit(SetSetting("a", 1), lambda result: order.append("reply"), cluster.now)
     cluster.until(lambda: "reply" in order)
     assert order[0] == "watcher"
