@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.durable import flockmq, nats
+from flockmq.admin.durable_model import TopicRequest
 from flockmq.client.load.plan import Load, topic_name
-from flockmq.testing.rest import TopicsApi
 
 FLOCKMQ = "flockmq"
 NATS = "nats"
@@ -102,12 +102,15 @@ def many(effort: Effort) -> Found:
     each = effort.window * CLIENTS // flockmq.SHARDS * partitions // CLIENTS
     load = Load(publishers=CLIENTS, subscribers=0, topics=MANY_NAMES, qos=1, prefix="many", window=min(each, 3_000))
     with flockmq.running(effort.folder) as cluster:
-        api = TopicsApi.of(cluster.nodes[0])
+        admin = cluster.nodes[0].admin()
         filters = flockmq.share_names(load, MANY_TOPICS, flockmq.SHARDS)
-        for number, names in enumerate(filters):
-            api.create(f"many{number}", filters=names, shards=flockmq.SHARDS, replication_factor=flockmq.REPLICAS)
-        for number in range(MANY_TOPICS):
-            api.wait_led(f"many{number}")
+        copies = flockmq.REPLICAS
+        requests = [
+            TopicRequest(name=f"many{number}", filters=names, shards=flockmq.SHARDS, replication_factor=copies)
+            for number, names in enumerate(filters)
+        ]
+        for topic in [admin.create_topic(request) for request in requests]:
+            cluster.wait_led(topic)
         flockmq.throughput(cluster, _for(load, 1.0))
         found = {"many": flockmq.throughput(cluster, _for(load, effort.seconds))}
         thin = Load(publishers=CLIENTS, topics=MANY_NAMES, qos=1, prefix="many", window=effort.window)

@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from flockmq.admin.durable_model import TopicRequest
+from flockmq.client.admin import AdminClient
 from flockmq.client.load.frames import connect
 from flockmq.client.load.plan import Load, Target, topic_name
 from flockmq.client.load.run import Setting, run
@@ -23,13 +25,13 @@ from flockmq.client.load.usage import cpu_seconds
 from flockmq.errors import FlockError
 from flockmq.routing.durable import shard_of
 from flockmq.testing.nodes import HOST, NodeCluster
-from flockmq.testing.rest import TopicsApi
 
 NODES = 3
 SHARDS = 6
 REPLICAS = 3
 ACK_S_MAX = 60.0
 ASKERS = 8
+LED_S_MAX = 300.0
 
 Figures = dict[str, float]
 
@@ -57,9 +59,7 @@ def target(cluster: NodeCluster) -> Target:
 
 def make_topic(cluster: NodeCluster, name: str) -> None:
     """One topic with six shards that captures everything below its name."""
-    api = TopicsApi.of(cluster.nodes[0])
-    api.create(name, filters=[f"{name}/#"], shards=SHARDS, replication_factor=REPLICAS)
-    api.wait_led(name)
+    cluster.create_topic(name, filters=[f"{name}/#"], shards=SHARDS, replication_factor=REPLICAS)
 
 
 def even_prefix(names: int, shards: int) -> str:
@@ -161,14 +161,19 @@ def latency(cluster: NodeCluster, names: Sequence[str], seconds: float) -> Figur
 
 def make_many(cluster: NodeCluster, names: Sequence[str], shards: int) -> float:
     """Make topics through all nodes at once; seconds until all have leaders."""
-    apis = [TopicsApi.of(node) for node in cluster.nodes]
     began = time.perf_counter()
 
+    def admin(number: int) -> AdminClient:
+        return cluster.nodes[number % len(cluster.nodes)].admin()
+
     def make(number: int) -> None:
-        apis[number % len(apis)].create(names[number], shards=shards, replication_factor=REPLICAS)
+        admin(number).create_topic(TopicRequest(name=names[number], shards=shards, replication_factor=REPLICAS))
 
     def wait(number: int) -> None:
-        apis[number % len(apis)].wait_led(names[number])
+        while not all(one.leader for one in admin(number).topic_partitions(names[number])):
+            if time.perf_counter() - began > LED_S_MAX:
+                raise FlockError(f"{names[number]} has no leaders after {LED_S_MAX:g} s")
+            time.sleep(0.02)
 
     with ThreadPoolExecutor(ASKERS) as pool:
         list(pool.map(make, range(len(names))))

@@ -10,7 +10,6 @@ from benchmarks.durable import flockmq
 from flockmq.client.log_client import LogClient
 from flockmq.security import credentials
 from flockmq.testing.nodes import HOST, NodeCluster
-from flockmq.testing.rest import TopicsApi
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,7 @@ class Cluster:
 
     def make_topic(self, name: str, shards: int) -> None:
         """A durable topic with three replicas, and leaders for all shards."""
-        api = TopicsApi.of(self.nodes.nodes[0])
-        api.create(name, shards=shards, replication_factor=flockmq.REPLICAS)
-        api.wait_led(name)
+        self.nodes.create_topic(name, shards=shards, replication_factor=flockmq.REPLICAS)
 
 
 @contextmanager

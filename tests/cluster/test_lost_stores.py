@@ -14,7 +14,6 @@ from flockmq.errors import ApiError, FlockError
 from flockmq.log.witness import read_witness
 from flockmq.server.state_copy import peek_state
 from flockmq.testing.nodes import NodeCluster, NodeProcess
-from flockmq.testing.rest import TopicsApi
 
 PAYLOADS = [b"%d" % number for number in range(60)]
 
@@ -42,7 +41,7 @@ def end_offset(cluster: NodeCluster, node: NodeProcess, topic: str) -> int:
             return False
 
     cluster.wait(is_led, f"a leader of {topic}")
-    return len(TopicsApi.of(node).records(topic, 0))
+    return node.admin().records(topic, 0, offset=0).end_offset
 
 
 def wipe(node: NodeProcess) -> None:

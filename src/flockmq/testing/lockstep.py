@@ -153,9 +153,10 @@ class Lockstep(Generic[N, T]):
 
 
 class StoreNode:
-    """A node with an engine of consensus on a disk that outlives it. A subclass makes ``engine`` in ``start``."""
+    """A node with consensus on a disk that outlives it."""
 
     engine: RaftEngine
+    """Hears of what is durable; a subclass makes it for each life."""
 
     def __init__(self, cluster: Lockstep[Any, Any], number: int, settings: StoreSettings, raft: RaftSettings) -> None:
         self.number = number
@@ -184,13 +185,14 @@ class StoreNode:
         return perform(self.store, self.disk, self.engine)
 
 
-def perform(store: Store, disk: SimulatedDisk, engine: RaftEngine) -> bool:
+def perform(store: Store, disk: SimulatedDisk, engine: RaftEngine | None = None) -> bool:
     """Write all commits of a store and do its chores; whether there was any."""
     wrote = False
     while (commit := store.take_commit()) is not None:
         commit.perform(disk)
         store.committed(commit)
-        engine.committed(commit)
+        if engine is not None:
+            engine.committed(commit)
         wrote = True
     while (chore := store.take_chore()) is not None:
         chore.perform(disk)

@@ -224,10 +224,15 @@ class NodeCluster:
 
     def create_topic(self, name: str, **fields: Any) -> DataTopic:
         """Declare a durable topic; wait until all running nodes know it, and all of its partitions have leaders."""
-        request = TopicRequest(name=name, **fields)
-        made = self.running()[0].admin().create_topic(request)
-        self.wait(lambda: all(_knows_leaders(node, request) for node in self.running()), f"leaders of {name}")
+        made = self.running()[0].admin().create_topic(TopicRequest(name=name, **fields))
+        self.wait_led(made)
         return made
+
+    def wait_led(self, topic: DataTopic, seconds: float = WAIT_S_MAX) -> None:
+        """Wait until all running nodes know a topic, and all of its partitions have leaders."""
+        self.wait(
+            lambda: all(_knows_leaders(node, topic) for node in self.running()), f"leaders of {topic.name}", seconds
+        )
 
     def wait_settled(self) -> None:
         """Wait until cluster state has every running node alive, a majority of them is needed to change it, and every
@@ -262,7 +267,7 @@ class NodeCluster:
         return time.monotonic() - began
 
 
-def _knows_leaders(node: NodeProcess, topic: TopicRequest) -> bool:
+def _knows_leaders(node: NodeProcess, topic: DataTopic) -> bool:
     """Whether a node knows a topic, and leaders of all of its partitions."""
     try:
         partitions = node.admin().topic_partitions(topic.name, namespace=topic.namespace)

@@ -15,16 +15,18 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from cluster.namespaces import inside
 from faults.durable import verify
 from faults.durable.clients import TOPIC, Publisher, Subscriber
 from faults.durable.memory import Memory
-from flockmq.errors import FlockError
+from flockmq.admin.durable_model import LogRecord, Partition, TopicRequest
+from flockmq.client.admin import AdminClient
+from flockmq.errors import END_OFFSET, FlockError
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
-from flockmq.testing.rest import TopicsApi
 
 SHARDS = 6
 PUBLISHERS = 10
@@ -35,6 +37,9 @@ LEVEL_S_MAX = 30.0
 CALM_S = 0.5
 """Until what was applied everywhere has also reached all disks: for an answer two of them are enough."""
 LAG_MAX = 100
+READ_BYTES = 4 << 20
+
+T = TypeVar("T")
 
 
 class Nodes:
@@ -58,15 +63,14 @@ class Nodes:
         found.setblocking(False)
         return found
 
-    def ask(self, number: int, question: Callable[[TopicsApi], Any]) -> Any:
+    def ask(self, number: int, question: Callable[[AdminClient], T]) -> T:
         """Ask a node's API, from its own machine."""
         with self.at(number):
-            return question(TopicsApi.of(self.nodes[number], self.hosts[number]))
+            return question(self.nodes[number].admin(self.hosts[number]))
 
-    def partitions(self, number: int) -> list[dict[str, Any]]:
+    def partitions(self, number: int) -> list[Partition]:
         """The partitions as a node sees them, by shard."""
-        found: list[dict[str, Any]] = self.ask(number, lambda api: api.partitions(TOPIC))
-        return sorted(found, key=lambda one: one["shard"])
+        return sorted(self.ask(number, lambda api: api.topic_partitions(TOPIC)), key=lambda one: one.shard)
 
     def leaders(self) -> dict[int, int]:
         """Shard -> number of the node that leads it, as far as some node knows."""
@@ -75,7 +79,7 @@ class Nodes:
             if not node.is_running:
                 continue
             with suppress(FlockError):
-                return {one["shard"]: ids[one["leader"]] for one in self.partitions(number) if one["leader"] in ids}
+                return {one.shard: ids[one.leader] for one in self.partitions(number) if one.leader in ids}
         return {}
 
     def some_leader(self, rng: random.Random) -> int:
@@ -124,7 +128,7 @@ async def wait(what: str, nodes: Nodes, condition: Callable[[], bool], seconds_m
 @asynccontextmanager
 async def under_load(nodes: Nodes) -> AsyncIterator[Memory]:
     """A topic with publishers and subscribers; in the end everything works again and every promise was kept."""
-    nodes.ask(0, lambda api: api.create(TOPIC, shards=SHARDS, replication_factor=3))
+    nodes.ask(0, lambda api: api.create_topic(TopicRequest(name=TOPIC, shards=SHARDS, replication_factor=3)))
     await wait("leaders", nodes, lambda: len(nodes.leaders()) == SHARDS, HEAL_S_MAX)
     memory = Memory(SHARDS)
     count = len(nodes.nodes)
@@ -157,7 +161,7 @@ async def under_load(nodes: Nodes) -> AsyncIterator[Memory]:
 def is_level(nodes: Nodes) -> bool:
     """Whether, as every node sees it, every partition has a leader and three replicas that have all of it."""
     return all(
-        one["leader"] and [copy["end_offset"] for copy in one["replicas"]] == [one["end_offset"]] * len(nodes.nodes)
+        one.leader and [copy.end_offset for copy in one.replicas] == [one.end_offset] * len(nodes.nodes)
         for number in range(len(nodes.nodes))
         for one in nodes.partitions(number)
     )
@@ -166,15 +170,15 @@ def is_level(nodes: Nodes) -> bool:
 def is_whole(nodes: Nodes, number: int) -> bool:
     """Whether a node has, but for what came in this moment, all that its replicas should have."""
     name = nodes.nodes[number].name
-    copies = [copy for one in nodes.partitions(0) for copy in one["replicas"] if copy["node"] == name]
-    return len(copies) == SHARDS and all(copy["lag"] is not None and copy["lag"] <= LAG_MAX for copy in copies)
+    copies = [copy for one in nodes.partitions(0) for copy in one.replicas if copy.node == name]
+    return len(copies) == SHARDS and all(copy.lag is not None and copy.lag <= LAG_MAX for copy in copies)
 
 
 def check(nodes: Nodes, memory: Memory) -> None:
     """Read everything, every way, and hold it against the promises."""
-    groups = {one["shard"]: one["group"] for one in nodes.partitions(0)}
+    groups = {one.shard: one.group for one in nodes.partitions(0)}
     served = [{shard: _raw(nodes, number, shard) for shard in groups} for number in range(len(nodes.nodes))]
-    people = {shard: verify.from_json(nodes.ask(0, lambda api, s=shard: api.records(TOPIC, s))) for shard in groups}  # type: ignore[misc]
+    people = {shard: verify.from_json(nodes.ask(0, partial(_records, shard))) for shard in groups}
     # All stand still before the first one dies: nobody is left to campaign and to write one more entry.
     for node in nodes.nodes:
         node.pause()
@@ -190,11 +194,29 @@ def check(nodes: Nodes, memory: Memory) -> None:
     print(", ".join(f"{count:,} {name}" for name, count in figures.items()))
 
 
+def _records(shard: int, api: AdminClient) -> list[LogRecord]:
+    """All committed records of a partition, page by page."""
+    found: list[LogRecord] = []
+    while True:
+        offset = found[-1].offset + 1 if found else 0
+        page = api.records(TOPIC, shard, offset=offset, max_bytes=READ_BYTES, limit=10_000)
+        came = [one for one in page.records if one.offset >= offset]
+        if not came:
+            return found
+        found += came
+
+
+def _batches(shard: int, offset: int, api: AdminClient) -> tuple[bytes, int]:
+    """Committed batches from an offset on, and the offset behind all that is committed."""
+    answer = api.read_batches(TOPIC, shard, offset=offset, max_bytes=READ_BYTES, wait_ms=0)
+    return answer.body, int(answer.headers[END_OFFSET.lower()])
+
+
 def _raw(nodes: Nodes, number: int, shard: int) -> list[verify.Record]:
-    data, offset = b"", 0
+    offset = 0
     found: list[verify.Record] = []
     while True:
-        data, end = nodes.ask(number, lambda api: api.batches(TOPIC, shard, offset))  # noqa: B023
+        data, end = nodes.ask(number, partial(_batches, shard, offset))
         if not data:
             assert offset >= end, f"shard {shard}: nothing comes at {offset} of {end}"
             return found

@@ -15,9 +15,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from faults.durable.memory import Memory
+from flockmq.admin.durable_model import LogRecord
 from flockmq.drivers.disk import FileDisk
 from flockmq.log.batch import DATA, BatchView
 from flockmq.log.group import GroupLog
@@ -31,16 +31,16 @@ Record = tuple[bytes, bytes]
 """Topic and payload; its place in the list is its offset."""
 
 
-def from_json(page: Sequence[dict[str, Any]]) -> list[Record]:
+def from_json(page: Sequence[LogRecord]) -> list[Record]:
     """Records as HTTP serves them to people."""
     for offset, one in enumerate(page):
-        assert one["offset"] == offset, f"over HTTP offset {one['offset']} comes where {offset} should"
-    return [(one["topic"].encode(), _payload(one)) for one in page]
+        assert one.offset == offset, f"over HTTP offset {one.offset} comes where {offset} should"
+    return [(one.topic.encode(), _payload(one)) for one in page]
 
 
-def _payload(one: dict[str, Any]) -> bytes:
-    text = one.get("payload_base64")
-    return base64.b64decode(text) if text is not None else str(one["payload"]).encode()
+def _payload(one: LogRecord) -> bytes:
+    text = one.payload_base64
+    return base64.b64decode(text) if text is not None else str(one.payload).encode()
 
 
 def from_batches(data: bytes, first: int) -> list[Record]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 
 from flockmq.log.batch import BatchBuilder, BatchView
-from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry
 from flockmq.raft.forwarder import Forwarder, Outcome
-from flockmq.raft.host import RaftHost
 from flockmq.raft.ready import Proposal
 from flockmq.raft.replicas import CheckpointContent, Replica, bootstrap, decode_content, open_replica, stage
 from flockmq.raft.senders import COMMITTED, RunId, SenderTable
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import DAMAGED, FORGOTTEN, LEADER, SOUND
-from flockmq.testing.simulation.disk import SimulatedDisk
+from flockmq.testing.lockstep import Lockstep, StoreNode, perform
 from raft_cluster import SETTINGS, batch
 
 GROUP = 3
@@ -40,35 +37,32 @@ class Machine:
                     self.state += record.payload
 
 
-class Node:
+class Node(StoreNode):
     """A node with one group, whose driver is this test."""
 
     def __init__(self, cluster: Nodes, number: int) -> None:
+        super().__init__(cluster, number, STORE, cluster.settings)
         self.cluster = cluster
         self.id = number
-        self.disk = SimulatedDisk(cluster.rng)
-        self.boot = 0
-        self.running = False
         self.outcomes: list[Outcome] = []
 
     def start(self, voters: tuple[int, ...] = (), is_new: bool = False) -> None:
-        self.boot += 1
-        self.running = True
-        self.store = open_store(self.disk, STORE, self.cluster.rng)
+        self.host, _ = self.open()
         if voters:
             bootstrap(self.store.create(GROUP), Configuration(voters))
         elif is_new:
             self.store.create(GROUP)
-        self.host = RaftHost(self.id, self.boot, self.cluster.settings, self.cluster.rng, self.cluster.now)
         self.replica: Replica = open_replica(self.host, self.store.groups[GROUP], is_new=is_new)
         self.machine = Machine(self.replica.state)
         self.forwarder = Forwarder(GROUP, self.id, self.boot)
         self.host.add_forwarder(self.forwarder)
         self.write()
 
-    def stop(self) -> None:
-        self.running = False
-        self.disk.lose_power(self.cluster.rng)
+    def write(self) -> bool:
+        return perform(self.store, self.disk)
+
+    def tick(self, now: int) -> None:
+        self.host.tick(now)
 
     def turn(self) -> bool:
         if not self.running or not self.host.has_work():
@@ -82,20 +76,12 @@ class Node:
                 assert content is not None
                 self.machine = Machine(content.state)
             self.machine.apply(item.ready.committed)
-        self.cluster.flying += turn.frames
+        self.cluster.flying += [(self.id, receiver, frame) for receiver, frame in turn.frames]
         self.write()
         if turn.number:
             self.host.persisted(turn.number)
         self.outcomes += self.forwarder.take_outcomes()
         return True
-
-    def write(self) -> None:
-        while (commit := self.store.take_commit()) is not None:
-            commit.perform(self.disk)
-            self.store.committed(commit)
-        while (chore := self.store.take_chore()) is not None:
-            chore.perform(self.disk)
-            self.store.done(chore)
 
     def checkpoint(self) -> None:
         """Keep what is applied, forget the entries that made it."""
@@ -109,33 +95,19 @@ class Node:
         self.write()
 
 
-class Nodes:
+class Nodes(Lockstep[Node, tuple[int, int, bytes]]):
     """Three of them, and more when they are added."""
 
     def __init__(self, settings: RaftSettings = SMALL) -> None:
-        self.rng = random.Random(5)
-        self.now = 1_000_000
+        super().__init__(seed=5)
         self.settings = settings
-        self.flying: list[tuple[int, bytes]] = []
-        self.nodes = {number: Node(self, number) for number in (1, 2, 3)}
+        self.nodes |= {number: Node(self, number) for number in (1, 2, 3)}
         for node in self.nodes.values():
             node.start((1, 2, 3))
         self.run(3_000)
 
-    def run(self, ms: int) -> None:
-        for _ in range(ms // 50):
-            self.now += 50
-            for node in self.nodes.values():
-                if node.running:
-                    node.host.tick(self.now)
-            for _ in range(200):
-                moved = [node.turn() for node in self.nodes.values()]
-                flying, self.flying = self.flying, []
-                for receiver, frame in flying:
-                    if self.nodes[receiver].running:
-                        self.nodes[receiver].host.receive(frame)
-                if not any(moved) and not flying:
-                    break
+    def deliver(self, node: Node, part: tuple[int, int, bytes]) -> None:
+        node.host.receive(part[2])
 
     def leader(self) -> Node:
         return next(node for node in self.nodes.values() if node.running and node.replica.node.state.role == LEADER)
@@ -164,7 +136,7 @@ def test_a_restart_goes_on_where_the_disk_stands() -> None:
     nodes = Nodes()
     state = nodes.write(20)
     for node in nodes.nodes.values():
-        node.stop()
+        node.lose_power()
     for node in nodes.nodes.values():
         node.start()
     nodes.run(4_000)
@@ -177,7 +149,7 @@ def test_a_restart_begins_with_the_checkpoint() -> None:
     node = nodes.followers()[0]
     node.checkpoint()
     assert node.replica.log.first_index() > 1
-    node.stop()
+    node.lose_power()
     node.start()
     assert node.replica.state == state
     nodes.run(1_000)
@@ -188,7 +160,7 @@ def test_a_restart_begins_with_the_checkpoint() -> None:
 def test_a_node_far_behind_gets_checkpoint_and_retained_entries() -> None:
     nodes = Nodes()
     behind = nodes.followers()[0]
-    behind.stop()
+    behind.lose_power()
     state = nodes.write(40)
     nodes.leader().checkpoint()
     first = nodes.leader().replica.log.first_index()
@@ -201,7 +173,7 @@ def test_a_node_far_behind_gets_checkpoint_and_retained_entries() -> None:
     assert behind.replica.log.entries(first, last + 1, 1 << 20) == nodes.leader().replica.log.entries(
         first, last + 1, 1 << 20
     )
-    behind.stop()
+    behind.lose_power()
     behind.start()
     nodes.run(1_000)
     assert behind.machine.state == state
@@ -212,7 +184,7 @@ def test_the_table_of_senders_comes_with_a_checkpoint() -> None:
     nodes = Nodes()
     sender = nodes.leader()
     behind = nodes.followers()[0]
-    behind.stop()
+    behind.lose_power()
     builder = BatchBuilder()
     builder.add(b"t", b"c", 0, 0, b"run ")
     sender.forwarder.submit(builder.build(note=sender.forwarder.note()), 1)
@@ -235,7 +207,7 @@ def test_damage_in_the_log_is_refilled() -> None:
     node.store.request_checkpoint()
     node.write()
     path = node.replica.log.path(node.replica.log.segments[0].file_name())
-    node.stop()
+    node.lose_power()
     data = node.disk.read(path, 0, 1_000)
     node.disk.write(path, 700, bytes([data[700] ^ 1]))
     node.disk.sync(path)
@@ -245,7 +217,7 @@ def test_damage_in_the_log_is_refilled() -> None:
     assert node.replica.node.state.health == SOUND
     assert node.replica.log.damage is None
     assert node.machine.state == state
-    node.stop()
+    node.lose_power()
     node.start()
     assert node.replica.node.state.health == SOUND
 
@@ -258,7 +230,7 @@ def test_a_damaged_checkpoint_is_done_without() -> None:
     node.checkpoint()
     assert node.replica.log.snapshot is not None
     path = node.replica.log.path(node.replica.log.snapshot.file_name())
-    node.stop()
+    node.lose_power()
     node.disk.write(path, 10, b"\xff")
     node.disk.sync(path)
     node.start()
@@ -315,14 +287,14 @@ def test_a_replica_on_a_new_disk_stays_forgotten_over_restarts_and_keeps_what_it
     nodes = Nodes()
     nodes.write(20)
     node = nodes.followers()[0]
-    node.stop()
+    node.lose_power()
     node.disk.wipe()
     node.start(is_new=True)
     assert node.replica.node.state.health == FORGOTTEN
     nodes.run(1_000)
     last = node.replica.log.last_index()
     assert last > 20
-    node.stop()
+    node.lose_power()
     node.start()
     assert node.replica.node.state.health == FORGOTTEN
     assert node.replica.log.last_index() == last
