@@ -158,7 +158,6 @@ class Node(StoreNode):
     def tick(self, now: int) -> None:
         self.engine.tick(now)
         self.calls.tick(now)
-        self.meta.tick(now)
         self.partitions.tick(now)
         self.members.tick(now)
 
@@ -212,7 +211,7 @@ class Cluster(Lockstep[Node, tuple[int, int, int, int, bytes]]):
     def submit(self, number: int, command: Command, ms_max: int = 15_000) -> Result:
         """A command on a node, and its result."""
         results: list[Result] = []
-        self[number].meta.submit(command, results.append, self.now)
+        self[number].meta.submit(command).then(results.append)
         self.until(lambda: bool(results), ms_max)
         assert len(results) == 1
         return results[0]

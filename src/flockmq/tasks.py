@@ -200,6 +200,14 @@ def all_of(promises: Iterable[Promise[T]]) -> Task[list[T]]:
     return found
 
 
+def any_of(*promises: Promise[Any]) -> Promise[None]:
+    """Set as soon as one of the promises is."""
+    first: Promise[None] = Promise()
+    for promise in promises:
+        promise.then(lambda _value: first.set(None))
+    return first
+
+
 class Tasks:
     """The tasks of one node. ``now`` is the present: whoever calls into the node with a time sets it."""
 

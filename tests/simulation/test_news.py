@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.cluster.commands import SetSetting
-from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.group0 import GROUP
 from flockmq.durable.state.pulling import LOOK_MS
 from flockmq.testing.simulation.nodes.plan import NodesPlan
 from flockmq.testing.simulation.nodes.world import FORM_MS_MAX, NodesWorld
@@ -27,9 +27,9 @@ def until_all_know(harness: NodesWorld, machine: DurableMachine, value: int) -> 
 
     def decided(result: Result) -> None:
         assert result.ok
-        durable.barrier.wait(durable.meta.state.index, known, harness.now_ms())
+        durable.barrier.wait(durable.meta.state.index, harness.now_ms()).then(known)
 
-    machine.do(machine.life, durable.meta.submit, SetSetting("value", value), decided, began)
+    machine.do(machine.life, lambda: durable.meta.submit(SetSetting("value", value)).then(decided))
     harness.until("word of all", lambda: "" if told else "nothing yet", FORM_MS_MAX)
     assert told[0][0]
     return told[0][1]

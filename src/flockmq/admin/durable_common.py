@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.cluster import commands
 from flockmq.cluster.commands import RefusedError
 from flockmq.durable.logs.starts import parse_time
-from flockmq.durable.state.waiting import UNKNOWN
+from flockmq.durable.state.submitting import UNKNOWN
 from flockmq.errors import (
     CONFLICT,
     INVALID_PARAMETER,

@@ -40,9 +40,10 @@ from flockmq.durable.replicas.usage import NamespaceUsage
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.barrier import AppliedBarrier
 from flockmq.durable.state.facts import INDEX, MapFacts
+from flockmq.durable.state.group0 import GROUP
 from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.members import Members, seen_member
-from flockmq.durable.state.meta import GROUP, Meta
+from flockmq.durable.state.meta import Meta
 from flockmq.peering.channels import FEEDS, RAFT
 from flockmq.peering.node import Base, Upper
 from flockmq.raft.engine import RaftEngine
@@ -165,7 +166,6 @@ class DurableNode:
         self._followers: tuple[Listener, ...] = (self.control, self.logs, self.collecting, self.sinks)
         """Parts that follow what partitions apply, in the order in which they hear of it."""
         self._ticks: tuple[Callable[[int], None], ...] = (
-            self.meta.tick,
             self.barrier.flush,
             self.members.tick,
             self.partitions.tick,
@@ -226,7 +226,7 @@ class DurableNode:
 
     def set_leaving(self, is_leaving: bool) -> None:
         """Ask the cluster to take this node's replicas and votes away, or to let it have some again."""
-        self.meta.parting.is_leaving = is_leaving
+        self.meta.removal.is_leaving = is_leaving
         if is_leaving:
             self._base.maps.set(LEAVING, b"1")
         else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from flockmq.cluster.model import ALIVE, LEFT
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.links import HelloError
-from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import FlockError
 from flockmq.gossip.member import EDGE
 from flockmq.peering.contact import parse_contact

@@ -15,7 +15,7 @@ import msgspec
 
 from flockmq.admin.durable_port import FOLLOWING, LEADING, LEARNING
 from flockmq.cluster.dump import SegmentReport
-from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.raft.state import LEADER

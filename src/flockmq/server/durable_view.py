@@ -12,16 +12,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin.durable_port import Message, MetaStatus, ReplicaStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.cursors.cursors import DONE, NAMES_MAX
-from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import NoLeader, NotReady, OutcomeUnknown, Refused, TryAgain
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.peering.kinds import DECIDERS, SEGMENTS
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
-    from flockmq.durable.node import DurableNode
     from flockmq.durable.publish.answers import Place
     from flockmq.durable.replicas.status import ReplicaStatus as Told
     from flockmq.server.cluster import ClusterService
@@ -116,21 +114,15 @@ class DurableView(LogView, SinkView):
         """See ``DurablePort``."""
         node = self._working()
         try:
-            result: Result = await self._reply(partial(self._submit, node, command))
+            result: Result = await self._await(node.meta.submit(command))
         except TryAgain:
             raise OutcomeUnknown(
                 "No node said in time whether the change was made; see what is there before you make it again."
             ) from None
         if result.ok:
             with suppress(TryAgain):  # the change is made, whichever nodes know of it
-                await self._reply(partial(self._tell_all, node))
+                await self._await(node.barrier.wait(node.meta.state.index, now_ms()))
         return result
-
-    def _submit(self, node: DurableNode, command: Command, done: Callable[[Result], None]) -> None:
-        node.meta.submit(command, done, now_ms())
-
-    def _tell_all(self, node: DurableNode, done: Callable[[bool], None]) -> None:
-        node.barrier.wait(node.meta.state.index, done, now_ms())
 
     async def meta(self) -> MetaStatus:
         """See ``DurablePort``."""

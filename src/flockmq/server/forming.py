@@ -194,7 +194,7 @@ class Forming:
         token_hash = self._service.token_hash
         meta = self._service.durable.node.meta
         if token_hash and meta.is_leader and meta.is_current and to_share(token_hash, meta.state.settings):
-            meta.submit(SetSetting(TOKEN_SETTING, token_hash), lambda _result: None, now_ms())
+            meta.submit(SetSetting(TOKEN_SETTING, token_hash))
 
     def _remind(self, reason: str, level: str = "info", event: str = "cluster_waiting") -> None:
         """Tell what is in the way: at once when it is something new, else now and then."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin.readiness import ClusterFacts
 from flockmq.drivers.links import HelloError
-from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import FlockError
 from flockmq.gossip.member import CORE, DEAD
 from flockmq.peering.kinds import DECIDERS

@@ -100,7 +100,7 @@ class Mover:
             self._telling.add(group)
             self._active[group] = now + TELL_AGAIN_MS
             as_of = self._engine.host.groups[group].state.configuration_index
-            self._meta.submit(ReplicasAre(group, target, as_of), partial(self._told, group), now)
+            self._meta.submit(ReplicasAre(group, target, as_of)).then(partial(self._told, group))
 
     def _told(self, group: int, result: Result) -> None:  # noqa: ARG002
         """If it did not succeed it is told again with the next step."""

@@ -50,7 +50,7 @@ WHY_LOST: Final = (
 )
 TERM_BITS: Final = 20
 """More elections than any group has between two commands."""
-PARTING_LOOK_MS: Final = 1_000
+UNNAMED_LOOK_MS: Final = 1_000
 
 
 class PartitionStatus:
@@ -115,11 +115,11 @@ class Partitions:
         """Groups to begin here, once state is known to be current, and knows the store of this node."""
         self._early: dict[int, None] = {}
         """Replicas of groups that a command made which is yet to come here, maybe with the one that deletes them."""
-        self._parting: dict[int, None] = {}
+        self._unnamed: dict[int, None] = {}
         """Replicas that state does not name, but knows too little of."""
         self._heirs: dict[int, None] = {}
         """Replicas that are to go on alone and can't yet."""
-        self._parting_at = 0
+        self._look_at_unnamed_at = 0
 
     def start(self) -> None:
         """Open, in the coming ticks, whatever the store has."""
@@ -186,9 +186,9 @@ class Partitions:
         for group in stirred:
             self.mover.consider(group, now)
         self.mover.tick(now)
-        if (self._parting or self._heirs) and now >= self._parting_at:
-            self._parting_at = now + PARTING_LOOK_MS
-            self._ask_to_part(now)
+        if (self._unnamed or self._heirs) and now >= self._look_at_unnamed_at:
+            self._look_at_unnamed_at = now + UNNAMED_LOOK_MS
+            self._look_at_unnamed(now)
             self._dirty.update(self._heirs)
             self._heirs = {}
 
@@ -234,7 +234,7 @@ class Partitions:
             host.submitted(group)
 
     def _look_at_replica(self, group: int, record: PartitionRecord | None) -> int:
-        self._parting.pop(group, None)
+        self._unnamed.pop(group, None)
         if record is None:
             if group < self._meta.state.next_group:
                 self._close(group)
@@ -249,7 +249,7 @@ class Partitions:
         if self._engine.host.groups[group].state.configuration_index <= record.as_of:
             self._close(group)
             return 1
-        self._parting[group] = None
+        self._unnamed[group] = None
         return 0
 
     def _create(self, group: int, record: PartitionRecord) -> int:
@@ -294,26 +294,26 @@ class Partitions:
 
     def _close(self, group: int) -> None:
         self._engine.close_group(group)
-        self._meta.parting.forget(group)
+        self._meta.removal.forget(group)
         self.was_closed(group)
 
     def was_closed(self, group: int) -> None:
         """The replica of a group is removed here."""
         if not group:
             return
-        self._parting.pop(group, None)
+        self._unnamed.pop(group, None)
         self._heirs.pop(group, None)
         self.mover.forget(group)
         self._closed(group)
         self._dirty[group] = None  # state may want one here after all, or know where the others are
 
-    def _ask_to_part(self, now: int) -> None:
+    def _look_at_unnamed(self, now: int) -> None:
         state = self._meta.state
-        for group in list(self._parting):
+        for group in list(self._unnamed):
             if group in self._engine.replicas and group in state.places:
-                self._meta.parting.consider(group, now, state.partition(group).replicas)
+                self._meta.removal.consider(group, now, state.partition(group).replicas)
             else:
-                del self._parting[group]
+                del self._unnamed[group]
 
     # For people.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.cluster import model
 from flockmq.cluster.placement import next_moves
 from flockmq.cluster.policy import PolicySettings, SeenMember, decide
-from flockmq.durable.state.meta import GROUP
+from flockmq.durable.state.group0 import GROUP
 from flockmq.durable.state.shaping import Shaper
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Members:
             self._decide(now)
         elif now >= self._moves_at and not self._open:
             self._moves_at = now + MOVES_MS
-            self._move(now)
+            self._move()
 
     def _leads(self) -> bool:
         """Whether this node leads group 0 and has applied all that earlier leaders decided."""
@@ -134,7 +134,7 @@ class Members:
         self._gone = decision.gone
         self._change_group(decision, now)
         for command in decision.commands:
-            self._submit(command, now)
+            self._submit(command)
 
     def _warn(self, warning: str, now: int) -> None:
         """The log hears of a warning that lasts, once."""
@@ -169,7 +169,7 @@ class Members:
         else:
             self._shaper.heal(GROUP, now, HEAL_AFTER_MS)
 
-    def _move(self, now: int) -> None:
+    def _move(self) -> None:
         """Let partitions move, a few at a time."""
         state = self._meta.state
         setting = state.settings.get(MOVES_SETTING)
@@ -181,11 +181,11 @@ class Members:
         if not moves:
             self._planned = planned
         for move in moves:
-            self._submit(move, now)
+            self._submit(move)
 
-    def _submit(self, command: Command, now: int) -> None:
+    def _submit(self, command: Command) -> None:
         self._open += 1
-        self._meta.submit(command, self._done, now)
+        self._meta.submit(command).then(self._done)
 
     def _done(self, result: Result) -> None:
         self._open -= 1

@@ -1,57 +1,33 @@
 """The cluster state on one node: commands go in on any node, come back when they are applied here.
 
 ```
- submit(command) --> a replica of group 0 here: into its log (``engine.appends``: once, to whoever leads)
-                 `-> none here: META_SUBMIT to a peer that has one
- committed commands --> Ledger --> watchers, once a turn --> replies to whoever waited
+ submit(command) --> ``submitting.py`` --> the log of group 0
+ committed commands --> Ledger --> watchers, once a turn --> results to submitters
         ^--- group 0's log, here     or     peers that are ahead (``pulling.py``)
 ```
 A node gets a replica of group 0 in two ways: it mints the cluster (``begin``), or the leader adds it (``invited``). A
 node that was taken out, and so hears no leader any more, asks and removes its replica.
 
 *Current*: everything that was committed before this start of the node is applied. Until then state may name groups to
-this node that it left long ago; nobody begins a log on the word of such a state.
+this node that it left long ago; no log is begun on the word of such a state.
 
-*In doubt*: the log here has changes behind what is known to be committed, and somebody may have been told that they are
-made. A node that served clients without them would acknowledge messages of a new topic that no log has.
+*In doubt*: the log here has changes behind what is known to be committed (``doubt.py``).
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.cluster.commands import (
-    INVALID,
-    AlterTopic,
-    Ban,
-    Command,
-    CreateTopic,
-    DeleteAcl,
-    DeleteClient,
-    DeleteNamespace,
-    PutAcl,
-    PutClient,
-    RefusedError,
-    Result,
-    SetClusterId,
-    decode_command,
-    decode_envelope,
-    encode_envelope,
-)
+from flockmq.cluster.commands import Command, Result, SetClusterId
 from flockmq.durable.state.confirming import CONFIRM_MS, Confirmation
+from flockmq.durable.state.doubt import last_doubtful
+from flockmq.durable.state.group0 import GROUP, has_replica
 from flockmq.durable.state.ledger import Ledger
-from flockmq.durable.state.parting import Parting, is_lonely
 from flockmq.durable.state.pulling import Puller
-from flockmq.durable.state.waiting import BUSY, TIMEOUT_MS, Pending, Waiting, unavailable, unknown
-from flockmq.durable.state.wire import COMMAND_BYTES_MAX, DONE, NOT_DONE, decode_answer
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.durable.state.removal import ReplicaRemoval
+from flockmq.durable.state.submitting import Submitting
 from flockmq.log.batch import DATA, BatchView
-from flockmq.log.errors import DamageError
-from flockmq.mqtt import reasons
-from flockmq.peering.kinds import META_SUBMIT
-from flockmq.raft.appends import COMMITTED, REFUSED, OpenBatch, Outcome
-from flockmq.tasks import Promise
+from flockmq.tasks import Sleep
 
 if TYPE_CHECKING:
     import random
@@ -62,29 +38,11 @@ if TYPE_CHECKING:
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.ready import Ready
-    from flockmq.raft.state import RaftState
-    from flockmq.tasks import Task
+    from flockmq.tasks import Promise, Task
 
-GROUP: Final = 0
-TOPIC: Final = b"$cluster"
 KEEP_MS: Final = 1_000
 """How often a node keeps a copy of a state that changes, at the most."""
-DOUBTFUL: Final = (CreateTopic, AlterTopic, PutClient, DeleteClient, PutAcl, DeleteAcl, DeleteNamespace, Ban)
-"""Without these a node would take in messages, or clients, otherwise than it was promised."""
-READ_BYTES: Final = 1_048_576
-OFFER_MS: Final = 200
-WHY_NOBODY_DECIDES: Final = (
-    "Nobody leads the group that decides about the cluster state: most of its voters must run, and `flockmq doctor` "
-    "says which are missing."
-)
-
-
-def is_doubtful(envelope: bytes) -> bool:
-    """Whether a change must be known to be made, or not, before clients are served."""
-    try:
-        return isinstance(decode_command(decode_envelope(envelope).command), DOUBTFUL)
-    except RefusedError:
-        return False  # nobody applies what nobody can read
+LOOK_MS: Final = 100
 
 
 def _keep_nothing(data: bytes) -> None:
@@ -97,19 +55,6 @@ def _tell_no_part(state: ClusterState) -> None:
 
 def _close_nothing(group: int) -> None:
     """No part of this node has anything of a group."""
-
-
-class _Append:
-    """Waits for the outcome of one command in a batch."""
-
-    def __init__(self, meta: Meta, pending: Pending, position: int) -> None:
-        self._meta = meta
-        self._pending = pending
-        self._position = position
-
-    def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:  # noqa: ARG002
-        """The batch is in the log, or not, or nobody knows."""
-        self._meta.settled(self._pending, self._position, outcome)
 
 
 class Meta:
@@ -132,35 +77,28 @@ class Meta:
         self.calls = calls
         self.facts = facts
         self.ledger = Ledger()
-        self.parting = Parting(engine, calls, facts, rng, self._was_taken_out)
+        self.removal = ReplicaRemoval(engine, calls, facts, rng, self._was_taken_out)
         self.cluster_id = 0
         """The cluster that this node founded, until the state says so itself."""
         self.is_current = False
         """See the module."""
         self.groups_at_start = 0
         """Groups from this number on were made after this start of the node; 0 while that is not known."""
-        self._node = engine.host.node
-        self._boot = engine.host.boot
-        self._rng = rng
         self.wall_ms = wall_ms
         self._keep = keep
-        self._waiting = Waiting()
-        self._puller = Puller(self.ledger, calls, facts, rng, self._applied)
+        self._submitting = Submitting(engine, calls, facts, rng, self.ledger, wall_ms)
+        self._puller = Puller(self.ledger, engine, calls, facts, rng, self._submitting)
+        self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
         self._changed = changed
         self._closed = closed
-        self._number = 0
         self._told_index = -1
         self._told_replica = False
+        self._is_told = False
+        """Whether peers have told how far they are since the last turn."""
         self._kept_index = 0
-        self._keep_at = 0
         self._doubt = 0
-        """The index that the last such change in the log here would have."""
+        """The index that the last doubtful change in the log here would have."""
         self._doubts_all = False
-        self._offer_at = 0
-        self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
-        self._is_founding = False
-        self._now = 0
-        calls.serve_task(META_SUBMIT, self._serve_submit)
 
     @property
     def state(self) -> ClusterState:
@@ -169,9 +107,8 @@ class Meta:
 
     @property
     def has_replica(self) -> bool:
-        """Whether this node has a replica of group 0 that works. If it has stopped, others are asked instead."""
-        engine = self.engine
-        return GROUP in engine.replicas and GROUP not in engine.host.broken and not engine.stopped
+        """Whether this node has a replica of group 0 that works."""
+        return has_replica(self.engine)
 
     @property
     def is_leader(self) -> bool:
@@ -181,37 +118,21 @@ class Meta:
     # Replicas of group 0.
 
     def start(self) -> None:
-        """Run the replica that the store has, if it has one. Call it once, before anything else."""
+        """Run the replica that the store has, if any, and follow the state. Call it once, before anything else."""
         if GROUP in self.engine.store.groups:
             self._open(None)
-            self._doubt = self._find_doubt()
-        self.calls.tasks.repeat("confirm the committed state", self._confirmation.confirm, CONFIRM_MS)
+            self._doubt = last_doubtful(self.engine.replicas[GROUP], self.ledger.index)
+        tasks = self.calls.tasks
+        tasks.repeat("confirm the committed state", self._confirmation.confirm, CONFIRM_MS)
+        tasks.repeat("found the cluster", self._found, LOOK_MS)
+        tasks.repeat("pull the state from peers", self._puller.pull, LOOK_MS)
+        tasks.every("see whether group 0 goes on without this node", LOOK_MS, self._consider_removal)
+        tasks.repeat("keep a copy of the state", self._keep_copy, LOOK_MS)
 
     @property
     def is_in_doubt(self) -> bool:
         """See the module."""
         return not self.is_current and (self._doubts_all or self._doubt > self.ledger.index)
-
-    def _find_doubt(self) -> int:
-        replica = self.engine.replicas[GROUP]
-        checkpoint = replica.checkpoints.latest()
-        log = replica.log
-        index = max(log.first_index(), checkpoint.index + 1 if checkpoint is not None else 0)
-        found = 0
-        while index <= log.last_index():
-            try:
-                batches = log.entries(index, log.last_index() + 1, READ_BYTES)
-            except DamageError:
-                return self.ledger.index + 1  # nobody can say
-            for batch in batches:
-                index += 1
-                view = BatchView(batch)
-                if view.kind != DATA or view.next_offset <= self.ledger.index:
-                    continue
-                for position, record in enumerate(view.records()):
-                    if is_doubtful(record.payload):
-                        found = view.base_offset + position + 1
-        return found
 
     def begin(self, cluster_id: int) -> None:
         """This node minted the cluster: found its state. Harmless when that was done before.
@@ -223,10 +144,10 @@ class Meta:
         store = self.engine.store
         if GROUP in self.engine.replicas or self.ledger.index or store.sequence > 1 or store.groups or store.notes:
             return
-        self._open((self._node,))
+        self._open((self.engine.host.node,))
 
     def invited(self) -> None:
-        """Others speak of group 0 as if it were here: their leader wants a replica on this node."""
+        """Other nodes speak of group 0 as if it were here: the leader wants a replica on this node."""
         if GROUP not in self.engine.replicas and not self.engine.stopped:
             self._open(None)
 
@@ -251,7 +172,7 @@ class Meta:
                     data = view.record(position).payload
                     result = self.ledger.feed(index, data)
                     if result is not None:
-                        self._applied(index, data, result)
+                        self._submitting.applied(index, data, result)
 
     def state_bytes(self) -> bytes:
         """For a checkpoint of group 0."""
@@ -266,174 +187,51 @@ class Meta:
         """A copy that ``keep`` saved is lost: which topics there are is not known here before state is current."""
         self._doubts_all = True
 
-    # Commands.
+    # Commands and turns.
 
-    def submit(self, command: Command, reply: Callable[[Result], None], now: int) -> None:
-        """Change the state. ``reply`` comes once: with the result after the command was applied here; or with a code
-        that says that it was certainly not done (``unavailable``, ``busy``) or that nobody can say (``unknown``).
-        """
-        self._now = now
-        self._number += 1
-        envelope = encode_envelope(self._node, self._boot, self._number, self.wall_ms(now), command)
-        if len(envelope) > COMMAND_BYTES_MAX:
-            text = f"This change has {len(envelope):,} bytes, {COMMAND_BYTES_MAX:,} are the most; make smaller ones."
-            reply(Result(False, text, None, INVALID))
-            return
-        pending = Pending((self._node, self._boot, self._number), envelope, now + TIMEOUT_MS, reply, None)
-        if self._accept(pending):
-            self._offer(pending)
-
-    def _accept(self, pending: Pending) -> bool:
-        if not self._waiting.has_room():
-            pending.tell(Result(False, "Too many changes wait here; try again in a moment.", None, BUSY))
-            return False
-        self._waiting.add(pending)
-        return True
-
-    def _offer(self, pending: Pending) -> None:
-        """Give a command to group 0, here or elsewhere."""
-        if not self.has_replica:
-            self._ask_peer(pending)
-            return
-        try:
-            batch = self.engine.appends.open_batch(GROUP)
-        except FlockError as error:
-            self._waiting.finish(pending, unavailable(str(error)))
-            return
-        pending.is_out = True
-        batch.waiting[_Append(self, pending, batch.builder.count)] = 1
-        batch.builder.add(TOPIC, b"", self.wall_ms(self._now), 0, pending.envelope)
-
-    def settled(self, pending: Pending, position: int, outcome: Outcome) -> None:
-        """A batch with a command has this outcome."""
-        if outcome.kind == COMMITTED:
-            pending.index = outcome.base_offset + position + 1
-            if self.ledger.index >= pending.index:  # no result was seen: a whole state took its place
-                self._waiting.finish(
-                    pending, unknown("This node caught up in one leap and did not see what came of it.")
-                )
-        elif outcome.kind == REFUSED:
-            self._waiting.finish(pending, unavailable(WHY_NOBODY_DECIDES))
-        else:
-            self._waiting.finish(pending, unknown("No majority of the nodes that decide confirmed the change in time."))
-
-    def _applied(self, index: int, data: bytes, result: Result) -> None:
-        """A command took effect here."""
-        if not self._waiting.by_key:
-            return
-        try:
-            envelope = decode_envelope(data)
-        except RefusedError:
-            return
-        pending = self._waiting.by_key.get((envelope.origin, envelope.boot, envelope.number))
-        if pending is not None:
-            pending.index = index
-            self._waiting.finish(pending, result)
-
-    def _ask_peer(self, pending: Pending) -> None:
-        """Without a replica here: let a peer that has one submit it."""
-        able = [node for node, head in self.facts.heads().items() if head.has_replica and node not in pending.tried]
-        if not able:
-            pending.tried.clear()  # and again in a moment
-            return
-        peer = able[int(self._rng.random() * len(able))]
-        pending.is_out = True
-        left = max(pending.due_at - self._now, 1)
-        self.calls.ask(peer, META_SUBMIT, pending.envelope, left).then(partial(self._answered, pending, peer))
-
-    def _answered(self, pending: Pending, peer: int, body: bytes | None) -> None:
-        if body is None:
-            return  # maybe it was taken: if so it will be seen here in time
-        answer = decode_answer(body)
-        if answer.status == NOT_DONE:
-            pending.is_out = False
-            pending.tried.add(peer)
-        elif answer.status == DONE:
-            pending.index = answer.index
-            pending.result = answer.result
-            if self.ledger.index < answer.index:
-                self._puller.pull_from(peer, self._now)
-
-    def _serve_submit(self, peer: int, body: bytes) -> Task[bytes | None]:
-        """A peer without a replica has a command."""
-        answer: Promise[bytes | None] = Promise()
-        try:
-            envelope = decode_envelope(body)
-        except RefusedError as error:
-            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, str(error)) from error
-        key = (envelope.origin, envelope.boot, envelope.number)
-        pending = Pending(key, body, self._now + TIMEOUT_MS, None, answer.set)
-        if not self.has_replica or envelope.origin != peer or key in self._waiting.by_key:
-            pending.tell(unavailable("This node does not take it."))
-        elif self._accept(pending):
-            self._offer(pending)
-        return (yield from answer)
-
-    # Time and turns.
-
-    def tick(self, now: int) -> None:
-        """Time passes; called about every 100 ms."""
-        self._now = now
-        self._found()
-        self._pull(now)
-        if now >= self._offer_at:
-            self._offer_at = now + OFFER_MS
-            for pending in self._waiting.not_out(now):
-                self._offer(pending)
-        self._waiting.expire(now)
-        if self.has_replica:
-            self.parting.consider(GROUP, now)
-        self.parting.tick()
-        if now >= self._keep_at and self.save():
-            self._keep_at = now + KEEP_MS
-        self.flush(now)
+    def submit(self, command: Command) -> Promise[Result]:
+        """Change the state, see ``Submitting.submit``."""
+        return self._submitting.submit(command)
 
     def flush(self, now: int) -> None:
-        """A turn of the engine, or of the links, ends: tell watchers what changed, then those who waited."""
-        self._now = now
-        if self._puller.is_told:
-            self._pull(now)
+        """A turn of the engine, or of the links, ends: tell watchers what changed, then submitters their results."""
+        self.calls.tasks.now = now
+        if self._is_told:
+            self._is_told = False
+            self._submitting.news.fire()
         index = self.ledger.index
         has_replica = self.has_replica
         if index != self._told_index or has_replica != self._told_replica:
             self._told_index = index
             self._told_replica = has_replica
             self.facts.tell(index, has_replica)
-            self.engine.wake()  # maps have had their part of this turn, and somebody may wait for this node
+            self.engine.wake()  # maps have had their part of this turn, and other nodes may wait for this one
             self._changed(self.state)
-            self._waiting.reached(index)
         if not self.is_current and self._confirmation.is_reached():
             self.is_current = True
             self.groups_at_start = self.state.next_group
             self._changed(self.state)
-        if self._waiting.has_finished():
-            self._waiting.tell_finished()
+        self._submitting.told.fire()
 
     def peer_told(self) -> None:
         """Another node has told how far it is."""
-        self._puller.told()
+        self._is_told = True
 
-    def _pull(self, now: int) -> None:
-        self._puller.tick(now, self.has_replica and self._is_served(self.engine.host.groups[GROUP].state))
+    def _found(self) -> Task[bool]:
+        """A cluster that this node minted gets its id into the state, as its first command; True: it has one."""
+        if self.cluster_id and not self.state.cluster_id and self.is_leader:
+            yield from self.submit(SetClusterId(self.cluster_id))
+        return self.state.cluster_id != 0
 
-    def _is_served(self, state: RaftState) -> bool:
-        """Whether a leader brings what is decided: it is there, and has brought something to a replica that is new."""
-        return state.applied > 0 and not is_lonely(state)
-
-    def _found(self) -> None:
-        """A cluster that this node minted gets its id into the state, as its first command."""
-        if self.cluster_id and not self.state.cluster_id and self.is_leader and not self._is_founding:
-            self._is_founding = True
-            self.submit(SetClusterId(self.cluster_id), self._founded, self._now)
-
-    def _founded(self, result: Result) -> None:  # noqa: ARG002
-        self._is_founding = False
+    def _consider_removal(self) -> None:
+        if self.has_replica:
+            self.removal.consider(GROUP, self.calls.now)
 
     # What is on the disk.
 
     def save(self) -> bool:
-        """A copy for a restart, if there is something new. Who has a replica needs one as well: only a leader can tell
-        how much of a log is committed, and clients must not be served meanwhile as if there were no topics.
+        """A copy for a restart, if there is something new. A node with a replica needs a copy as well: only a leader
+        can tell how much of a log is committed, and clients must not be served meanwhile as if there were no topics.
         """
         replica = self.engine.replicas.get(GROUP)
         if self.engine.stopped:
@@ -447,6 +245,10 @@ class Meta:
         self._kept_index = self.ledger.index
         self._keep(self.state.encode())
         return True
+
+    def _keep_copy(self) -> Task[None]:
+        if self.save():
+            yield Sleep(KEEP_MS)
 
     def _was_taken_out(self, group: int) -> None:
         """The replica here is gone: what it knew must not be, or this node would not know that it ever had one."""

@@ -12,9 +12,9 @@ only when nothing came for a moment.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.state.group0 import hears_leader
 from flockmq.durable.state.wire import (
     COMMANDS,
     PIECE_BYTES_MAX,
@@ -28,18 +28,20 @@ from flockmq.durable.state.wire import (
 )
 from flockmq.log.checksum import crc32c
 from flockmq.peering.kinds import META_PULL
+from flockmq.tasks import within
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
-    from flockmq.cluster.commands import Result
     from flockmq.durable.state.facts import Facts
     from flockmq.durable.state.ledger import Ledger
+    from flockmq.durable.state.submitting import Submitting
     from flockmq.peering.calls import Calls
+    from flockmq.raft.engine import RaftEngine
+    from flockmq.tasks import Task
 
 LOOK_MS: Final = 200
-"""How often it is seen who is ahead, while nobody tells anything new."""
+"""How often the node looks which peers are ahead, while no peer tells anything new."""
 AVOID_MS: Final = 2_000
 """How long a peer that did not answer is left alone."""
 PATIENCE_MS: Final = 500
@@ -47,86 +49,71 @@ PATIENCE_MS: Final = 500
 
 
 class Puller:
-    """See the module. ``applied`` is called with index, command and result of each command that a peer had."""
+    """See the module. ``pull`` is a standing task."""
 
     def __init__(
         self,
         ledger: Ledger,
+        engine: RaftEngine,
         calls: Calls,
         facts: Facts,
         rng: random.Random,
-        applied: Callable[[int, bytes, Result], None],
+        submitting: Submitting,
     ) -> None:
         self._ledger = ledger
+        self._engine = engine
         self._calls = calls
         self._facts = facts
         self._rng = rng
-        self._applied = applied
-        self._asked = 0
-        """The peer that a question is open at."""
+        self._submitting = submitting
         self._avoid: dict[int, int] = {}
-        self._look_at = 0
+        """Peers that did not answer, and until when they are left alone."""
         self._behind_since = -1
         self._behind_at = 0
-        """The index at which it has been since then."""
-        self._now = 0
+        """The index at which this node has been since ``_behind_since``."""
         # A whole state that comes in pieces.
         self._state_index = 0
         self._pieces: list[bytes] = []
         self._received = 0
         calls.serve(META_PULL, self._serve)
 
-    def tick(self, now: int, has_leader: bool) -> None:
-        """Ask somebody, if this node is behind. ``has_leader``: that of group 0 serves a replica here."""
-        self._now = now
-        if self._asked or now < self._look_at:
-            return
-        self._look_at = now + LOOK_MS
+    def pull(self) -> Task[None]:
+        """Ask a peer that is ahead, as long as it has more; then wait until peers tell something, or LOOK_MS."""
+        while True:
+            peer = self._peer_ahead()
+            while peer and (yield from self._pull_from(peer)):
+                pass
+            yield from within(self._submitting.news.next(), LOOK_MS)
+
+    def _peer_ahead(self) -> int:
+        """A peer to ask; 0: none, or the leader of group 0 will bring what is missing."""
+        now = self._calls.now
+        known, self._submitting.ahead = self._submitting.ahead, {}
+        if known:
+            return next(iter(known))
         ahead = [node for node, head in self._facts.heads().items() if head.index > self._ledger.index]
         if not ahead:
             self._behind_since = -1
-            return
+            return 0
         if self._behind_since < 0 or self._behind_at != self._ledger.index:
             self._behind_since = now
             self._behind_at = self._ledger.index
-        if has_leader and now - self._behind_since < PATIENCE_MS:
-            return
+        if hears_leader(self._engine) and now - self._behind_since < PATIENCE_MS:
+            return 0
         willing = [node for node in ahead if self._avoid.get(node, 0) <= now]
-        if willing:
-            self._ask(willing[int(self._rng.random() * len(willing))])
+        return willing[int(self._rng.random() * len(willing))] if willing else 0
 
-    def told(self) -> None:
-        """A peer has told how far it is: the next tick, which may be at the end of this turn, looks at it."""
-        self._look_at = 0
-
-    @property
-    def is_told(self) -> bool:
-        """Whether one has, and nobody looked at it yet."""
-        return not self._look_at and not self._asked
-
-    def pull_from(self, peer: int, now: int) -> None:
-        """This peer is known to be ahead."""
-        self._now = now
-        if not self._asked:
-            self._ask(peer)
-
-    def _ask(self, peer: int) -> None:
-        self._asked = peer
+    def _pull_from(self, peer: int) -> Task[bool]:
+        """Ask a peer once; whether it may have more."""
         pull = Pull(self._ledger.index, self._state_index, self._received)
-        self._calls.ask(peer, META_PULL, encode_pull(pull)).then(partial(self._answered, peer))
-
-    def _answered(self, peer: int, body: bytes | None) -> None:
-        self._asked = 0
+        body = yield from self._calls.ask(peer, META_PULL, encode_pull(pull))
         if body is None:
-            self._avoid = {node: until for node, until in self._avoid.items() if until > self._now}
-            self._avoid[peer] = self._now + AVOID_MS
-            return
+            now = self._calls.now
+            self._avoid = {node: until for node, until in self._avoid.items() if until > now}
+            self._avoid[peer] = now + AVOID_MS
+            return False
         pulled = decode_pulled(body)
-        if pulled.kind == COMMANDS:
-            if self._take_commands(pulled):
-                self._ask(peer)  # there may be more
-        elif self._take_piece(pulled):
-            self._ask(peer)
+        return self._take_commands(pulled) if pulled.kind == COMMANDS else self._take_piece(pulled)
 
     def _take_commands(self, pulled: Pulled) -> bool:
         self._drop_pieces()
@@ -137,7 +124,7 @@ class Puller:
             result = self._ledger.feed(index, data)
             if result is not None:
                 moved = True
-                self._applied(index, data, result)
+                self._submitting.applied(index, data, result)
         return moved
 
     def _take_piece(self, pulled: Pulled) -> bool:

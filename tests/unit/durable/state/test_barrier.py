@@ -27,10 +27,10 @@ def test_the_last_of_them_is_waited_for() -> None:
     others = Others(n2=7, n3=5)
     barrier = AppliedBarrier(others, others.alive)
     told: list[tuple[int, bool]] = []
-    barrier.wait(5, lambda known: told.append((5, known)), 0)
+    barrier.wait(5, 0).then(lambda known: told.append((5, known)))
     assert told == [(5, True)], "all know that already"
-    barrier.wait(6, lambda known: told.append((6, known)), 0)
-    barrier.wait(7, lambda known: told.append((7, known)), 0)
+    barrier.wait(6, 0).then(lambda known: told.append((6, known)))
+    barrier.wait(7, 0).then(lambda known: told.append((7, known)))
     others.indexes[3] = 6
     barrier.flush(10)
     assert told == [(5, True), (6, True)]
@@ -43,12 +43,12 @@ def test_nobody_waits_for_the_dead_nor_for_ever() -> None:
     others = Others(n2=7, n3=5)
     barrier = AppliedBarrier(others, others.alive)
     told: list[bool] = []
-    barrier.wait(7, told.append, 0)
+    barrier.wait(7, 0).then(told.append)
     others.dead.add(3)
     barrier.flush(10)
     assert told == [True]
     others.dead.clear()
-    barrier.wait(7, told.append, 10)
+    barrier.wait(7, 10).then(told.append)
     barrier.flush(9 + WAIT_MS)
     assert told == [True]
     barrier.flush(10 + WAIT_MS)
@@ -57,10 +57,10 @@ def test_nobody_waits_for_the_dead_nor_for_ever() -> None:
 
 def test_a_node_alone_waits_for_nobody_and_few_may_wait() -> None:
     told: list[bool] = []
-    AppliedBarrier(Others(), lambda: [1]).wait(3, told.append, 0)
+    AppliedBarrier(Others(), lambda: [1]).wait(3, 0).then(told.append)
     assert told == [True]
     others = Others(n2=0)
     barrier = AppliedBarrier(others, others.alive)
     for _ in range(WAITING_MAX + 1):
-        barrier.wait(1, told.append, 0)
+        barrier.wait(1, 0).then(told.append)
     assert told == [True, False]

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.cluster.commands import Command, CreateTopic, DeleteTopic, SetSetting
 from flockmq.cluster.state import ClusterState
-from flockmq.durable.state.waiting import UNAVAILABLE, UNKNOWN, WAITING_MAX
+from flockmq.durable.state.submitting import UNAVAILABLE, UNKNOWN, WAITING_MAX
 from meta_cluster import STEP_MS, Cluster, Node
 
 
@@ -114,7 +114,7 @@ def test_watchers_hear_before_whoever_asked() -> None:
     order: list[str] = []
     node = cluster[2]
     node.watchers.append(lambda state: order.append("watcher") if "a" in state.settings else None)
-    node.meta.submit(SetSetting("a", 1), lambda result: order.append("reply"), cluster.now)
+    node.meta.submit(SetSetting("a", 1)).then(lambda result: order.append("reply"))
     cluster.until(lambda: "reply" in order)
     assert order[0] == "watcher"
 
@@ -245,7 +245,7 @@ def test_waiting_is_bounded() -> None:
     cluster.until(lambda: cluster[1].meta.is_current)
     codes: list[str] = []
     for number in range(WAITING_MAX + 3):
-        cluster[1].meta.submit(SetSetting("a", number), lambda result: codes.append(result.code), cluster.now)
+        cluster[1].meta.submit(SetSetting("a", number)).then(lambda result: codes.append(result.code))
     assert codes == ["busy"] * 3
     cluster.until(lambda: len(codes) == WAITING_MAX + 3)
     assert set(codes[3:]) == {""}

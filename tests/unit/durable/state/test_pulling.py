@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from flockmq.cluster.commands import SetSetting, encode_envelope
 from flockmq.durable.state.facts import Head
 from flockmq.durable.state.ledger import Ledger
 from flockmq.durable.state.pulling import LOOK_MS, PATIENCE_MS, Puller
-from flockmq.tasks import Promise
+from flockmq.tasks import Promise, Signal, Tasks
 
 if TYPE_CHECKING:
     from flockmq.durable.state.facts import Facts
+    from flockmq.durable.state.submitting import Submitting
     from flockmq.peering.calls import Calls
+    from flockmq.raft.engine import RaftEngine
+
+
+class Engine:
+    """A replica of group 0 that hears its leader, or not."""
+
+    def __init__(self) -> None:
+        clock = SimpleNamespace(elapsed=0)
+        self.state = SimpleNamespace(applied=1, role=0, quiet=False, clock=clock, loyal_until=100)
+        self.replicas = {0: None}
+        self.host = SimpleNamespace(broken=set(), groups={0: SimpleNamespace(state=self.state)})
+        self.stopped = ""
 
 
 class Peers:
@@ -22,15 +36,24 @@ class Peers:
     def __init__(self) -> None:
         self.index = 0
         self.asked: list[int] = []
-        self.now = 0
+        self.tasks = Tasks()
         self.ledger = Ledger()
+        self.news = Signal()
+        self.ahead: dict[int, None] = {}
+        self.engine = Engine()
         self.puller = Puller(
             self.ledger,
+            cast("RaftEngine", self.engine),
             cast("Calls", self),
             cast("Facts", self),
             random.Random(1),
-            lambda index, data, result: None,
+            cast("Submitting", self),
         )
+        self.tasks.repeat("pull", self.puller.pull, 0)
+
+    @property
+    def now(self) -> int:
+        return self.tasks.now
 
     def heads(self) -> dict[int, Head]:
         return {2: Head(self.index, True)}
@@ -43,9 +66,9 @@ class Peers:
         return Promise()
 
     def look(self, ms: int, has_leader: bool) -> None:
-        for _ in range(ms // LOOK_MS):
-            self.now += LOOK_MS
-            self.puller.tick(self.now, has_leader)
+        self.engine.state.clock.elapsed = 0 if has_leader else 100
+        for now in range(self.now + LOOK_MS // 2, self.now + ms + 1, LOOK_MS // 2):
+            self.tasks.tick(now)
 
     def feed(self) -> None:
         index = self.ledger.index + 1
@@ -83,10 +106,16 @@ def test_who_is_told_that_a_peer_moved_on_looks_at_once() -> None:
     peers = Peers()
     peers.look(LOOK_MS, has_leader=False)
     peers.index = 1
-    peers.puller.tick(peers.now + 1, has_leader=False)
-    assert (peers.asked, peers.puller.is_told) == ([], False)
-    peers.puller.told()
-    assert peers.puller.is_told
-    peers.now += 2
-    peers.puller.tick(peers.now, has_leader=False)
-    assert (peers.asked, peers.puller.is_told) == ([peers.now], False)
+    peers.tasks.tick(peers.now + 1)
+    assert peers.asked == []
+    peers.tasks.now += 1
+    peers.news.fire()
+    assert peers.asked == [peers.now]
+
+
+def test_a_peer_that_said_it_is_ahead_is_asked_at_once() -> None:
+    peers = Peers()
+    peers.look(LOOK_MS, has_leader=True)
+    peers.ahead = {3: None}
+    peers.news.fire()
+    assert peers.asked == [peers.now]

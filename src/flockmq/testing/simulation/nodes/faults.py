@@ -119,7 +119,7 @@ class NodeFaults:
         machine = self._machine(fault)
         if machine.process is not None:
             submit = machine.process.durable.meta.submit
-            machine.do(machine.life, submit, command, self._answered, self._cluster.now_ms())
+            machine.do(machine.life, lambda: submit(command).then(self._answered))
 
     def _answered(self, result: Result) -> None:
         self._cluster.count("commands done" if result.ok else f"commands {result.code}")

@@ -72,7 +72,7 @@ class LogReader:
             if known is not None:
                 self._key = known.key.encode()
             else:
-                meta.submit(CreateCursor(CURSOR, TOPIC), self._created, self._cluster.now_ms())
+                meta.submit(CreateCursor(CURSOR, TOPIC)).then(self._created)
 
     def _created(self, result: Result) -> None:
         self._cluster.count("cursors made", int(result.ok))

@@ -117,7 +117,7 @@ class NodesWorld(VirtualCluster[DurableProcess]):
     def _create(self, number: int) -> None:
         plan = self.plan
         command = CreateTopic(TOPIC, shards=plan.shards, replication_factor=plan.copies, ack=plan.ack)
-        self[number].durable.meta.submit(command, self._topic_made, self.now_ms())
+        self[number].durable.meta.submit(command).then(self._topic_made)
 
     def _topic_made(self, result: Result) -> None:
         if not result.ok:

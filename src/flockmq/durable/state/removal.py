@@ -11,13 +11,13 @@ what it says counts only if no leader was heard here since: a replica that is be
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.state.group0 import is_lonely
 from flockmq.durable.state.read_index import read_index
 from flockmq.durable.state.wire import decode_members, decode_number, encode_members, encode_number
 from flockmq.peering.kinds import META_MEMBERS
-from flockmq.raft.state import LEADER
+from flockmq.tasks import Sleep
 
 if TYPE_CHECKING:
     import random
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flockmq.durable.state.facts import Facts
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
-    from flockmq.raft.state import RaftState
     from flockmq.tasks import Task
 
 LONELY_MS: Final = 10_000
@@ -35,12 +34,7 @@ AGAIN_MS: Final = 2_000
 LEAVING_MS: Final = 500
 
 
-def is_lonely(state: RaftState) -> bool:
-    """Whether no leader was heard for an election timeout. A quiet group has one: the host watches over its node."""
-    return state.role != LEADER and not state.quiet and state.clock.elapsed >= state.loyal_until
-
-
-class Parting:
+class ReplicaRemoval:
     """See the module. ``closed`` is called with a group that was removed here."""
 
     def __init__(
@@ -52,14 +46,13 @@ class Parting:
         self._start = int(rng.random() * 1_024)
         self._lonely: dict[int, tuple[int, int]] = {}
         """Group -> when to ask, and how often that was done."""
-        self._to_close: list[int] = []
         self._closed = closed
         self.is_leaving = False
         """This node wants to leave: it asks at once, whether it hears a leader or not."""
         calls.serve_task(META_MEMBERS, self._tell_members)
 
     def consider(self, group: int, now: int, peers: tuple[int, ...] = ()) -> None:
-        """Look at a replica; call it now and then. ``peers``: who may lead it, else all that have group 0."""
+        """Look at a replica; call it now and then. ``peers``: nodes that may lead it, else all that have group 0."""
         if not self.is_leaving and not is_lonely(self._engine.host.groups[group].state):
             self._lonely.pop(group, None)
             return
@@ -72,28 +65,24 @@ class Parting:
             able = [node for node, head in self._facts.heads().items() if head.has_replica]
         if able:
             peer = sorted(able)[asked % len(able)]  # one after the other, since only the leader answers
-            self._calls.ask(peer, META_MEMBERS, encode_number(group)).then(partial(self._answered, group))
+            self._calls.tasks.start("ask whether a replica was removed", self._ask(group, peer))
 
     def forget(self, group: int) -> None:
         """The replica is gone."""
         self._lonely.pop(group, None)
 
-    def tick(self) -> None:
-        """Remove the replicas that are over."""
-        for group in self._to_close:
-            if group in self._engine.replicas:
-                self._engine.close_group(group)
-                self._closed(group)
-            self.forget(group)
-        self._to_close = []
-
-    def _answered(self, group: int, body: bytes | None) -> None:
-        node = self._engine.host.groups.get(group)
-        if body is None or node is None or not (self.is_leaving or is_lonely(node.state)):
+    def _ask(self, group: int, peer: int) -> Task[None]:
+        """Ask a node that may lead a group; remove the replica here if the leader says that it is not in it."""
+        body = yield from self._calls.ask(peer, META_MEMBERS, encode_number(group))
+        if body is None or self._engine.host.node in decode_members(body)[1].members():
             return
-        _, configuration = decode_members(body)
-        if self._engine.host.node not in configuration.members():
-            self._to_close.append(group)  # not now: this may be within a turn
+        yield Sleep(0)  # not within a turn
+        node = self._engine.host.groups.get(group)
+        if node is None or group not in self._engine.replicas or not (self.is_leaving or is_lonely(node.state)):
+            return
+        self._engine.close_group(group)
+        self._closed(group)
+        self.forget(group)
 
     def _tell_members(self, peer: int, body: bytes) -> Task[bytes | None]:  # noqa: ARG002
         group = decode_number(body)
