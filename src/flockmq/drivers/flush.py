@@ -35,6 +35,8 @@ MEASURED_RISE_MAX: Final = 4
 SPEED_PERCENT_MIN: Final = 5
 SLOW_S: Final = 0.1
 """A turn that takes longer is worth a line in the log: other nodes wait meanwhile."""
+FEW: Final = 8
+"""Writing to so few connections takes no time worth measuring."""
 
 
 class Handle(Protocol):
@@ -104,7 +106,7 @@ class Flusher:
         """Bytes were handed to the broker: flush at the end of the turn, or now if it has been many."""
         self._read_bytes += size
         if self._read_bytes > READ_BYTES:
-            self._write_all(self._clock(), self._broker.take_marked(), 0)
+            self._turn(is_new=False)
         if self._scheduled is None:
             self._scheduled = self._loop.call_soon(self._turn)
 
@@ -119,16 +121,36 @@ class Flusher:
             self._scheduled.cancel()
         self._turn()
 
-    def _turn(self) -> None:
-        """Begin a turn: write for every marked connection; new marks that writing causes come in the next turn."""
-        self._scheduled = None
-        began = self._clock()
-        waited = self._turns.waiting
+    def _turn(self, is_new: bool = True) -> None:
+        """Begin a turn: write for every marked connection; new marks that writing causes come in the next turn.
+
+        ``is_new=False`` only writes, in the middle of a turn. The whole of a turn is one function: a message that comes
+        alone pays for every call.
+        """
+        broker = self._broker
+        began = served = self._clock()
+        waited = 0
+        if is_new:
+            self._scheduled = None
+            waited = self._turns.waiting
         if waited:
             self._go_on(began)
-            self._write_all(began, self._broker.take_marked(), waited)
-        else:
-            self._write_all(began, self._broker.take_dirty(), 0)
+            served = self._clock()
+        self._read_bytes = 0
+        dirty = broker.take_dirty() if is_new and not waited else broker.take_marked()
+        if self.between is not None and self.between():
+            dirty += broker.take_answered()
+        told = self._clock() if len(dirty) > FEW else 0.0
+        for connection in dirty:
+            handle = connection.handle
+            if handle is not None:  # else its transport is gone
+                cast("Handle", handle).flush(connection)
+        if broker.has_more():
+            self.schedule()
+        done = self._clock()
+        if done - began > SLOW_S:
+            told = told or done
+            self._note_slow(SlowTurn(served - began, told - served, done - told, waited, len(dirty)))
 
     def _go_on(self, began: float) -> None:
         """Begin a turn with the clients that waited for it."""
@@ -146,25 +168,6 @@ class Flusher:
         self._unit_us += (unit_us - self._unit_us) / 4
         percent = int(100 / max(self._unit_us, 1.0))
         self._turns.set_speed(max(percent, SPEED_PERCENT_MIN))
-
-    def _write_all(self, began: float, dirty: list[Connection], waited: int) -> None:
-        self._read_bytes = 0
-        served = self._clock() if waited else began
-        if self.between is not None:
-            if self.between():
-                dirty += self._broker.take_answered()
-            told = self._clock()
-        else:
-            told = served
-        for connection in dirty:
-            handle = connection.handle
-            if handle is not None:  # else its transport is gone
-                cast("Handle", handle).flush(connection)
-        if self._broker.has_more():
-            self.schedule()
-        done = self._clock()
-        if done - began > SLOW_S:
-            self._note_slow(SlowTurn(served - began, told - served, done - told, waited, len(dirty)))
 
     def _note_slow(self, turn: SlowTurn) -> None:
         self.slow_turns += 1

@@ -192,8 +192,8 @@ class MqttProtocol(asyncio.Protocol):
         """Hand MQTT bytes to the broker."""
         runner = self.listener.runner
         try:
-            runner.broker.receive(connection, data, now_ms())
-            if connection.waits_turn and self._reading and self.transport is not None:
+            must_wait = runner.broker.receive(connection, data, now_ms())
+            if must_wait and self._reading and self.transport is not None:
                 self._set_reading(self.transport, False)  # at once: the loop would go on reading in the same turn
         except Exception as error:
             self.fail("receive", error)

@@ -175,10 +175,10 @@ class Broker:
         """Whether this address is banned: no need to go on with a handshake."""
         return self.node.bans.current("address", peer, now) is not None
 
-    def receive(self, connection: Connection, data: bytes, now: int) -> None:
-        """Bytes from a client: any number of packets, cut anywhere."""
+    def receive(self, connection: Connection, data: bytes, now: int) -> bool:
+        """Bytes from a client: any number of packets, cut anywhere. True: some wait for a turn, so read no more now."""
         if connection.phase == CLOSED:
-            return
+            return False
         node = self.node
         node.now = now
         size = len(data)
@@ -191,6 +191,7 @@ class Broker:
             self.take_turn(connection, data, now)
         if connection.phase < CONNECTED:
             self.hold_for_stranger(connection, now)
+        return connection.waits_turn
 
     def put_off(self, connection: Connection, data: bytes) -> None:
         """Others have this turn: keep the bytes for a later one."""
