@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64encode
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flockmq.mqtt.namespaces import unqualified
@@ -37,22 +35,19 @@ from flockmq.mqtt.reasons import (
 )
 from flockmq.mqtt.topics import DELAYED_PREFIX
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, Refuse, Verdict
-from flockmq.security.acl import Acl, Principal, Selection, grant
-from flockmq.security.acl_file import load_acl
-from flockmq.security.clients import Client, ClientChanges, Clients
+from flockmq.security.acl import Principal, Selection, grant
+from flockmq.security.clients import ClientChanges
+from flockmq.security.directory import UserDirectory
 from flockmq.security.filters import Filter, parse_filter, parse_name
 from flockmq.security.hashing import Check, HashingPool, threads_for
 from flockmq.security.login_cache import LoginCache
-from flockmq.security.passwords import PASSWORD_BYTES_MAX, User, Users, load_users
-from flockmq.security.rights import NO_RULES, Grant, Rules, own_name, rules_of
+from flockmq.security.passwords import PASSWORD_BYTES_MAX, User
+from flockmq.security.rights import NO_RULES, Grant, own_name
 from flockmq.security.scram import (
-    ITERATIONS_DEFAULT,
     METHOD,
     ScramError,
-    ScramKeys,
     ScramMismatchError,
     ScramServer,
-    fake_keys,
 )
 from flockmq.security.settings import SecuritySettings
 from flockmq.security.throttle import LoginThrottle, network_of
@@ -74,15 +69,6 @@ _AMBIGUOUS_TEXT = "The client certificate must have one common name that can be 
 _NOT_YET = "This node was just started and does not know all clients yet; try again in a moment"
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """All that was read from files, exchanged as one."""
-
-    users: Users | None
-    tokens: TokenVerifier | None
-    acl: Acl | None
-
-
 class BrokerGate:
     """Implements ``flockmq.node.ports.Gate`` with files, threads and the wall clock."""
 
@@ -102,12 +88,10 @@ class BrokerGate:
         """
         self.version = 1
         self.settings = settings
-        self._sources = _load(settings)
-        self._clients = Clients()
+        self._directory = UserDirectory(settings, random_bytes(32))
         self._deliver = deliver
         self._wall_ms = wall_ms
         self._random_bytes = random_bytes
-        self._fake_secret = random_bytes(32)
         self._throttle = LoginThrottle(settings)
         self._cache = LoginCache(random_bytes(32), settings.login_cache_max, settings.login_cache_ms)
         self._pool: HashingPool | None = None
@@ -119,36 +103,28 @@ class BrokerGate:
 
         Rules count at once, also for connected clients; passwords and keys count for the next login.
         """
-        self._sources = _load(self.settings)
+        found = self._directory.reload()
         self._cache.clear()
         self.version += 1
-        named = {"passwords": self._sources.users, "tokens": self._sources.tokens, "acl": self._sources.acl}
-        return [name for name, source in named.items() if source is not None]
+        return found
 
     def set_clients(self, records: Iterable[ClientRecord], acls: Iterable[AclRecord] = ()) -> ClientChanges:
         """Take these clients and rules of the cluster in place of all before; the connected clients it concerns.
 
         A user of the password file is not concerned: the file wins.
         """
-        changes = self._clients.replace(records, acls)
+        changes = self._directory.set_clients(records, acls)
         self.version += 1
-        users = self._sources.users
-        if users is None:
-            return changes
-        removed, changed, rights = (
-            frozenset(name for name in names if users.get(name) is None)
-            for names in (changes.removed, changes.changed, changes.rights)
-        )
-        return ClientChanges(removed, changed, rights, changes.namespaces)
+        return changes
 
     @property
     def proving(self) -> frozenset[str]:
         """Namespaces in which clients of the cluster have passwords."""
-        return self._clients.namespaces
+        return self._directory.proving
 
     def identify(self, client_id: str, username: str | None, namespace: str, peer: str) -> Identity | None:
         """The identity of a session without a connection; None where only a token could tell what it may do."""
-        if self._sources.tokens is not None:
+        if self._directory.tokens is not None:
             return None
         return Identity(client_id, username, self._is_superuser(username), None, namespace, peer)
 
@@ -182,17 +158,17 @@ class BrokerGate:
         if request.certificate_name is not None and self.settings.use_certificate_as_username:
             namespace, name = request.locate(request.certificate_name)
             return self._accept(request, name, namespace)
-        if self._sources.tokens is not None and request.password is not None:
+        if self._directory.tokens is not None and request.password is not None:
             from flockmq.security.jwt_auth import looks_like_token
 
-            if looks_like_token(request.password) or not self._has_logins(request.namespace):
-                return self._judge_token(request, self._sources.tokens, request.password)
+            if looks_like_token(request.password) or not self._directory.has_logins(request.namespace):
+                return self._judge_token(request, self._directory.tokens, request.password)
         is_named = request.username is not None or request.password is not None
-        if is_named and not request.is_known() and self._find(request.username or "") is None:
+        if is_named and not request.is_known() and self._directory.find(request.username or "") is None:
             return Refuse(SERVER_UNAVAILABLE, _NOT_YET)
-        if is_named and self._has_logins(request.namespace):
+        if is_named and self._directory.has_logins(request.namespace):
             return self._judge_password(request)
-        if self.settings.allow_anonymous and (self._sources.tokens is None or request.username is None):
+        if self.settings.allow_anonymous and (self._directory.tokens is None or request.username is None):
             return self._accept(request, None, request.namespace)
         return Refuse(NOT_AUTHORIZED, "This broker lets no client in without credentials")
 
@@ -218,12 +194,12 @@ class BrokerGate:
         return self._accept(request, name, namespace, data=answer)
 
     def _begin_scram(self, request: AuthRequest) -> Verdict:
-        if request.method == METHOD and not request.is_known() and not self._has_scram():
+        if request.method == METHOD and not request.is_known() and not self._directory.has_scram():
             return Refuse(SERVER_UNAVAILABLE, _NOT_YET)
-        if request.method != METHOD or not self._has_scram() or not self.settings.scram:
+        if request.method != METHOD or not self._directory.has_scram() or not self.settings.scram:
             return Refuse(BAD_AUTHENTICATION_METHOD, f"Authentication method {request.method!r} is not supported here")
         nonce = b64encode(self._random_bytes(18)).decode("ascii")
-        exchange = ScramServer(lambda name: self._scram_keys(_scram_name(request, name)[1]), nonce)
+        exchange = ScramServer(lambda name: self._directory.scram_keys(_scram_name(request, name)[1]), nonce)
         try:
             challenge = exchange.first(request.data or b"")
         except ScramError as error:
@@ -240,40 +216,6 @@ class BrokerGate:
             return refused
         request.state = exchange
         return Continue(challenge)
-
-    def _has_scram(self) -> bool:
-        users = self._sources.users
-        return (users is not None and users.has_scram) or self._clients.some_user is not None
-
-    def _scram_keys(self, name: str) -> ScramKeys:
-        user = self._find(name)
-        users, other = self._sources.users, self._clients.some_user
-        iterations = ITERATIONS_DEFAULT
-        if users is not None and users.has_scram:
-            iterations = users.scram_iterations
-        elif other is not None and other.scram is not None:
-            iterations = other.scram.iterations
-        fake = fake_keys(name, self._fake_secret, iterations)
-        return user.scram if user is not None and user.scram is not None else fake
-
-    def _has_logins(self, namespace: str) -> bool:
-        return self._sources.users is not None or self._clients.has_logins(namespace)
-
-    def _find(self, name: str) -> User | None:
-        """The user of this name: in the file, else in the cluster."""
-        users = self._sources.users
-        user = users.get(name) if users is not None else None
-        if user is None:
-            client = self._clients.get(name)
-            user = client.user if client is not None else None
-        return user
-
-    def _client(self, name: str | None) -> Client | None:
-        """The record of a client of the cluster that no file has."""
-        users = self._sources.users
-        if name is None or (users is not None and users.get(name) is not None):
-            return None
-        return self._clients.get(name)
 
     def _judge_token(self, request: AuthRequest, tokens: TokenVerifier, password: bytes) -> Verdict:
         from flockmq.security.jwt_auth import TokenError
@@ -304,9 +246,9 @@ class BrokerGate:
         name, password = request.username, request.password
         if name is None or password is None or len(password) > PASSWORD_BYTES_MAX:
             return Refuse(BAD_USER_NAME_OR_PASSWORD, _WRONG)
-        user = self._user(name)
+        user = self._directory.with_password(name)
         # A user that does not exist takes the same way and the same time.
-        password_hash = user.password_hash if user is not None else self._other_hash()
+        password_hash = user.password_hash if user is not None else self._directory.dummy_hash()
         if not password_hash:
             return Refuse(BAD_USER_NAME_OR_PASSWORD, _WRONG)
         tag = self._cache.tag(name, password, password_hash)
@@ -328,20 +270,10 @@ class BrokerGate:
             return None
         if request.certificate_name is not None and self.settings.use_certificate_as_username:
             return None
-        user = self._user(name) if len(password) <= PASSWORD_BYTES_MAX else None
+        user = self._directory.with_password(name) if len(password) <= PASSWORD_BYTES_MAX else None
         if user is None or not self._cache.holds(self._cache.tag(name, password, user.password_hash), request.now_ms):
             return None
         return self._accept(request, name, request.namespace)
-
-    def _user(self, name: str) -> User | None:
-        """The user of this name with a password, not SCRAM keys only."""
-        user = self._find(name)
-        return user if user is not None and user.password_hash else None
-
-    def _other_hash(self) -> str:
-        """A hash that no password fits, as costly as those of users."""
-        users = self._sources.users
-        return users.dummy_hash if users is not None else self._clients.dummy_hash
 
     def _hashing(self) -> HashingPool:
         if self._pool is None:
@@ -361,7 +293,7 @@ class BrokerGate:
             self._deliver(request, _BUSY)
             return
         verdict = self._refuse_if_blocked(request, request.username)  # guesses made at once count one by one
-        known = self._find(request.username or "")
+        known = self._directory.find(request.username or "")
         if verdict is None and known != user and (user is not None or (known is not None and known.password_hash)):
             verdict = self._judge_password(request)  # users changed meanwhile: only the new password counts
             if verdict is None:
@@ -422,7 +354,7 @@ class BrokerGate:
         claims = identity.claims
         if not isinstance(claims, Grant):
             # Most brokers have no rules: their connections then cost no object more. Rules may come at any time.
-            rules = self._rules(identity)
+            rules = self._directory.rules(identity)
             if rules is NO_RULES:
                 return rules.decide(action, wanted)
             claims = identity.claims = Grant(None)
@@ -430,12 +362,8 @@ class BrokerGate:
         if claims.own is not None:
             return claims.own.decide(action, wanted)
         if claims.rules is None or claims.version != self.version:
-            claims.rules, claims.version = self._rules(identity), self.version
+            claims.rules, claims.version = self._directory.rules(identity), self.version
         return claims.rules.decide(action, wanted)
-
-    def _rules(self, identity: Identity) -> Rules:
-        rules = self._clients.acl(identity.namespace)
-        return rules_of(identity, self._client(identity.username), rules, self._sources.acl)
 
 
 def _scram_name(request: AuthRequest, name: str) -> tuple[str, str]:
@@ -444,16 +372,3 @@ def _scram_name(request: AuthRequest, name: str) -> tuple[str, str]:
     if asked is not None and name in (asked, unqualified(request.namespace, asked)):
         return request.namespace, asked
     return request.locate(name)
-
-
-def _load(settings: SecuritySettings) -> _Sources:
-    tokens = None
-    if settings.has_jwt:
-        from flockmq.security.jwt_auth import TokenVerifier
-
-        tokens = TokenVerifier(settings)
-    return _Sources(
-        users=load_users(Path(settings.password_file)) if settings.password_file else None,
-        tokens=tokens,
-        acl=load_acl(Path(settings.acl_file)) if settings.acl_file else None,
-    )
