@@ -111,7 +111,7 @@ def bench_repair(count: int) -> dict[str, float]:
             side.flush(0)
             longest_s = max(longest_s, time.process_time() - at)
     took_s = time.process_time() - began
-    assert stores[0].count == stores[1].count == count
+    assert stores[0].usage.count == stores[1].usage.count == count
     return {
         "messages_per_s": count / took_s,
         "seconds": took_s,
@@ -150,7 +150,7 @@ async def bench_disk(count: int, folder: Path) -> dict[str, float]:
     await storage.open()
     loaded_s = time.monotonic() - began
     await storage.stop()
-    assert again.count == count
+    assert again.usage.count == count
     return {
         "puts_per_s": count / put_s,
         "topics_saved_per_s": count / saved_s,

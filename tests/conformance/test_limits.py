@@ -119,7 +119,7 @@ def test_acl_on_publish(make_harness: MakeHarness) -> None:
     assert client.publish(b"forbidden/a", b"x", qos=1, retain=True) == 0x87
     assert client.publish(b"forbidden/a", b"x", qos=2) == 0x87
     assert watcher.messages() == []
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
     assert client.publish(b"fine", b"x", qos=2) == 0
     assert watcher.topics() == [b"fine"]
 
@@ -165,7 +165,7 @@ def test_retained_messages_are_limited(make_harness: MakeHarness) -> None:
     assert client.publish(b"c", b"x", qos=1, retain=True) == 0x97
     assert client.publish(b"c", b"x", qos=2, retain=True) == 0x97
     client.publish(b"c", b"x", qos=0, retain=True)
-    assert harness.broker.retained.count == 2
+    assert harness.broker.retained.usage.count == 2
     assert client.publish(b"a", b"other", qos=1, retain=True) in {0, 0x10}
     assert client.publish(b"a", b"", qos=1, retain=True) in {0, 0x10}
     assert client.publish(b"c", b"x", qos=1, retain=True) in {0, 0x10}
@@ -181,7 +181,7 @@ def test_retained_bytes_are_limited(make_harness: MakeHarness) -> None:
     codes = [client.publish(b"t/%d" % number, b"x" * 3_000, qos=1, retain=True) for number in range(5)]
     assert codes[0] in {0, 0x10}
     assert codes[-1] == 0x97
-    assert harness.broker.retained.bytes <= 10_000
+    assert harness.broker.retained.usage.bytes <= 10_000
 
 
 # --- subscribing ---
@@ -438,7 +438,7 @@ def test_sys_figures(make_harness: MakeHarness) -> None:
     topics = set(client.topics())
     assert b"$SYS/broker/version" in topics
     assert b"$SYS/broker/uptime" in topics
-    assert harness.broker.retained.count == 0, "they are in nobody's limit"
+    assert harness.broker.retained.usage.count == 0, "they are in nobody's limit"
 
 
 def test_sys_can_be_turned_off(make_harness: MakeHarness) -> None:

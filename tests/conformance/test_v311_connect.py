@@ -461,7 +461,7 @@ def test_mqtt311_3_1_2_16_will_is_not_retained(harness: BrokerHarness) -> None:
     watcher = watch(harness)
     harness.client("c", version=4, will=Will(b"will", b"gone")).drop()
     assert [message.retain for message in watcher.messages()] == [False]
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 @clause("3.1.1", "MQTT-3.1.2-18")

@@ -181,7 +181,7 @@ def test_mqtt311_3_3_5_2_not_allowed(make_harness: MakeHarness) -> None:
         client.send(ack(0x62, 2))
         assert client.received_bytes() == hexa("70 02 0002")
     assert watcher.messages() == []
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 @clause("3.1.1", "MQTT-4.8.0-2")
@@ -449,7 +449,7 @@ def test_mqtt311_3_3_1_8_retain_flag_for_new_subscriptions(harness: BrokerHarnes
 def test_mqtt311_3_3_1_11_empty_is_not_stored(harness: BrokerHarness) -> None:
     """A retained message without payload is not stored."""
     client3(harness).publish(b"a", b"", retain=True)
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 @clause("3.1.1", "MQTT-3.3.2-1")

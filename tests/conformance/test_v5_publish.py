@@ -79,7 +79,7 @@ def test_mqtt5_3_3_1_6_empty_retained_removes(harness: BrokerHarness) -> None:
     late = harness.client("late")
     late.subscribe(b"a")
     assert late.messages() == []
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 @clause("5.0", "MQTT-3.3.1-8")
@@ -426,7 +426,7 @@ def test_mqtt5_3_3_2_5_expired_while_retained(harness: BrokerHarness) -> None:
     late = harness.client("late")
     late.subscribe(b"a")
     assert late.messages() == []
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 @clause("5.0", "MQTT-3.3.2-5")
@@ -602,7 +602,7 @@ def test_mqtt5_3_3_1_7_empty_is_not_stored(harness: BrokerHarness) -> None:
     client.publish(b"a", b"", retain=True)
     client.publish(b"b", b"x", retain=True)
     client.publish(b"b", b"", qos=1, retain=True)
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 @clause("5.0", "MQTT-3.3.2-1")

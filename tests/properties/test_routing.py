@@ -14,7 +14,8 @@ from flockmq.mqtt.varint import encode_varint
 from flockmq.routing.entry import FilterEntry
 from flockmq.routing.names import Named, NameTree
 from flockmq.routing.plan import RoutePlan, Target
-from flockmq.routing.retained import RetainedStore, message_bytes
+from flockmq.routing.retained import RetainedStore
+from flockmq.routing.retained_usage import message_bytes
 from flockmq.routing.shared import STRATEGIES, ShareGroup, strategy_number
 from flockmq.routing.subscription import Subscription
 from flockmq.routing.table import SubscriptionTable
@@ -283,12 +284,12 @@ def test_the_retained_store_equals_a_dict(changes: list[tuple[object, ...]], mes
                 assert 0 <= store.sweep(now, budget) <= budget
             case ("wait", int(duration)):
                 now += duration
-        assert store.count >= len([1 for kept in model.values() if not 0 < kept[1] <= now])
-        assert not messages_max or store.count <= messages_max
-        assert not bytes_max or store.bytes <= bytes_max
+        assert store.usage.count >= len([1 for kept in model.values() if not 0 < kept[1] <= now])
+        assert not messages_max or store.usage.count <= messages_max
+        assert not bytes_max or store.usage.bytes <= bytes_max
     model = {topic: kept for topic, kept in model.items() if not 0 < kept[1] <= now}
     store.sweep(now, 1_000)  # the rest of a round that was under way
     store.sweep(now, 1_000)
-    assert [message.topic for message in store.page(b"", 1_000)] == sorted(model)
-    assert store.count == len(model)
-    assert store.bytes == sum(kept[0] for kept in model.values())
+    assert sorted(store.topics()) == sorted(model)
+    assert store.usage.count == len(model)
+    assert store.usage.bytes == sum(kept[0] for kept in model.values())

@@ -253,7 +253,7 @@ def set_limits(node: NodeState, space: Space, limits: NamespaceLimits | None) ->
         space.limit(0, 0, 0, 0)
     else:
         space.limit(limits.connections, limits.sessions, limits.retained, limits.messages_per_s, limits.stored_bytes)
-    node.retained.limit_prefix(space.prefix, space.retained_max)
+    node.retained.usage.limit_prefix(space.prefix, space.retained_max)
 
 
 def move_in(node: NodeState, default: Space) -> None:
@@ -286,6 +286,6 @@ def close_namespace(node: NodeState, space: Space, now: int) -> None:
             end_session(node, session, now)
     for message in node.retained.match(space.prefix + b"#", now):
         node.retained.delete(message.topic, now)
-    node.retained.limit_prefix(space.prefix, 0)
+    node.retained.usage.limit_prefix(space.prefix, 0)
     del node.spaces.by_name[space.name]
     node.events.note("namespace_deleted", {"namespace": space.name})

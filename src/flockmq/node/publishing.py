@@ -282,7 +282,7 @@ def why_not_kept(node: NodeState, connection: Connection, topic: bytes, now: int
     space = connection.space
     if space is None or not space.retained_max or node.retained.get(topic, now) is not None:
         return ""
-    count = node.retained.count_of(space.prefix)
+    count = node.retained.usage.count_of(space.prefix)
     if count < space.retained_max:
         return ""
     return (

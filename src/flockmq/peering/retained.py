@@ -352,7 +352,7 @@ class RetainedSync:
         if stamp_wall_ms(stamp) > now + self.store.wall_offset_ms + AHEAD_MS_MAX:
             self._note_ahead(peer, stamp, now)
             return False
-        if not mine and self.store.is_full():
+        if not mine and self.store.usage.is_full():
             self._note_full(peer, topic, now)
             return False
         return True
@@ -394,7 +394,7 @@ class RetainedSync:
                 continue
             if deleted is not None:
                 version = deleted.get(name, 0)
-                if version and self.store.is_forgotten(version, now):
+                if version and self.store.tombstones.is_forgotten(version, now + self.store.wall_offset_ms):
                     continue
             found.append(name)
         return found

@@ -16,37 +16,23 @@ the deletion: without it a node that was away would bring the message back. A me
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, Final
 
-from flockmq.mqtt.namespaces import INSIDE
 from flockmq.routing.buckets import BUCKETS, ORIGIN_BITS, ORIGIN_MASK, Bucket, Changes, bucket_of, version_of
 from flockmq.routing.clock import HybridClock, stamp_at, stamp_wall_ms
 from flockmq.routing.names import UNBOUNDED, Named, NameTree
+from flockmq.routing.retained_usage import OTHERS_FACTOR, RetainedUsage, message_bytes
+from flockmq.routing.tombstones import TOMBSTONE_MS, Tombstones
 
 if TYPE_CHECKING:
     from flockmq.mqtt.run import Run
 
-MESSAGE_OVERHEAD_BYTES: Final = 512
-"""What a retained message takes beside its topic and packet: objects, slots in maps, its place in the tree."""
-
-LEVELS_INCLUDED: Final = 8
-LEVEL_OVERHEAD_BYTES: Final = 200
-"""What each level beyond those may take: two names that share a hundred levels need a hundred branches."""
-
 SWEEP_WHEN_FULL: Final = 64
 """How many names a refused message may look at to find expired ones that make room for it."""
 
-TOMBSTONE_MS: Final = 604_800_000
-"""How long deletions are remembered: seven days."""
-TOMBSTONES_MAX: Final = 1_000_000
-"""Most deletions remembered where the number of messages has no limit; else as many as messages."""
 UNSAVED_MAX: Final = 1_000_000
 UNSENT_MAX: Final = 1_000_000
 ORIGINS_MAX: Final = 10_000
-OTHERS_FACTOR: Final = 2
-"""How far messages of other nodes may pass the limits: both sides of a partition may have filled up to them."""
-
 OFFSET_BITS: Final = 44
 OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
 GROUP_MASK: Final = (1 << (ORIGIN_BITS - OFFSET_BITS)) - 1
@@ -89,16 +75,11 @@ def committed_origin(group: int, offset: int) -> int:
     return (group & GROUP_MASK) << OFFSET_BITS | (offset & OFFSET_MASK)
 
 
-def message_bytes(topic: bytes, run: Run) -> int:
-    """Count what a message takes of the limit in bytes."""
-    deeper = topic.count(b"/") - LEVELS_INCLUDED
-    levels = deeper * LEVEL_OVERHEAD_BYTES if deeper > 0 else 0
-    return len(topic) + len(run.wire) + MESSAGE_OVERHEAD_BYTES + levels
-
-
-def prefix_of(topic: bytes) -> bytes:
-    """What tells the namespace of a name: ``$ns/NAME/``, or nothing for the default one."""
-    return topic[: topic.find(b"/", 4) + 1] if topic.startswith(INSIDE) else b""
+def shared_origin(known: dict[int, int], origin: int) -> int:
+    """The same id as the same object: thousands of messages of a node need not each hold a copy."""
+    if len(known) > ORIGINS_MAX:
+        known.clear()
+    return known.setdefault(origin, origin)
 
 
 class RetainedStore:
@@ -112,10 +93,7 @@ class RetainedStore:
         tombstone_ms: int = TOMBSTONE_MS,
         origin: int = 0,
     ) -> None:
-        self.count = 0
-        """Messages without the broker's own."""
-        self.bytes = 0
-        """What those take, overhead included."""
+        self.usage = RetainedUsage(messages_max, bytes_max)
         self.steps = 0
         """Names and branches that the last match looked at: a leading ``+`` may mean all of them."""
         self.sequence = 0
@@ -128,28 +106,15 @@ class RetainedStore:
         self.is_shared = False
         """Whether other nodes have, or may have, the same messages."""
         self.buckets: list[Bucket] = [Bucket() for _ in range(BUCKETS)]
-        self.tombstones = 0
-        """Deletions that are remembered."""
-        self.tombstones_dropped = 0
-        """Deletions that were forgotten early because there were too many."""
+        self.tombstones = Tombstones(self.buckets, messages_max, tombstone_ms)
         self.unsaved: Changes | None = None
         """What the disk does not have yet; None without one."""
         self.unsent: Changes | None = None
         """What was written here and other nodes were not told; None without them."""
-        self._messages_max = messages_max
-        self._bytes_max = bytes_max
-        self._tombstones_max = messages_max or TOMBSTONES_MAX
-        self._tombstone_ms = tombstone_ms
         self._names: NameTree[RetainedMessage] = NameTree()
         self._expiring: dict[bytes, None] = {}
         self._to_sweep: list[bytes] = []
-        self._sweep_bucket = 0
         self._origins: dict[int, int] = {}
-        self._limits: dict[bytes, int] = {}
-        """Most messages of a namespace, by its prefix."""
-        self._inside: dict[bytes, int] = {}
-        """Messages of namespaces, by prefix."""
-        self._inside_count = 0
 
     # --- other nodes and the disk ---
 
@@ -174,16 +139,6 @@ class RetainedStore:
         if self.unsaved is None:
             self.unsaved = Changes(UNSAVED_MAX)
         return self.unsaved
-
-    def limit_prefix(self, prefix: bytes, messages_max: int) -> None:
-        """Limit the messages of a namespace, 0: no longer. The prefix of the default one is empty."""
-        self._limits.pop(prefix, None)
-        if messages_max:
-            self._limits[prefix] = messages_max
-
-    def count_of(self, prefix: bytes) -> int:
-        """Messages of a namespace; the prefix of the default one is empty."""
-        return self._inside.get(prefix, 0) if prefix else self.count - self._inside_count
 
     # --- changes ---
 
@@ -236,7 +191,7 @@ class RetainedStore:
             size = message_bytes(topic, run)
             if not self._fits(topic, size, OTHERS_FACTOR):
                 return FULL
-            self._set(RetainedMessage(topic, run, stamp, self._shared_origin(origin), False), size)
+            self._set(RetainedMessage(topic, run, stamp, shared_origin(self._origins, origin), False), size)
         else:
             message = bucket.messages.get(topic)
             if message is not None:
@@ -285,7 +240,7 @@ class RetainedStore:
         if version <= bucket.version(topic) or topic.startswith(b"$SYS/"):
             return False
         if run is not None and not 0 < run.expires_at <= now:
-            message = RetainedMessage(topic, run, stamp, self._shared_origin(origin), False)
+            message = RetainedMessage(topic, run, stamp, shared_origin(self._origins, origin), False)
             self._set(message, message_bytes(topic, run))
             return True
         self._bury(bucket, topic, version, now)
@@ -345,27 +300,15 @@ class RetainedStore:
         """Find the version of a topic's message or deletion; 0 when nothing is known of it."""
         return self.buckets[bucket_of(topic)].version(topic)
 
-    def is_full(self) -> bool:
-        """Whether not even another node's message of a new topic would be taken."""
-        if self._messages_max and self.count >= self._messages_max * OTHERS_FACTOR:
-            return True
-        return self._bytes_max > 0 and self.bytes >= self._bytes_max * OTHERS_FACTOR
-
-    def page(self, after: bytes, limit: int) -> list[RetainedMessage]:
-        """List up to ``limit`` messages in order of topic name, from behind ``after``; the broker's own left out."""
-        names: list[bytes] = []
-        for bucket in self.buckets:
-            for topic, message in bucket.messages.items():
-                if topic > after and not message.is_system:
-                    names.append(topic)
-        return [self.buckets[bucket_of(topic)].messages[topic] for topic in heapq.nsmallest(limit, names)]
-
     # --- time ---
 
     def sweep(self, now: int, budget: int) -> int:
         """Look at up to ``budget`` names that expire, and as many deletions: how many messages were removed."""
-        if self.tombstones:
-            self._sweep_tombstones(now, budget)
+        if self.tombstones.count:
+            forgotten = self.tombstones.sweep(now + self.wall_offset_ms, budget)
+            if self.unsaved is not None:
+                for topic in forgotten:
+                    self.unsaved.add(topic)
         return self.sweep_expired(now, budget)
 
     def sweep_expired(self, now: int, budget: int) -> int:
@@ -385,45 +328,11 @@ class RetainedStore:
                 removed += 1
         return removed
 
-    def is_forgotten(self, version: int, now: int) -> bool:
-        """Whether a deletion is so old that no node needs to know of it any more."""
-        return stamp_wall_ms(version >> ORIGIN_BITS) + self._tombstone_ms <= now + self.wall_offset_ms
-
-    def _sweep_tombstones(self, now: int, budget: int) -> None:
-        """Look at the deletions of some buckets, in turn, and forget the old ones."""
-        looked_at = 0
-        for _ in range(BUCKETS):
-            bucket = self.buckets[self._sweep_bucket]
-            self._sweep_bucket = (self._sweep_bucket + 1) & (BUCKETS - 1)
-            deleted = bucket.deleted
-            if deleted is None:
-                continue
-            looked_at += len(deleted)
-            old = [topic for topic, version in deleted.items() if self.is_forgotten(version, now)]
-            for topic in old:
-                self._unbury(bucket, topic)
-                if self.unsaved is not None:
-                    self.unsaved.add(topic)
-            if looked_at >= budget:
-                return
-
     # --- bookkeeping ---
 
     def _fits(self, topic: bytes, size: int, factor: int) -> bool:
-        count = self.count + 1
-        total = self.bytes + size
         old = self.buckets[bucket_of(topic)].messages.get(topic)
-        if old is not None and not old.is_system:
-            count -= 1
-            total -= message_bytes(topic, old.run)
-        if self._messages_max and count > self._messages_max * factor:
-            return False
-        if self._limits and (old is None or old.is_system):
-            prefix = prefix_of(topic)
-            limit = self._limits.get(prefix, 0)
-            if limit and self.count_of(prefix) >= limit * factor:
-                return False
-        return not self._bytes_max or total <= self._bytes_max * factor
+        return self.usage.fits(topic, size, old.run if old is not None and not old.is_system else None, factor)
 
     def _set(self, message: RetainedMessage, size: int) -> None:
         topic = message.topic
@@ -436,10 +345,10 @@ class RetainedStore:
             if version:
                 bucket.take_digest(topic, version)
             bucket.add_digest(topic, version_of(message.stamp, message.origin))
-        if old is not None:
-            self._uncount(old)
-        elif bucket.deleted is not None and bucket.deleted.pop(topic, 0):
-            self._one_tombstone_less(bucket)
+        if old is None:
+            self.tombstones.replace(bucket, topic)
+        elif not old.is_system:
+            self.usage.remove(topic, old.run)
         bucket.messages[topic] = message
         self._names.set(message)
         if message.run.expires_at:
@@ -447,16 +356,14 @@ class RetainedStore:
         elif old is not None:
             self._expiring.pop(topic, None)
         if not message.is_system:
-            self.count += 1
-            self.bytes += size
-            if topic.startswith(INSIDE):
-                self._count_inside(topic, 1)
+            self.usage.add(topic, size)
 
     def _remove(self, bucket: Bucket, message: RetainedMessage) -> None:
         topic = message.topic
         if self.is_shared and not message.is_system and not topic.startswith(b"$SYS/"):
             bucket.take_digest(topic, version_of(message.stamp, message.origin))
-        self._uncount(message)
+        if not message.is_system:
+            self.usage.remove(topic, message.run)
         del bucket.messages[topic]
         self._names.remove(topic)
         self._expiring.pop(topic, None)
@@ -474,57 +381,9 @@ class RetainedStore:
 
     def _bury(self, bucket: Bucket, topic: bytes, version: int, now: int) -> None:
         """Remember a deletion, in place of an older one."""
-        if not self.is_shared or self.is_forgotten(version, now):
-            self._unbury(bucket, topic)
+        if not self.is_shared or self.tombstones.is_forgotten(version, now + self.wall_offset_ms):
+            self.tombstones.remove(bucket, topic)
             return
-        deleted = bucket.deleted
-        if deleted is None:
-            deleted = {}
-            bucket.deleted = deleted
-        old = deleted.pop(topic, 0)
-        if old:
-            bucket.take_digest(topic, old)
-        else:
-            self.tombstones += 1
-        deleted[topic] = version
-        bucket.add_digest(topic, version)
-        if self.tombstones > self._tombstones_max and len(deleted) > 1:
-            self.tombstones_dropped += 1
-            oldest = next(iter(deleted))
-            self._unbury(bucket, oldest)
-            if self.unsaved is not None:
-                self.unsaved.add(oldest)
-
-    def _unbury(self, bucket: Bucket, topic: bytes) -> None:
-        deleted = bucket.deleted
-        if deleted is None:
-            return
-        version = deleted.pop(topic, 0)
-        if version:
-            bucket.take_digest(topic, version)
-            self._one_tombstone_less(bucket)
-
-    def _one_tombstone_less(self, bucket: Bucket) -> None:
-        self.tombstones -= 1
-        if not bucket.deleted:
-            bucket.deleted = None
-
-    def _uncount(self, message: RetainedMessage) -> None:
-        if not message.is_system:
-            self.count -= 1
-            self.bytes -= message_bytes(message.topic, message.run)
-            if message.topic.startswith(INSIDE):
-                self._count_inside(message.topic, -1)
-
-    def _count_inside(self, topic: bytes, change: int) -> None:
-        prefix = prefix_of(topic)
-        self._inside_count += change
-        count = self._inside.pop(prefix, 0) + change
-        if count:
-            self._inside[prefix] = count
-
-    def _shared_origin(self, origin: int) -> int:
-        """The same id as the same object: thousands of messages of a node need not each hold a copy."""
-        if len(self._origins) > ORIGINS_MAX:
-            self._origins.clear()
-        return self._origins.setdefault(origin, origin)
+        dropped = self.tombstones.put(bucket, topic, version)
+        if dropped and self.unsaved is not None:
+            self.unsaved.add(dropped)

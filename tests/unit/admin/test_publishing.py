@@ -66,10 +66,10 @@ def test_retain_keeps_the_message_and_an_empty_payload_forgets_it() -> None:
     harness = BrokerHarness()
     kept = publish(harness.broker, PublishRequest(topic="a", payload="x", retain=True), harness.now)
     assert kept == PublishResult(matched=0, retained=True)
-    assert harness.broker.retained.count == 1
+    assert harness.broker.retained.usage.count == 1
     gone = publish(harness.broker, PublishRequest(topic="a", retain=True), harness.now)
     assert gone.retained is False
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
 
 
 def test_a_full_store_is_told() -> None:

@@ -398,7 +398,7 @@ def test_a_deleted_namespace_is_empty(harness: BrokerHarness) -> None:
     assert client.expect(Disconnect).reason == reasons.ADMINISTRATIVE_ACTION
     assert not other.closed
     assert list(harness.broker.sessions) == ["$ns/umbrella/c"]
-    assert harness.broker.retained.count == 0
+    assert harness.broker.retained.usage.count == 0
     harness.broker.set_namespaces([NamespaceLimits("acme"), NamespaceLimits("umbrella")], harness.now)
     again = in_acme(harness, "c")
     again.subscribe(b"#")

@@ -9,12 +9,11 @@ from flockmq.routing.retained import (
     AHEAD,
     APPLIED,
     FULL,
-    MESSAGE_OVERHEAD_BYTES,
     OLDER,
     RetainedMessage,
     RetainedStore,
-    message_bytes,
 )
+from flockmq.routing.retained_usage import MESSAGE_OVERHEAD_BYTES, message_bytes
 from routing_cases import NAME, run_of
 
 
@@ -35,8 +34,8 @@ def test_the_last_message_of_a_topic_is_kept() -> None:
     assert message is not None
     assert (message.topic, message.run, message.stored_wall_ms()) == (b"a/b", last, 6)
     assert store.match(b"a/+", 7) == [message]
-    assert store.count == 1
-    assert store.bytes == message_bytes(b"a/b", last)
+    assert store.usage.count == 1
+    assert store.usage.bytes == message_bytes(b"a/b", last)
 
 
 def test_bytes_count_topic_packet_and_overhead() -> None:
@@ -51,7 +50,7 @@ def test_a_deleted_message_is_gone() -> None:
     assert not store.delete(b"a", 0)
     assert store.get(b"a", 0) is None
     assert store.match(b"#", 0) == []
-    assert (store.count, store.bytes) == (0, 0)
+    assert (store.usage.count, store.usage.bytes) == (0, 0)
 
 
 def test_a_filter_finds_what_it_matches() -> None:
@@ -84,9 +83,9 @@ def test_messages_beyond_the_limit_are_refused_and_change_nothing() -> None:
     store = RetainedStore(2, 0)
     assert put(store, b"a")
     assert put(store, b"b")
-    size = store.bytes
+    size = store.usage.bytes
     assert not put(store, b"c")
-    assert (store.count, store.bytes) == (2, size)
+    assert (store.usage.count, store.usage.bytes) == (2, size)
     assert store.get(b"c", 0) is None
     assert put(store, b"a", b"replaced")
     store.delete(b"b", 0)
@@ -98,7 +97,7 @@ def test_bytes_beyond_the_limit_are_refused_unless_enough_is_replaced() -> None:
     store = RetainedStore(0, 2 * size)
     assert put(store, b"a", bytes(100))
     assert put(store, b"b", bytes(100))
-    assert store.bytes == 2 * size
+    assert store.usage.bytes == 2 * size
     assert not put(store, b"c", b"")
     assert not put(store, b"a", bytes(101))
     message = store.get(b"a", 0)
@@ -115,10 +114,10 @@ def test_expired_messages_are_not_handed_out() -> None:
     put(store, b"a/3")
     assert topics(store.match(b"a/+", 999)) == [b"a/1", b"a/2", b"a/3"]
     assert topics(store.match(b"a/+", 1_000)) == [b"a/2", b"a/3"]
-    assert store.count == 2
+    assert store.usage.count == 2
     assert store.get(b"a/2", 1_999) is not None
     assert store.get(b"a/2", 2_000) is None
-    assert store.count == 1
+    assert store.usage.count == 1
 
 
 def test_a_sweep_looks_at_a_bounded_number_of_names() -> None:
@@ -128,7 +127,7 @@ def test_a_sweep_looks_at_a_bounded_number_of_names() -> None:
         put(store, b"b/%d" % number)
     assert store.sweep(999, 100) == 0
     assert store.sweep(1_000, 4) == 4
-    assert store.count == 16
+    assert store.usage.count == 16
     assert store.sweep(1_000, 4) == 4
     assert store.sweep(1_000, 4) == 2
     assert store.sweep(1_000, 4) == 0
@@ -140,7 +139,7 @@ def test_a_sweep_comes_to_every_name_in_turn() -> None:
     for number in range(10):
         put(store, b"a/%d" % number, expires_at=1_000 if number == 7 else 9_000)
     assert sum(store.sweep(5_000, 3) for _ in range(4)) == 1
-    assert store.count == 9
+    assert store.usage.count == 9
 
 
 def test_a_message_that_no_longer_expires_is_not_swept() -> None:
@@ -152,7 +151,7 @@ def test_a_message_that_no_longer_expires_is_not_swept() -> None:
     put(store, b"b")
     assert store.sweep(2_000, 10) == 0
     assert store.sweep(2_000, 10) == 0
-    assert store.count == 2
+    assert store.usage.count == 2
 
 
 def test_a_sweep_spends_nothing_on_names_that_are_gone_or_stay() -> None:
@@ -179,21 +178,7 @@ def test_an_expired_message_is_replaced_when_the_store_is_full() -> None:
     store = RetainedStore(1, 0)
     put(store, b"a", expires_at=1_000)
     assert put(store, b"a", b"newer", now=1_000)
-    assert (store.count, store.bytes) == (1, message_bytes(b"a", run_of(b"a", b"newer")))
-
-
-def test_pages_follow_each_other_in_order_of_topic() -> None:
-    store = RetainedStore(0, 0)
-    names = [b"%d/x" % number for number in (5, 3, 9, 1, 7)] + [b"a"]
-    for name in names:
-        put(store, name)
-    pages = []
-    after = b""
-    while page := store.page(after, 2):
-        pages.append([message.topic for message in page])
-        after = page[-1].topic
-    assert pages == [[b"1/x", b"3/x"], [b"5/x", b"7/x"], [b"9/x", b"a"]]
-    assert store.page(b"a", 2) == []
+    assert (store.usage.count, store.usage.bytes) == (1, message_bytes(b"a", run_of(b"a", b"newer")))
 
 
 def test_system_messages_are_found_but_not_counted_or_listed() -> None:
@@ -204,19 +189,19 @@ def test_system_messages_are_found_but_not_counted_or_listed() -> None:
     (message,) = store.match(b"$SYS/#", 0)
     assert message.is_system
     assert message.run.payload(0) == b"2"
-    assert (store.count, store.bytes) == (1, message_bytes(b"a", run_of(b"a")))
-    assert topics(store.page(b"", 10)) == [b"a"]
+    assert (store.usage.count, store.usage.bytes) == (1, message_bytes(b"a", run_of(b"a")))
+    assert store.entries() == [b"a"]
     assert store.delete(b"$SYS/uptime", 0)
-    assert store.count == 1
+    assert store.usage.count == 1
 
 
 def test_counts_stay_right_when_a_topic_changes_hands() -> None:
     store = RetainedStore(1, 0)
     put(store, b"$SYS/x")
     store.put_system(b"$SYS/x", run_of(b"$SYS/x"), 0)
-    assert (store.count, store.bytes) == (0, 0)
+    assert (store.usage.count, store.usage.bytes) == (0, 0)
     assert put(store, b"$SYS/x")
-    assert store.count == 1
+    assert store.usage.count == 1
 
 
 # --- several nodes, and the disk ---
@@ -246,7 +231,7 @@ def check_digests(store: RetainedStore) -> None:
             assert bucket_of(topic) == number
             fresh.add_digest(topic, bucket.version(topic))
         assert bucket.digest == fresh.digest
-    assert store.tombstones == sum(len(bucket.deleted or ()) for bucket in store.buckets)
+    assert store.tombstones.count == sum(len(bucket.deleted or ()) for bucket in store.buckets)
 
 
 def test_the_later_stamp_wins_and_the_higher_node_between_equals() -> None:
@@ -272,7 +257,7 @@ def test_what_is_written_here_comes_behind_what_was_seen() -> None:
 def test_a_stamp_from_the_future_is_refused() -> None:
     store = shared_store()
     assert store.apply(b"a", run_of(b"a"), stamp_at(61 * SECOND), THERE, 0) == AHEAD
-    assert store.count == 0
+    assert store.usage.count == 0
     assert store.clock.refused == 1
     assert store.apply(b"a", run_of(b"a"), stamp_at(61 * SECOND), THERE, SECOND) == APPLIED
 
@@ -282,12 +267,12 @@ def test_a_deletion_leaves_its_version_behind() -> None:
     put(store, b"a", now=5)
     assert store.delete(b"a", 6)
     assert not store.delete(b"b", 6)
-    assert store.tombstones == 2
+    assert store.tombstones.count == 2
     assert store.apply(b"a", run_of(b"a"), stamp_at(5), THERE, 7) == OLDER
     assert store.apply(b"b", run_of(b"b"), stamp_at(6), THERE, 7) == OLDER
     assert store.match(b"#", 7) == []
     assert store.apply(b"a", run_of(b"a", b"new"), stamp_at(7), THERE, 7) == APPLIED
-    assert store.tombstones == 1
+    assert store.tombstones.count == 1
     check_digests(store)
 
 
@@ -296,7 +281,7 @@ def test_a_deletion_of_another_node_is_taken_over() -> None:
     put(store, b"a", now=5)
     assert store.apply(b"a", None, stamp_at(4), THERE, 6) == OLDER
     assert store.apply(b"a", None, stamp_at(6), THERE, 6) == APPLIED
-    assert (store.count, store.bytes, store.tombstones) == (0, 0, 1)
+    assert (store.usage.count, store.usage.bytes, store.tombstones.count) == (0, 0, 1)
     assert store.apply(b"a", None, stamp_at(6), THERE, 6) == OLDER
     check_digests(store)
 
@@ -306,7 +291,7 @@ def test_without_other_nodes_a_deletion_leaves_nothing() -> None:
     put(store, b"a")
     assert store.delete(b"a", 1)
     assert not store.delete(b"b", 1)
-    assert store.tombstones == 0
+    assert store.tombstones.count == 0
 
 
 def test_an_old_deletion_is_forgotten_a_few_a_sweep() -> None:
@@ -316,12 +301,12 @@ def test_an_old_deletion_is_forgotten_a_few_a_sweep() -> None:
         store.delete(b"%d" % number, 0)
     store.delete(b"later", DAY // 2)
     store.sweep(DAY - 1, 1_000)
-    assert store.tombstones == 101
+    assert store.tombstones.count == 101
     store.sweep(DAY, 10)
-    assert 1 < store.tombstones <= 91
+    assert 1 < store.tombstones.count <= 91
     for _ in range(20):
         store.sweep(DAY, 10)
-    assert store.tombstones == 1
+    assert store.tombstones.count == 1
     check_digests(store)
 
 
@@ -329,7 +314,7 @@ def test_a_deletion_that_comes_when_it_is_long_over_still_deletes() -> None:
     store = shared_store(tombstone_ms=DAY)
     store.apply(b"a", run_of(b"a"), stamp_at(5), THERE, 6)
     assert store.apply(b"a", None, stamp_at(6), THERE, 2 * DAY) == APPLIED
-    assert (store.count, store.tombstones) == (0, 0)
+    assert (store.usage.count, store.tombstones.count) == (0, 0)
     check_digests(store)
 
 
@@ -337,8 +322,8 @@ def test_too_many_deletions_are_forgotten_early_and_counted() -> None:
     store = shared_store(messages_max=2_000)
     for number in range(6_000):
         store.delete(b"%d" % number, number)
-    assert 2_000 <= store.tombstones <= 2_000 + BUCKETS
-    assert store.tombstones + store.tombstones_dropped == 6_000
+    assert 2_000 <= store.tombstones.count <= 2_000 + BUCKETS
+    assert store.tombstones.count + store.tombstones.dropped == 6_000
     check_digests(store)
 
 
@@ -348,7 +333,7 @@ def test_an_expired_message_makes_way_for_nothing_older_and_keeps_its_place_in_t
     digest = store.buckets[bucket_of(b"a")].digest
     version = store.version(b"a")
     assert store.sweep(SECOND, 10) == 1
-    assert (store.count, store.tombstones) == (0, 1)
+    assert (store.usage.count, store.tombstones.count) == (0, 1)
     assert (store.version(b"a"), store.buckets[bucket_of(b"a")].digest) == (version, digest)
     assert store.apply(b"a", run_of(b"a", b"old"), stamp_at(9), THERE, SECOND) == OLDER
     check_digests(store)
@@ -358,7 +343,7 @@ def test_a_message_that_comes_expired_removes_the_one_before_it() -> None:
     store = shared_store()
     put(store, b"a", now=5)
     assert store.apply(b"a", run_of(b"a", b"late", SECOND), stamp_at(6), THERE, SECOND) == APPLIED
-    assert (store.count, store.tombstones) == (0, 1)
+    assert (store.usage.count, store.tombstones.count) == (0, 1)
     check_digests(store)
 
 
@@ -415,7 +400,7 @@ def test_a_restart_brings_back_messages_and_deletions_and_the_clock() -> None:
     assert store.restore(b"d", None, stamp_at(3), THERE, 5)
     assert not store.restore(b"a", run_of(b"a"), stamp_at(1), THERE, 5)
     assert topics(store.match(b"#", 5)) == [b"a", b"b"]
-    assert store.tombstones == 2
+    assert store.tombstones.count == 2
     assert unsaved.take(10) == []
     store.delete(b"b", 6)
     assert store.version(b"b") > version_of(stamp_at(900 * SECOND), THERE)
@@ -425,7 +410,7 @@ def test_a_restart_brings_back_messages_and_deletions_and_the_clock() -> None:
 def test_without_other_nodes_deletions_of_the_disk_are_let_go() -> None:
     store = RetainedStore(0, 0)
     assert not store.restore(b"d", None, stamp_at(3), THERE, 5)
-    assert store.tombstones == 0
+    assert store.tombstones.count == 0
 
 
 @given(
@@ -454,14 +439,16 @@ def test_digests_and_counts_are_right_after_anything(steps: list[tuple[str, byte
         else:
             store.get(topic, now)
     check_digests(store)
-    assert store.count == len(store.topics())
-    assert store.bytes == sum(message_bytes(one.topic, one.run) for one in store.page(b"", 100))
+    assert store.usage.count == len(store.topics())
+    assert store.usage.bytes == sum(
+        message_bytes(topic, message.run) for bucket in store.buckets for topic, message in bucket.messages.items()
+    )
 
 
 def test_a_namespace_has_a_limit_of_its_own() -> None:
     store = RetainedStore(100, 0)
-    store.limit_prefix(b"$ns/acme/", 2)
-    store.limit_prefix(b"", 1)
+    store.usage.limit_prefix(b"$ns/acme/", 2)
+    store.usage.limit_prefix(b"", 1)
     assert put(store, b"$ns/acme/a")
     assert put(store, b"$ns/acme/b")
     assert not put(store, b"$ns/acme/c")
@@ -469,14 +456,14 @@ def test_a_namespace_has_a_limit_of_its_own() -> None:
     assert put(store, b"$ns/other/c")
     assert put(store, b"plain")
     assert not put(store, b"plain/2")
-    assert [store.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [2, 1, 1]
+    assert [store.usage.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [2, 1, 1]
     store.delete(b"$ns/acme/a", 0)
     assert put(store, b"$ns/acme/c")
-    store.limit_prefix(b"$ns/acme/", 0)
+    store.usage.limit_prefix(b"$ns/acme/", 0)
     assert put(store, b"$ns/acme/d")
     for topic in store.topics():
         store.delete(topic, 0)
-    assert [store.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [0, 0, 0]
+    assert [store.usage.count_of(prefix) for prefix in (b"$ns/acme/", b"$ns/other/", b"")] == [0, 0, 0]
 
 
 # --- durable topics: the log decides ---
