@@ -1,7 +1,7 @@
 """Several brokers in one process, with real owned maps between them and a network that a test holds in its hands.
 
 ```
- client --> Node (a BrokerHarness) --> turn: maps' changes, Routes, OwnedMaps, Forwarding --> Wire, a queue each way
+ client --> Node (a BrokerHarness) --> turn: maps' changes, Routes, OwnedMaps, Forwarding --> Wires, a queue each way
                                                                                                |
                          step() / settle(): one part at a time, directions in any order <------'
 ```
@@ -11,7 +11,6 @@ With ``auto`` everything is delivered after each thing that a client does, so th
 from __future__ import annotations
 
 import random
-from collections import deque
 
 from flockmq.gossip.maps import OwnedMaps
 from flockmq.gossip.maps_settings import MapsSettings
@@ -20,43 +19,9 @@ from flockmq.peering.channels import MAPS, RUNS
 from flockmq.peering.forwarding import Forwarding
 from flockmq.peering.routes import Routes
 from flockmq.testing.harness import BrokerHarness, HarnessClient
+from flockmq.testing.lockstep import Wires
 
 BOOT = 1_000
-
-
-class Wire:
-    """All links of the cluster: a queue of parts in each direction."""
-
-    def __init__(self) -> None:
-        self.queues: dict[tuple[int, int], deque[tuple[int, bytes]]] = {}
-        self.parts = 0
-        self.lost = 0
-
-    def is_up(self, one: int, other: int) -> bool:
-        return (one, other) in self.queues
-
-    def connect(self, one: int, other: int) -> None:
-        self.queues[one, other] = deque()
-        self.queues[other, one] = deque()
-
-    def cut(self, one: int, other: int) -> None:
-        """What is under way is lost."""
-        self.lost += len(self.queues.pop((one, other), ())) + len(self.queues.pop((other, one), ()))
-
-
-class Port:
-    """One node's Outbox."""
-
-    def __init__(self, wire: Wire, node_id: int) -> None:
-        self.wire = wire
-        self.node_id = node_id
-
-    def send(self, peer: int, channel: int, body: bytes) -> None:
-        queue = self.wire.queues.get((self.node_id, peer))
-        if queue is None:
-            self.wire.lost += 1
-        else:
-            queue.append((channel, body))
 
 
 class Node(BrokerHarness):
@@ -69,11 +34,14 @@ class Node(BrokerHarness):
         self.name = name
         self.boot = boot
         self.now = cluster.now
-        port = Port(cluster.wire, node_id)
-        self.maps = OwnedMaps(node_id, boot, port, MapsSettings(), random.Random(node_id), self.now)
-        self.forwarding = Forwarding(self.broker.node, boot, port)
+        self.maps = OwnedMaps(node_id, boot, self, MapsSettings(), random.Random(node_id), self.now)
+        self.forwarding = Forwarding(self.broker.node, boot, self)
         self.routes = Routes(self.broker.node, node_id, self.forwarding, self.maps)
         self.ports.routes = self.routes
+
+    def send(self, peer: int, channel: int, body: bytes) -> None:
+        """The outbox of its parts."""
+        self.cluster.wire.send(self.node_id, peer, (channel, body))
 
     def flush(self, sender: HarnessClient | None = None) -> None:
         super().flush(sender)
@@ -121,7 +89,7 @@ class Cluster:
         self, count: int = 3, seed: int = 0, auto: bool = True, settings: BrokerSettings | None = None
     ) -> None:
         self.rng = random.Random(seed)
-        self.wire = Wire()
+        self.wire: Wires[tuple[int, bytes]] = Wires()
         self.now = 1_000_000
         self.auto = False
         self.settling = False
@@ -168,9 +136,8 @@ class Cluster:
             node.forwarding.peer_up(there, self.now)
 
     def cut(self, one: int, other: int) -> None:
-        if not self.wire.is_up(one, other):
+        if not self.wire.cut(one, other):
             return
-        self.wire.cut(one, other)
         for here, there in ((one, other), (other, one)):
             node = self.nodes.get(here)
             if node is not None:
@@ -180,7 +147,7 @@ class Cluster:
 
     def step(self) -> bool:
         """One node ends a turn, or one part arrives somewhere; False when nothing is under way."""
-        busy = [pair for pair, queue in self.wire.queues.items() if queue]
+        busy = self.wire.busy()
         if not busy or self.rng.random() < 0.3:
             self.turn_of(self.rng.choice(list(self.nodes.values())))
             return bool(busy)
@@ -196,24 +163,23 @@ class Cluster:
     def deliver(self, pair: tuple[int, int]) -> None:
         was = self.settling
         self.settling = True
-        channel, body = self.wire.queues[pair].popleft()
-        self.wire.parts += 1
+        channel, body = self.wire.take(*pair)
         node = self.nodes.get(pair[1])
         if node is not None:
             node.receive(pair[0], channel, body)
         self.settling = was
 
     def settle(self) -> None:
-        """Let everything arrive, directions in random order, until nobody has anything to say."""
+        """Let everything arrive, directions in random order, until no node has anything to say."""
         for _ in range(1_000_000):
             for node in list(self.nodes.values()):
                 self.turn_of(node)
-            busy = [pair for pair, queue in self.wire.queues.items() if queue]
+            busy = self.wire.busy()
             if not busy:
                 return
             while busy:
                 self.deliver(self.rng.choice(busy))
-                busy = [pair for pair, queue in self.wire.queues.items() if queue]
+                busy = self.wire.busy()
         raise AssertionError("The nodes never stop talking")
 
     def advance(self, ms: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 
 from flockmq.mqtt.run import Run, make_run
 from flockmq.node.events import EventList
@@ -11,6 +10,7 @@ from flockmq.peering.channels import RETAINED
 from flockmq.peering.retained import RetainedSync
 from flockmq.routing.buckets import ORIGIN_BITS, ORIGIN_MASK
 from flockmq.routing.retained import RetainedStore
+from flockmq.testing.lockstep import Wires
 
 WALL_MS = 1_772_366_400_000
 TICK_MS = 100
@@ -104,7 +104,7 @@ class RetainedCluster:
         self.tombstone_ms = tombstone_ms
         self.messages_max = messages_max
         self.bytes_sent = 0
-        self.wires: dict[tuple[int, int], deque[bytes]] = {}
+        self.wires: Wires[bytes] = Wires()
         self.members: dict[int, Member] = {}
         for number, skew_ms in enumerate(skews_ms):
             node_id = (number + 1) * 0x1357_9BDF_0246_8ACE & (1 << 64) - 1
@@ -116,19 +116,16 @@ class RetainedCluster:
 
     def connect(self, one: Member, other: Member) -> None:
         """Have a link between two nodes that both run."""
-        key = (one.node_id, other.node_id)
-        if one is other or key in self.wires or not one.up or not other.up:
+        if one is other or self.wires.is_up(one.node_id, other.node_id) or not one.up or not other.up:
             return
-        self.wires[key] = deque()
-        self.wires[other.node_id, one.node_id] = deque()
+        self.wires.connect(one.node_id, other.node_id)
         one.sync.peer_up(other.node_id, one.now)
         other.sync.peer_up(one.node_id, other.now)
 
     def cut(self, one: Member, other: Member) -> None:
         """Lose the link and all that is on it."""
-        if self.wires.pop((one.node_id, other.node_id), None) is None:
+        if not self.wires.cut(one.node_id, other.node_id):
             return
-        del self.wires[other.node_id, one.node_id]
         for member, peer in ((one, other), (other, one)):
             if member.up:
                 member.sync.peer_down(peer.node_id, member.now)
@@ -150,22 +147,20 @@ class RetainedCluster:
 
     def send(self, sender: int, receiver: int, body: bytes) -> None:
         self.bytes_sent += len(body)
-        wire = self.wires.get((sender, receiver))
-        if wire is not None and self.rng.random() >= self.loss:
-            wire.append(body)
+        if self.wires.is_up(sender, receiver) and self.rng.random() >= self.loss:
+            self.wires.send(sender, receiver, body)
 
     def turn(self) -> bool:
-        """Everybody reads what has come and ends its turn; False when nothing was said."""
-        busy = False
-        for (sender, receiver), wire in list(self.wires.items()):
+        """All members read what has come and end their turns; False when nothing was said."""
+        busy = bool(self.wires.busy())
+        for (sender, receiver), wire in list(self.wires.queues.items()):
             member = self.members[receiver]
             for _ in range(len(wire)):
-                busy = True
-                member.sync.receive(sender, wire.popleft(), member.now)
+                member.sync.receive(sender, self.wires.take(sender, receiver), member.now)
         for member in self.nodes:
             if member.up:
                 member.sync.flush(member.now)
-        return busy or any(self.wires.values())
+        return busy or bool(self.wires.busy())
 
     def run(self, milliseconds: int, save: bool = True, tick_ms: int = TICK_MS) -> None:
         until = self.now + milliseconds

@@ -12,6 +12,7 @@ network has delays, and for faults from a seed, see ``cluster_harness`` and ``si
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -150,6 +151,50 @@ class Lockstep(Generic[N, T]):
     def heal(self) -> None:
         """The network works again."""
         self.cuts.clear()
+
+
+class Wires(Generic[T]):
+    """Links with a queue of parts in each direction, for tests that say which part arrives next."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[int, int], deque[T]] = {}
+        self.parts = 0
+        """Parts that arrived."""
+        self.lost = 0
+        """Parts that did not."""
+
+    def is_up(self, one: int, other: int) -> bool:
+        """Whether there is a link."""
+        return (one, other) in self.queues
+
+    def connect(self, one: int, other: int) -> None:
+        """Have a new link."""
+        self.queues[one, other] = deque()
+        self.queues[other, one] = deque()
+
+    def cut(self, one: int, other: int) -> bool:
+        """Lose a link with all that is under way; whether there was one."""
+        if not self.is_up(one, other):
+            return False
+        self.lost += len(self.queues.pop((one, other))) + len(self.queues.pop((other, one)))
+        return True
+
+    def send(self, sender: int, receiver: int, part: T) -> None:
+        """Put a part on a link; without one it is lost."""
+        queue = self.queues.get((sender, receiver))
+        if queue is None:
+            self.lost += 1
+        else:
+            queue.append(part)
+
+    def take(self, sender: int, receiver: int) -> T:
+        """The next part that arrives."""
+        self.parts += 1
+        return self.queues[sender, receiver].popleft()
+
+    def busy(self) -> list[tuple[int, int]]:
+        """Directions in which parts are under way."""
+        return [pair for pair, queue in self.queues.items() if queue]
 
 
 class StoreNode:

@@ -399,7 +399,7 @@ def test_damaged_parts_are_taken_or_refused_in_words(seed: int, data: st.DataObj
     cluster.run(100)
     cluster.heal()
     for _ in range(8):
-        for (sender, receiver), wire in list(cluster.wires.items()):
+        for (sender, receiver), wire in list(cluster.wires.queues.items()):
             member = cluster.members[receiver]
             while wire:
                 body = bytearray(wire.popleft())
