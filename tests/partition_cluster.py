@@ -132,7 +132,7 @@ class Node(StoreNode):
 
     def tick(self, now: int) -> None:
         self.engine.tick(now)
-        for part in (self.calls, self.control, self.asking, self.keeper, self.collecting, self.releases):
+        for part in (self.calls, self.control, self.keeper, self.collecting, self.releases):
             part.tick(now)
         wall_ms = now + WALL_MS - self.cluster.start
         work = self.scrubbing.take(now, wall_ms)

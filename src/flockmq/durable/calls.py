@@ -293,65 +293,6 @@ class PartitionCalls:
                     answers.append(self._calls.ask(node_id, kind, question, ATTEMPT_MS))
         return answers
 
-    # The same with callbacks, until all callers are tasks.
-
-    def serve(self, kind: int, handler: Serve) -> None:
-        """``serve_leader`` with a callback."""
-
-        def handle(group: int, reader: Reader) -> Task[Reply]:
-            answer: Promise[Reply] = Promise()
-            handler(group, reader, partial(_set, answer))
-            return (yield from answer)
-
-        self.serve_leader(kind, handle)
-
-    def serve_node(self, kind: int, handler: Callable[[bytes, Replied], None]) -> None:
-        """``serve_replica`` with a callback."""
-
-        def handle(body: bytes) -> Task[Reply]:
-            answer: Promise[Reply] = Promise()
-            handler(body, partial(_set, answer))
-            return (yield from answer)
-
-        self.serve_replica(kind, handle)
-
-    def ask(self, group: int, kind: int, body: bytes, reply: Replied, now: int, timeout_ms: int = TIMEOUT_MS) -> None:
-        """``ask_leader`` with a callback."""
-        self.now = now
-        self.ask_leader(group, kind, body, timeout_ms).then(lambda told: reply(told.code, told.body))
-
-    def ask_node(
-        self, node: int, kind: int, body: bytes, reply: Replied, now: int, timeout_ms: int = TIMEOUT_MS
-    ) -> None:
-        """``ask_replica`` with a callback."""
-        self.now = now
-        self.ask_replica(node, kind, body, timeout_ms).then(lambda told: reply(told.code, told.body))
-
-    def gather(
-        self,
-        groups: list[int],
-        kind: int,
-        body: bytes,
-        reply: Callable[[dict[int, bytes], list[int]], None],
-        now: int,
-        timeout_ms: int = TIMEOUT_MS,
-    ) -> None:
-        """``ask_leaders`` with a callback."""
-        self.now = now
-        self.ask_leaders(groups, kind, body, timeout_ms).then(lambda told: reply(told.found, told.missing))
-
-    def tick(self, now: int) -> None:
-        """Time passes."""
-        self.now = now
-
-
-Replied = Callable[[int, bytes], None]
-Serve = Callable[[int, Reader, Replied], None]
-
-
-def _set(answer: Promise[Reply], code: int, body: bytes) -> None:
-    answer.set(Reply(code, body))
-
 
 def _told(reply: Task[Reply] | Reply) -> Task[Reply]:
     return reply if isinstance(reply, Reply) else (yield from reply)

@@ -169,7 +169,6 @@ class DurableNode:
             self.barrier.flush,
             self.members.tick,
             self.partitions.tick,
-            self.calls.tick,
             self.control.tick,
             self.keeper.tick,
             self.tidying.tick,

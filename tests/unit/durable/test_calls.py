@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, Replied
+from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, Gathered, Reply
 from flockmq.peering.fields import Reader
 from flockmq.peering.kinds import SCRUB_CALL
 from partition_cluster import Node, PartitionCluster
@@ -15,28 +15,27 @@ EACH = 38
 
 def serve(cluster: PartitionCluster) -> None:
     for node in cluster.nodes.values():
-        node.asking.serve(KIND, partial(answer, node))
+        node.asking.serve_leader(KIND, partial(answer, node))
         node.asking.serve_each(EACH, partial(answer_each, node))
 
 
-def answer(node: Node, group: int, reader: Reader, reply: Replied) -> None:
+def answer(node: Node, group: int, reader: Reader) -> Reply:
     word = reader.sized()
     if word == b"later":
-        reply(LATER, b"")
-    elif word == b"no":
-        reply(REFUSED, b"because")
-    else:
-        reply(OK, b"%d:%d:%s" % (node.id, group, word))
+        return Reply(LATER)
+    if word == b"no":
+        return Reply(REFUSED, b"because")
+    return Reply(OK, b"%d:%d:%s" % (node.id, group, word))
 
 
 def answer_each(node: Node, group: int, reader: Reader) -> bytes | None:
     return b"%d" % node.id if group != 2 else None
 
 
-def ask(cluster: PartitionCluster, number: int, word: bytes, group: int = 1, ms: int = 500) -> tuple[int, bytes]:
-    told: list[tuple[int, bytes]] = []
+def ask(cluster: PartitionCluster, number: int, word: bytes, group: int = 1, ms: int = 500) -> Reply:
+    told: list[Reply] = []
     body = len(word).to_bytes(2, "little") + word
-    cluster.nodes[number].asking.ask(group, KIND, body, lambda code, found: told.append((code, found)), cluster.now)
+    cluster.nodes[number].asking.ask_leader(group, KIND, body).then(told.append)
     cluster.run(ms)
     assert len(told) == 1
     return told[0]
@@ -62,10 +61,10 @@ def test_refusals_come_through_and_what_is_later_is_tried_again_until_the_time_i
 def test_nonsense_is_refused_not_repeated() -> None:
     cluster = PartitionCluster(nodes=4, groups=1)
     serve(cluster)
-    told: list[tuple[int, bytes]] = []
+    told: list[Reply] = []
     for number in (cluster.leader(1).id, 4):
         asking = cluster.nodes[number].asking
-        asking.ask(1, KIND, b"\xff", lambda code, found: told.append((code, found)), cluster.now)
+        asking.ask_leader(1, KIND, b"\xff").then(told.append)
     cluster.run(3_500)
     assert [code for code, _ in told] == [REFUSED, TIMED_OUT]
 
@@ -87,10 +86,8 @@ def test_a_question_follows_a_leadership_that_moves() -> None:
 def test_gathering_asks_each_node_once_and_says_who_is_missing() -> None:
     cluster = PartitionCluster(nodes=4, groups=6)
     serve(cluster)
-    told: list[tuple[dict[int, bytes], list[int]]] = []
-    cluster.nodes[4].asking.gather(
-        [1, 2, 3, 6], EACH, b"", lambda found, missing: told.append((found, missing)), cluster.now
-    )
+    told: list[Gathered] = []
+    cluster.nodes[4].asking.ask_leaders([1, 2, 3, 6], EACH, b"").then(told.append)
     cluster.run(1_000)
     assert told == []
     cluster.run(3_000)
@@ -101,14 +98,14 @@ def test_gathering_asks_each_node_once_and_says_who_is_missing() -> None:
 
 def test_gathering_from_nobody_ends_at_once() -> None:
     cluster = PartitionCluster(nodes=3, groups=1)
-    told: list[tuple[dict[int, bytes], list[int]]] = []
-    cluster.nodes[1].asking.gather([], 21, b"", lambda found, missing: told.append((found, missing)), cluster.now)
+    told: list[Gathered] = []
+    cluster.nodes[1].asking.ask_leaders([], 21, b"").then(told.append)
     assert told == [({}, [])]
 
 
 def test_a_node_that_can_not_be_asked_says_nothing() -> None:
     cluster = PartitionCluster(nodes=3, groups=1)
     told: list[int] = []
-    cluster.nodes[1].asking.ask_node(99, SCRUB_CALL, b"", lambda code, found: told.append(code), cluster.now)
-    cluster.nodes[1].asking.ask_node(1, SCRUB_CALL, b"\xff", lambda code, found: told.append(code), cluster.now)
+    cluster.nodes[1].asking.ask_replica(99, SCRUB_CALL, b"").then(lambda reply: told.append(reply.code))
+    cluster.nodes[1].asking.ask_replica(1, SCRUB_CALL, b"\xff").then(lambda reply: told.append(reply.code))
     assert told == [TIMED_OUT, REFUSED]

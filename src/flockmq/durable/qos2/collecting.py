@@ -26,21 +26,23 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import OK
+from flockmq.durable.calls import OK, Reply
 from flockmq.durable.machine.control_bodies import ADOPT, Statement, encode_statements
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U16, U32, U64, Reader, sized
 from flockmq.peering.kinds import RELEASE_CALL, UNRELEASED_CALL
 from flockmq.raft.speaking import knows_all, near
 from flockmq.raft.state import LEADER
+from flockmq.tasks import Promise
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.fences import Fences
     from flockmq.durable.machine.machines import Machines
     from flockmq.node.events import EventList
     from flockmq.raft.entry import Entry
+    from flockmq.tasks import Task
 
 COLLECT_MS: Final = 3_000
 ANSWER_MS: Final = 1_000
@@ -98,9 +100,9 @@ class _Round:
 class _Job:
     """A round of another node (or of this one) that is being answered."""
 
-    def __init__(self, clients: list[tuple[bytes, int]], answer: Replied, due_at: int) -> None:
+    def __init__(self, clients: list[tuple[bytes, int]], due_at: int) -> None:
         self.clients = clients
-        self.answer = answer
+        self.answer: Promise[Reply] = Promise()
         self.due_at = due_at
         self.covered: dict[int, None] = {}
         self.waiting: dict[int, tuple[int, int]] = {}
@@ -149,7 +151,7 @@ class Collecting:
         """Groups that nobody answered for, and since when."""
         self._note_at = 0
         self._round_at = 0
-        calls.serve_node(UNRELEASED_CALL, self._on_question)
+        calls.serve_replica(UNRELEASED_CALL, self._on_question)
 
     # Here.
 
@@ -180,15 +182,14 @@ class Collecting:
         one.out = len(nodes) + 1
         one.retry_at = now + RETRY_MS
         for node in nodes:
-            self._calls.ask_node(
-                node, UNRELEASED_CALL, question, partial(self._on_answer, one), now, ANSWER_MS + RETRY_MS
-            )
+            answer = self._calls.ask_replica(node, UNRELEASED_CALL, question, ANSWER_MS + RETRY_MS)
+            answer.then(partial(self._on_answer, one))
         self._answered(one)
 
-    def _on_answer(self, one: _Round, code: int, body: bytes) -> None:
-        if code == OK and not one.is_over:
+    def _on_answer(self, one: _Round, reply: Reply) -> None:
+        if reply.code == OK and not one.is_over:
             with suppress(RemoteProtocolError):  # as if it had said nothing: its groups are not answered for
-                self._read_answer(one, Reader(body))
+                self._read_answer(one, Reader(reply.body))
         self._answered(one)
 
     def _read_answer(self, one: _Round, reader: Reader) -> None:
@@ -252,7 +253,7 @@ class Collecting:
 
     # There.
 
-    def _on_question(self, body: bytes, answer: Replied) -> None:
+    def _on_question(self, body: bytes) -> Task[Reply]:
         reader = Reader(body)
         clients: list[tuple[bytes, int]] = []
         for _ in range(reader.count(CLIENTS_MAX, 10)):
@@ -262,15 +263,16 @@ class Collecting:
         now = self._calls.now
         for client, epoch in clients:
             self._fences.note(client, epoch, now)
-        job = _Job(clients, answer, now + ANSWER_MS)
+        job = _Job(clients, now + ANSWER_MS)
         self._jobs[job] = None
         to_tell = self._to_tell(clients)
         job.telling = len(to_tell)
         for group, statements in to_tell.items():
-            told = partial(self._on_told, job, group, statements)
-            self._calls.ask(group, RELEASE_CALL, encode_statements(statements), told, now, TELL_MS)
+            told = self._calls.ask_leader(group, RELEASE_CALL, encode_statements(statements), TELL_MS)
+            told.then(partial(self._on_told, job, group, statements))
         if not to_tell:
             self._wait_for_groups(job)
+        return (yield from job.answer)
 
     def _to_tell(self, clients: list[tuple[bytes, int]]) -> dict[int, list[Statement]]:
         """Groups that messages of these clients are on their way to, and what their logs have to hear."""
@@ -282,9 +284,9 @@ class Collecting:
                     by_group.setdefault(group, []).append(Statement(ADOPT, client, epoch, []))
         return by_group
 
-    def _on_told(self, job: _Job, group: int, statements: list[Statement], code: int, body: bytes) -> None:  # noqa: ARG002
+    def _on_told(self, job: _Job, group: int, statements: list[Statement], reply: Reply) -> None:
         job.telling -= 1
-        if code == OK:
+        if reply.code == OK:
             job.told += 1
             for statement in statements:
                 self._told.pop((statement.client, group), None)
@@ -382,7 +384,7 @@ class Collecting:
             self._adopt(job)
         if job.marks == 0:
             del self._jobs[job]
-            job.answer(OK, self._encode(job))
+            job.answer.set(Reply(OK, self._encode(job)))
 
     def _adopt(self, job: _Job) -> None:
         """Let the logs of all groups that know ids say who owns them now."""

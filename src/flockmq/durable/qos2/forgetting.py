@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import LATER, OK
+from flockmq.durable.calls import LATER, OK, Reply
 from flockmq.durable.machine.control_bodies import FORGET, Statement, encode_statements, read_statements
 from flockmq.peering.fields import Reader
 from flockmq.peering.kinds import FORGET_CALL
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
 
@@ -46,7 +46,7 @@ class Forgetting:
         """Clients with the epoch from which on ids count."""
         self._again: list[tuple[int, int, bytes, int]] = []
         """(when, node, question, attempts left) of those that did not get through."""
-        calls.serve_node(FORGET_CALL, self._on_question)
+        calls.serve_replica(FORGET_CALL, self._on_question)
 
     def add(self, client: bytes, epoch: int, now: int) -> None:
         """Ids of a client that are older than this epoch are void."""
@@ -58,32 +58,31 @@ class Forgetting:
         """Tell what is new, and what has to be told again."""
         self._calls.now = now
         if self._fresh:
-            self._tell(now)
+            self._tell()
         again = self._again
         if again and again[0][0] <= now:
             self._again = [one for one in again if one[0] > now]
             for due_at, node, body, attempts in again:
                 if due_at <= now:
-                    self._ask(node, body, attempts, now)
+                    self._ask(node, body, attempts)
 
-    def _tell(self, now: int) -> None:
+    def _tell(self) -> None:
         items = list(self._fresh.items())
         self._fresh = {}
         for at in range(0, len(items), CLIENTS_MAX):
             statements = [Statement(FORGET, client, epoch, []) for client, epoch in items[at : at + CLIENTS_MAX]]
             body = encode_statements(statements)
             for node in self._alive():
-                self._ask(node, body, ATTEMPTS, now)
+                self._ask(node, body, ATTEMPTS)
 
-    def _ask(self, node: int, body: bytes, attempts: int, now: int) -> None:
-        replied = partial(self._on_answer, node, body, attempts)
-        self._calls.ask_node(node, FORGET_CALL, body, replied, now)
+    def _ask(self, node: int, body: bytes, attempts: int) -> None:
+        self._calls.ask_replica(node, FORGET_CALL, body).then(partial(self._on_answer, node, body, attempts))
 
-    def _on_answer(self, node: int, body: bytes, attempts: int, code: int, answer: bytes) -> None:  # noqa: ARG002
-        if code != OK and attempts > 1 and node in self._alive() and len(self._again) < AGAIN_MAX:
+    def _on_answer(self, node: int, body: bytes, attempts: int, reply: Reply) -> None:
+        if reply.code != OK and attempts > 1 and node in self._alive() and len(self._again) < AGAIN_MAX:
             self._again.append((self._calls.now + RETRY_MS, node, body, attempts - 1))
 
-    def _on_question(self, body: bytes, answer: Replied) -> None:
+    def _on_question(self, body: bytes) -> Reply:
         """Forget these clients in all groups that this node leads; LATER when another one has to do a part of it."""
         statements = read_statements(Reader(body))
         by_group: dict[int, list[Statement]] = {}
@@ -98,4 +97,4 @@ class Forgetting:
                     is_all = False
         for group, chosen in by_group.items():
             self._control.mark(group, chosen, self._calls.now)
-        answer(OK if is_all else LATER, b"")
+        return Reply(OK if is_all else LATER)

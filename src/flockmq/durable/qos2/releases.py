@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.calls import LATER, OK
+from flockmq.durable.calls import LATER, OK, Reply
 from flockmq.durable.machine.control_bodies import (
     ADOPT,
     COMMANDS_MAX,
@@ -35,11 +35,12 @@ from flockmq.peering.fields import Reader
 from flockmq.peering.kinds import RELEASE_CALL
 
 if TYPE_CHECKING:
-    from flockmq.durable.calls import PartitionCalls, Replied
+    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
     from flockmq.durable.qos2.collecting import Collecting, Found
     from flockmq.session.session import Session
+    from flockmq.tasks import Task
 
 RELEASE_MS: Final = 10_000
 """How long a PUBCOMP may take."""
@@ -114,7 +115,7 @@ class Releases:
         self._forgetting = Forgetting(calls, control, machines, alive)
         self._sessions = sessions
         self._sweep: list[str] = []
-        calls.serve(RELEASE_CALL, self._on_release)
+        calls.serve_leader(RELEASE_CALL, self._on_release)
 
     # Publishing.
 
@@ -230,21 +231,23 @@ class Releases:
             self._calls.engine.wake()
         opened.append((statement, release))
         if len(opened) >= COMMANDS_MAX:
-            self._ask(group, self._calls.now)
+            self._ask(group)
 
     def flush(self, now: int) -> None:
         """A turn ends: tell the leaders."""
+        self._calls.now = now
         for group in list(self._open):
-            self._ask(group, now)
+            self._ask(group)
 
-    def _ask(self, group: int, now: int) -> None:
+    def _ask(self, group: int) -> None:
         opened = self._open.pop(group)
         body = encode_statements([statement for statement, _ in opened])
-        self._calls.ask(group, RELEASE_CALL, body, partial(_settle, opened), now, RELEASE_MS)
+        self._calls.ask_leader(group, RELEASE_CALL, body, RELEASE_MS).then(partial(_settle, opened))
 
-    def _on_release(self, group: int, reader: Reader, answer: Replied) -> None:
+    def _on_release(self, group: int, reader: Reader) -> Task[Reply]:
         statements = [one for one in read_statements(reader) if one.what in (RELEASE, FORGET, ADOPT)]
-        self._control.mark(group, statements, self._calls.now).then(partial(_marked, answer))
+        is_done = yield from self._control.mark(group, statements, self._calls.now)
+        return Reply(OK if is_done else LATER)
 
     # Sessions that go on here, or end.
 
@@ -398,16 +401,12 @@ class Releases:
                 del self._held[client_id]  # it has moved, and its new owner collects
 
 
-def _marked(answer: Replied, done: bool) -> None:
-    answer(OK if done else LATER, b"")
-
-
-def _settle(opened: list[tuple[Statement, _Release | None]], code: int, body: bytes) -> None:  # noqa: ARG001
+def _settle(opened: list[tuple[Statement, _Release | None]], reply: Reply) -> None:
     for statement, release in opened:
         if release is None:
             continue
         release.waits -= 1
-        if code != OK:
+        if reply.code != OK:
             release.failed = True
         else:
             for packet_id in statement.ids:
