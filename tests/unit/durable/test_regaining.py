@@ -230,6 +230,36 @@ def test_an_id_of_a_log_that_can_not_be_asked_may_be_another_message_s_by_now() 
     assert payloads(home.cluster, 1) == [b"first", b"once", b"new"]
 
 
+@pytest.mark.parametrize("topic", [b"t/x", b"plain"])
+def test_the_late_outcome_of_an_old_message_is_not_that_of_a_new_one_with_its_id(topic: bytes) -> None:
+    """Stored from here, unheard of here, released elsewhere: then its id is used again while the log can't be asked."""
+    home = Home()
+    home.cluster.lost = lambda sender, receiver: receiver == HERE
+    home.publish(home.client, 5, b"once")
+    home.run(11_000)
+    assert home.client.closed, "no outcome was heard"
+    home.cut_off()
+    other = Publisher(home.cluster)
+    other.epoch = 10
+    other.connect(ELSEWHERE, 4_000)
+    other.pubrel(5)
+    assert other.pubcomps == [5]
+    dead = home.lose_majority()
+    home.join()
+    home.run(3_000)
+    back = home.regain(6_000)
+    home.publish(back, 5, b"new", topic=topic)
+    for number in dead:
+        home.cluster.restart(number)
+    home.run(15_000)
+    assert not [one for one in back.received() if isinstance(one, Ack)], "the PUBREC of the old message"
+    assert back.closed, "so that it comes again"
+    assert payloads(home.cluster, 1) == [b"first", b"once"]
+    home.publish(home.connect(30), 5, b"new")
+    home.run(2_000)
+    assert payloads(home.cluster, 1) == [b"first", b"once", b"new"]
+
+
 def test_a_log_that_is_back_is_asked_once_more_for_clients_that_have_nothing_there() -> None:
     home = Home()
     dead = home.lose_majority()

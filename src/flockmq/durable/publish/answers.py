@@ -40,10 +40,12 @@ Place = tuple[int, int]
 
 
 class Unsettled:
-    """A QoS 2 message without an outcome, and who asked for it again."""
+    """A QoS 2 message without an outcome, and the answers to its repeats."""
 
     def __init__(self) -> None:
         self.repeats: list[RepeatAnswer] = []
+        self.is_in_doubt = False
+        """Another owner of the session may have released the id since: only the logs can say what it means now."""
 
 
 class Answer:

@@ -4,6 +4,8 @@
  PUBLISH id --> unsettled --> in the log, which remembers the id until PUBREL (releasing.py)
                    |    `---> certainly not, or nobody will ever know: the id is free again
                    `<-- the same id again, perhaps on another connection: answered with the first one
+ in doubt (the session was elsewhere, a log can't be asked): the same id again closes its connection, and the outcome
+ of the old message does not count: ``settle_late`` once the logs said what the id means
 ```
 """
 
@@ -47,16 +49,22 @@ def repeat_of(node: NodeState, connection: Connection, packet_id: int) -> bool:
         connection.acks = acks
     pending = PendingAck(b"\x50\x02" + packet_id.to_bytes(2, "big"), 1)
     acks.add(pending)
-    unsettled.repeats.append(RepeatAnswer(node, connection, session, pending))
+    answer = RepeatAnswer(node, connection, session, pending)
+    if unsettled.is_in_doubt:
+        answer.lost(0, 1)  # the id may be that of another message by now
+    else:
+        unsettled.repeats.append(answer)
     return True
 
 
 def settle(answer: PublishAnswer, position: int) -> bool:
-    """A message has its outcome; False when that was known, and its id may mean another message by now."""
+    """A message has its outcome; False when that was known, or its id may mean another message by now."""
     known = answer.session.unsettled
     packet_id = answer.pending.packet_id(position)
     if known is None or answer.unsettled is None or known.get(packet_id) is not answer.unsettled[position]:
         return False
+    if answer.unsettled[position].is_in_doubt:
+        return False  # ``settle_late`` does, once the logs could be asked
     del known[packet_id]
     return True
 

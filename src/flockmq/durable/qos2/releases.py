@@ -29,6 +29,7 @@ from flockmq.durable.machine.control_bodies import (
     encode_statements,
     read_statements,
 )
+from flockmq.durable.publish.answers import Unsettled
 from flockmq.durable.publish.unsettled import settle_late
 from flockmq.durable.qos2.forgetting import Forgetting
 from flockmq.peering.fields import Reader
@@ -70,9 +71,14 @@ class _Held:
         """Groups that could not be asked."""
         self.waiting: list[tuple[list[int], Released, int]] = []
         """(ids, reply, until when) that depend on them."""
-        self.doubtful: dict[int, object] = {}
+        self.doubtful: dict[int, Unsettled] = {}
         """Ids of messages that were on their way when the session came back, and may or may not arrive, as
         ``Session.unsettled`` has them."""
+
+    def set_in_doubt(self, is_in_doubt: bool) -> None:
+        """Whether only the logs can say what the doubtful ids mean."""
+        for unsettled in self.doubtful.values():
+            unsettled.is_in_doubt = is_in_doubt
 
     def has_doubts(self) -> bool:
         """Whether some of those have no outcome yet."""
@@ -278,18 +284,19 @@ class Releases:
         for packet_id in void:
             for group in found.pop(packet_id, []):  # of a session that is over
                 self._say(group, Statement(RELEASE, client_id.encode(), epoch, [packet_id]), None)
-        doubtful = self._free(client_id, epoch, found)
+        doubtful = self._free(client_id, epoch, found, bool(missing))
         held = _Held(epoch, None)
         held.groups = found
         held.doubtful = doubtful
         held.missing = set(missing)
+        held.set_in_doubt(bool(missing))
         self._held[client_id] = held
         if missing:
             self._unsure[client_id] = now + UNSURE_MS
         self._tidy(client_id, held)
         reply(set(found), now)
 
-    def _free(self, client_id: str, epoch: int, found: Found) -> dict[int, object]:
+    def _free(self, client_id: str, epoch: int, found: Found, is_missing: bool) -> dict[int, Unsettled]:
         """The session was here before: what its ids mean is for the logs to say, whoever owned it meanwhile. Returned
         are those of messages that may still arrive.
 
@@ -312,11 +319,13 @@ class Releases:
             if packet_id in found:
                 unsettled.pop(packet_id, None)
                 continue
+            one = unsettled.get(packet_id)
             may_arrive = not all(self._collecting.is_told(client, group, epoch) for group in groups)
-            if packet_id not in unsettled or not may_arrive:
+            was_in_doubt = isinstance(one, Unsettled) and one.is_in_doubt
+            if one is None or not (may_arrive or (was_in_doubt and is_missing)):
                 unsettled.pop(packet_id, None)
                 session.received.discard(packet_id)
-        return dict(unsettled)
+        return {packet_id: one for packet_id, one in unsettled.items() if isinstance(one, Unsettled)}
 
     def _ask_again(self, client_id: str, now: int) -> None:
         """Some groups could not be asked: they may be there again."""
@@ -398,6 +407,7 @@ class Releases:
             if held.session.is_over:
                 self.ended(held.session)
             else:
+                held.set_in_doubt(False)
                 del self._held[client_id]  # it has moved, and its new owner collects
 
 
