@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster import commands
 from flockmq.cluster.commands import RefusedError
-from flockmq.durable.logs.starts import parse_time
 from flockmq.durable.state.submitting import UNKNOWN
 from flockmq.errors import (
     CONFLICT,
@@ -22,6 +21,7 @@ from flockmq.errors import (
     NotFound,
     NotReady,
 )
+from flockmq.log.starts import parse_time
 from flockmq.wording import counted
 
 if TYPE_CHECKING:

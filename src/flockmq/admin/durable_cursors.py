@@ -23,8 +23,8 @@ from flockmq.admin.durable_port import NOWHERE
 from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
-from flockmq.durable.logs.starts import LATEST, TIME, Start, parse_start
 from flockmq.errors import INVALID_BODY, ApiError, FlockError, NoLeader
+from flockmq.log.starts import LATEST, TIME, Start, parse_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,8 +28,7 @@ from flockmq.admin.durable_records import batch_views, records_of
 from flockmq.admin.operations import Raw
 from flockmq.admin.publishing import FIELD_BYTES_MAX, message_parts, utf8
 from flockmq.cluster.filters import namespace_prefix
-from flockmq.durable.logs.starts import LATEST, TIME, Start
-from flockmq.durable.logs.wanted import WantedNames
+from flockmq.cluster.wanted_names import WantedNames
 from flockmq.errors import (
     END_OFFSET,
     FIRST_OFFSET,
@@ -43,6 +42,7 @@ from flockmq.errors import (
     OffsetGone,
     RemoteProtocolError,
 )
+from flockmq.log.starts import LATEST, TIME, Start
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name
 
 if TYPE_CHECKING:

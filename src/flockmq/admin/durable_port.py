@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from flockmq.cluster.dump import SegmentReport
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
+    from flockmq.cluster.wanted_names import WantedNames
     from flockmq.durable.logs.locating import Located
-    from flockmq.durable.logs.starts import Start
-    from flockmq.durable.logs.wanted import WantedNames
+    from flockmq.log.starts import Start
     from flockmq.mqtt.properties import Properties
 
 FETCH_BYTES_MAX: Final = 512 * 1024

@@ -17,7 +17,7 @@ from flockmq.log.columns import QOS_MASK, RETAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flockmq.durable.logs.wanted import WantedNames
+    from flockmq.cluster.wanted_names import WantedNames
     from flockmq.log.columns import Columns
 
 

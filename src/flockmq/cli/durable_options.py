@@ -14,7 +14,7 @@ from flockmq.errors import FlockError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from flockmq.client.admin import AdminClient
-    from flockmq.durable.logs.starts import Start
+    from flockmq.log.starts import Start
 
 T = TypeVar("T")
 NAMESPACE_DEFAULT: Final = "default"
@@ -35,7 +35,7 @@ WHERE_HELP: Final = (
 
 def parse_where(text: str, option: str, shard: int | None = None) -> Start:
     """Where a reader begins in a log, or in one shard, in the words that REST and MQTT take as well."""
-    from flockmq.durable.logs.starts import parse_start
+    from flockmq.log.starts import parse_start
 
     try:
         start = parse_start(text)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flockmq.admin.durable_model import Head, LogRecord
     from flockmq.client.log_client import Batches, LogClient
-    from flockmq.durable.logs.starts import Start
+    from flockmq.log.starts import Start
 
 WAIT_MS: Final = 10_000
 READ_BYTES: Final = 1 << 20
@@ -72,7 +72,7 @@ def read(
 
 def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int | None) -> dict[int, int | None]:
     """Where to begin in each shard; None is the oldest that is there."""
-    from flockmq.durable.logs.starts import EARLIEST, TIME
+    from flockmq.log.starts import EARLIEST, TIME
 
     if shard is not None and shard >= shards:
         raise FlockError(f"{no_shard(topic, shards, shard)}.")
@@ -91,7 +91,7 @@ def starts(client: LogClient, topic: str, shards: int, start: Start, shard: int 
 
 
 def _offset(start: Start, head: Head) -> int:
-    from flockmq.durable.logs.starts import OFFSET
+    from flockmq.log.starts import OFFSET
 
     begin = start.of_shard(head.shard)
     if begin.what == OFFSET and begin.value > head.end_offset:

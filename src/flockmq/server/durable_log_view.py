@@ -21,17 +21,18 @@ from flockmq.admin.durable_port import FETCH_BYTES_MAX, Chunk
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.logs.local import named
 from flockmq.durable.logs.locating import QUORUM
-from flockmq.durable.logs.scanning import Again, filter_batches, scan_extents
-from flockmq.durable.logs.starts import LATEST, Start
 from flockmq.errors import Behind, BeyondEnd, Damaged, NoAnswer, NoLeader, NoReplica, OffsetGone
 from flockmq.log.batch import BatchError
+from flockmq.log.extents_reading import Again, filter_batches, scan_extents
+from flockmq.log.starts import LATEST, Start
 from flockmq.server.durable_asking import Asking
 
 if TYPE_CHECKING:
-    from flockmq.durable.logs.extents import Extents
+    from flockmq.cluster.wanted_names import WantedNames
     from flockmq.durable.logs.locating import Located
-    from flockmq.durable.logs.wanted import WantedNames
     from flockmq.durable.node import DurableNode
+    from flockmq.log.extents import Extents
+    from flockmq.log.extents_reading import Wants
     from flockmq.log.staging import Staging
     from flockmq.server.cluster import ClusterService
 
@@ -100,17 +101,18 @@ class LogView(Asking):
         self, node: DurableNode, group: int, offset: int, bytes_max: int, wanted: WantedNames | None
     ) -> Chunk:
         local = self._working(node).local
-        scan_bytes_max = SCAN_BYTES_MAX if wanted is not None else 0
+        wants = None if wanted is None else wanted.wants_any
+        scan_bytes_max = 0 if wants is None else SCAN_BYTES_MAX
         for _ in range(READ_TRIES):
             extents = local.extents(group, offset, bytes_max, scan_bytes_max=scan_bytes_max)
             first, end = local.first(group), local.end(group)
             staging = node.engine.store.staging
             try:
                 if extents.is_little(LITTLE_BYTES_MAX):
-                    found = scan_extents(staging, extents, wanted)
+                    found = scan_extents(staging, extents, wants)
                     return Chunk(found.data(), first, end, found.next_offset)
                 loop = asyncio.get_running_loop()
-                data, following, suspect = await loop.run_in_executor(self._threads, _scan, staging, extents, wanted)
+                data, following, suspect = await loop.run_in_executor(self._threads, _scan, staging, extents, wants)
             except Again:
                 continue
             if suspect:
@@ -147,7 +149,7 @@ class LogView(Asking):
         if found.error is not None:
             raise found.error
         try:
-            batches, following = filter_batches(found.batches, offset, wanted)
+            batches, following = filter_batches(found.batches, offset, None if wanted is None else wanted.wants_any)
         except BatchError as error:
             raise NoAnswer(f"The answer of another node about {named(group)} can't be read: {error}") from error
         return Chunk(b"".join(batches), found.first, found.end, following)
@@ -187,7 +189,7 @@ class LogView(Asking):
         return [found[group] for group in groups]
 
 
-def _scan(staging: Staging, extents: Extents, wanted: WantedNames | None) -> tuple[bytes, int, int]:
+def _scan(staging: Staging, extents: Extents, wants: Wants | None) -> tuple[bytes, int, int]:
     """In a thread, the copy included."""
-    found = scan_extents(staging, extents, wanted)
+    found = scan_extents(staging, extents, wants)
     return found.data(), found.next_offset, found.suspect

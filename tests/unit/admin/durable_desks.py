@@ -19,12 +19,12 @@ from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
+from flockmq.cluster.wanted_names import WantedNames
 from flockmq.durable.logs.locating import Located
-from flockmq.durable.logs.scanning import filter_batches
-from flockmq.durable.logs.starts import LATEST, TIME, Start
-from flockmq.durable.logs.wanted import WantedNames
 from flockmq.errors import Behind, BeyondEnd, Conflict, NoLeader, OffsetGone
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
+from flockmq.log.extents_reading import filter_batches
+from flockmq.log.starts import LATEST, TIME, Start
 from flockmq.routing.durable import shard_of
 
 WALL_MS = 1_772_366_400_000
@@ -154,7 +154,9 @@ class MemoryDurable:
             raise BeyondEnd(log.end, f"Offset {offset}")
         if offset == log.end and wait_ms:
             await self._wait(wait_ms)
-        batches, following = filter_batches(log.read(offset, bytes_max), offset, wanted)
+        batches, following = filter_batches(
+            log.read(offset, bytes_max), offset, None if wanted is None else wanted.wants_any
+        )
         return Chunk(b"".join(batches), log.first, log.end, following)
 
     async def _wait(self, wait_ms: int) -> None:

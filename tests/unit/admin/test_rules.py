@@ -15,8 +15,8 @@ from flockmq.admin.openapi import build_openapi
 from flockmq.admin.routes import OPERATIONS
 from flockmq.cluster.checks import NAME_PATTERN, check_durable_filters, check_filter, check_name
 from flockmq.cluster.model import Limits
-from flockmq.durable.logs.starts import parse_start, parse_time
 from flockmq.errors import FlockError
+from flockmq.log.starts import parse_start, parse_time
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
 from flockmq.security.acl import parse_rules
 

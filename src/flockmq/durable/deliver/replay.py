@@ -7,7 +7,7 @@
  SUBSCRIBE --> refusal: is there such a log? --> entered: a Wish per partition --> the log here or its leader tells
                  SUBACK <--- all is known, or it took too long <--- hold           |  the offset --> Catchup.start
 ```
-What can be written there is in ``starts.py``. An offset behind the end is the end. What is gone begins at the oldest
+``log/starts.py`` reads these starts. An offset behind the end is the end. A start that is gone becomes the oldest
 record that is left, and the SUBACK says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with
 history gets no retained messages.
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN
 from flockmq.durable.logs.locating import REPLICAS, Located
-from flockmq.durable.logs.starts import LATEST, OFFSET, Start, parse_start
+from flockmq.log.starts import LATEST, OFFSET, Start, parse_start
 from flockmq.mqtt.properties import Properties
 from flockmq.node.subscribing import answer
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.durable.deliver.catchup import UNKNOWN
 from flockmq.durable.deliver.interest import Interest
 from flockmq.durable.logs.feed_messages import FROM_END
-from flockmq.durable.logs.starts import LATEST, Start
+from flockmq.log.starts import LATEST, Start
 
 if TYPE_CHECKING:
     from flockmq.durable.deliver.log_readers import LogReaders

@@ -29,8 +29,8 @@ from flockmq.durable.logs.feed_messages import (
 )
 from flockmq.durable.logs.feed_serving import FeedServer
 from flockmq.durable.logs.locating import REPLICAS
-from flockmq.durable.logs.starts import EARLIEST, Start
 from flockmq.log.batch import BatchView
+from flockmq.log.starts import EARLIEST, Start
 from flockmq.peering.channels import FEEDS
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.logs.local import named
 from flockmq.durable.logs.locating import REPLICAS
-from flockmq.durable.logs.starts import EARLIEST, Start
 from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
 from flockmq.log.batch import BatchView
+from flockmq.log.starts import EARLIEST, Start
 from flockmq.tasks import Sleep
 
 if TYPE_CHECKING:

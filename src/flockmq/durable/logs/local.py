@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from flockmq.durable.logs.extents import EXTENT_BYTES_MAX, Extents, fill
 from flockmq.durable.state.read_index import read_index
 from flockmq.errors import Behind, Damaged, FlockError, NoReplica, OffsetGone
 from flockmq.log.errors import DamageError
+from flockmq.log.extents import EXTENT_BYTES_MAX, Extents, fill
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.machines import Machines

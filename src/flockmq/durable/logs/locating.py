@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.logs.starts import EARLIEST, OFFSET, TIME, Start
 from flockmq.errors import NoReplica
+from flockmq.log.starts import EARLIEST, OFFSET, TIME, Start
 from flockmq.peering.kinds import LOCATE
 from flockmq.tasks import Promise, Running, Sleep, Task, all_of
 

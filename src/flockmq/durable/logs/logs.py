@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from flockmq.durable.logs.fetching import Fetched
     from flockmq.durable.logs.local import LocalLogs, Placement
     from flockmq.durable.logs.locating import Located
-    from flockmq.durable.logs.starts import Start
     from flockmq.durable.logs.watching import Watch
+    from flockmq.log.starts import Start
     from flockmq.peering.calls import Calls
     from flockmq.peering.ports import Outbox
     from flockmq.raft.entry import Entry

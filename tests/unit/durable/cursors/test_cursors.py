@@ -12,8 +12,8 @@ from flockmq.durable.cursors.cursors import (
     lag_of,
     lost_of,
 )
-from flockmq.durable.logs.starts import EARLIEST, LATEST, OFFSET, TIME, Start
 from flockmq.log.batch import CURSOR, BatchView
+from flockmq.log.starts import EARLIEST, LATEST, OFFSET, TIME, Start
 from partition_cluster import WALL_MS, PartitionCluster
 
 NAME = b"default/spark"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flockmq.durable.logs.locating import LEADERS, QUORUM, REPLICAS, Located
-from flockmq.durable.logs.starts import EARLIEST, LATEST, OFFSET, TIME, Start
+from flockmq.log.starts import EARLIEST, LATEST, OFFSET, TIME, Start
 from flockmq.tasks import Running
 from partition_cluster import WALL_MS, PartitionCluster
 

@@ -17,7 +17,7 @@ from flockmq.cluster.commands import CreateCursor
 from flockmq.cluster.model import DEFAULT_NAMESPACE
 from flockmq.cluster.tables import key_of
 from flockmq.durable.cursors.cursors import DONE
-from flockmq.durable.logs.starts import LATEST, Start
+from flockmq.log.starts import LATEST, Start
 from flockmq.testing.simulation.nodes.clients import TOPIC
 from flockmq.testing.simulation.world import Violation
 

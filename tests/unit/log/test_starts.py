@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.durable.logs.starts import EARLIEST, LATEST, OFFSET, TIME, Start, parse_start
+from flockmq.log.starts import EARLIEST, LATEST, OFFSET, TIME, Start, parse_start
 
 
 @pytest.mark.parametrize(

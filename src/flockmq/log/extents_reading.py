@@ -11,21 +11,19 @@ was copied once; ``next_offset`` goes on where the scan ended, also when all bat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from flockmq.durable.logs.local import named
 from flockmq.errors import FlockError, NoReplica
 from flockmq.log.batch import DATA, HEADER_BYTES, BatchError, BatchView
 from flockmq.log.errors import must_be_lost
 
 if TYPE_CHECKING:
-    from flockmq.durable.logs.extents import Extents, FilePart
-    from flockmq.durable.logs.wanted import WantedNames
+    from flockmq.log.extents import Extents, FilePart
     from flockmq.log.staging import Staging
 
-PIECE_BYTES_MIN: Final = 64 * 1024
-PIECE_BYTES_MAX: Final = 1_048_576
-"""Read from a file at once, unless a batch is larger."""
+Wants = Callable[[list[bytes]], bool]
+"""Whether a reader wants a batch with records of these topics."""
 
 
 class Again(FlockError):  # noqa: N818
@@ -35,9 +33,9 @@ class Again(FlockError):  # noqa: N818
 class Scanned:
     """What was found."""
 
-    def __init__(self, extents: Extents, wanted: WantedNames | None) -> None:
+    def __init__(self, extents: Extents, wants: Wants | None) -> None:
         self.extents = extents
-        self.wanted = wanted
+        self.wants = wants
         self.pieces: list[bytes | memoryview] = []
         self.size = 0
         self.looked_at = 0
@@ -65,7 +63,7 @@ class Scanned:
     def is_beyond(self, view: BatchView) -> bool:
         """Whether a batch would be too much, as its header says: then its body need not be read."""
         is_too_much = self.size > 0 and self.size + view.size > self.extents.bytes_max
-        return is_too_much and self.wanted is None and view.kind == DATA
+        return is_too_much and self.wants is None and view.kind == DATA
 
     def takes(self, view: BatchView) -> bool:
         """Decide about one batch; ``is_over`` when it, and all that follow, are for another time."""
@@ -79,7 +77,7 @@ class Scanned:
             return False
         if view.next_offset <= self.next_offset or view.kind != DATA:
             return False
-        is_wanted = self.wanted is None or self.wanted.wants_any(view.topics())
+        is_wanted = self.wants is None or self.wants(view.topics())
         if is_wanted and self.size and self.size + view.size > extents.bytes_max:
             self._is_over = True
             return False
@@ -90,9 +88,9 @@ class Scanned:
         return is_wanted
 
 
-def scan_extents(staging: Staging, extents: Extents, wanted: WantedNames | None = None) -> Scanned:
+def scan_extents(staging: Staging, extents: Extents, wants: Wants | None = None) -> Scanned:
     """The batches. NoReplica: they can't be read any more; Again: ask for the extents once more."""
-    found = Scanned(extents, wanted)
+    found = Scanned(extents, wants)
     for part in extents.parts:
         if not isinstance(part, bytes):
             _scan_file(staging, part, found)
@@ -103,15 +101,15 @@ def scan_extents(staging: Staging, extents: Extents, wanted: WantedNames | None 
     return found
 
 
-def filter_batches(batches: list[bytes], offset: int, wanted: WantedNames | None) -> tuple[list[bytes], int]:
+def filter_batches(batches: list[bytes], offset: int, wants: Wants | None) -> tuple[list[bytes], int]:
     """Batches that came from elsewhere, and where to read on; BatchError when one can't be believed."""
     kept: list[bytes] = []
     following = offset
     for batch in batches:
         view = BatchView(batch)
-        if wanted is not None:
+        if wants is not None:
             view.verify()
-        if view.kind == DATA and (wanted is None or wanted.wants_any(view.topics())):
+        if view.kind == DATA and (wants is None or wants(view.topics())):
             kept.append(batch)
         following = max(following, view.next_offset)
     return kept, following
@@ -121,7 +119,8 @@ def _scan_file(staging: Staging, part: FilePart, found: Scanned) -> None:
     group = found.extents.group
     position = part.start
     index = part.first_index
-    length = min(max(found.extents.bytes_max, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+    extents = found.extents
+    length = min(max(extents.bytes_max, extents.piece_bytes_min), extents.piece_bytes_max)
     try:
         while position < part.stop and not found.is_over():
             asked = min(length, part.stop - position)
@@ -136,7 +135,7 @@ def _scan_file(staging: Staging, part: FilePart, found: Scanned) -> None:
         raise Again(f"A file of group {group} was removed while it was read. Ask again.") from None
     except (BatchError, OSError) as error:
         if not must_be_lost(error):
-            raise NoReplica((), named(group)) from error
+            raise NoReplica((), f"partition group {group}") from error
         # Damage, or a row of the sparse index that names the wrong place: reading from the front of the file tells.
         found.suspect = max(index, 1)
         found.finish()
@@ -147,7 +146,7 @@ def _scan_piece(piece: bytes, index: int, found: Scanned) -> tuple[int, int, int
     position = 0
     run = 0
     count = 0
-    need = PIECE_BYTES_MAX
+    need = found.extents.piece_bytes_max
     end = len(piece)
     while end - position >= HEADER_BYTES and not found.is_over():
         view = BatchView(piece, position)

@@ -1,4 +1,4 @@
-"""Where the batches of a read are: in segment files, or still in memory. ``scanning`` takes them out, in a thread."""
+"""Where the batches of a read are: in segment files, or still in memory. ``extents_reading`` takes them out."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ class Extents:
         self.scan_bytes_max = scan_bytes_max
         """Most that is looked at, for a reader that wants only some of the batches."""
         self.parts: list[FilePart | bytes] = []
+        self.piece_bytes_min = 64 * 1024
+        self.piece_bytes_max = 1_048_576
+        """Read from a file at once, unless a batch is larger."""
 
     def first_index(self) -> int:
         """The first entry of the first file; 0 when all is in memory."""

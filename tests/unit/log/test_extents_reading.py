@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.durable.logs import scanning
-from flockmq.durable.logs.extents import FilePart
+from flockmq.cluster.wanted_names import WantedNames
 from flockmq.durable.logs.local import EngineLogs
-from flockmq.durable.logs.scanning import Again, filter_batches, scan_extents
-from flockmq.durable.logs.wanted import WantedNames
 from flockmq.log.batch import DATA, BatchView, control_batch
+from flockmq.log.extents import FilePart
+from flockmq.log.extents_reading import Again, filter_batches, scan_extents
 from partition_cluster import Node, PartitionCluster
 
 EVERYTHING = 1 << 20
@@ -97,9 +96,7 @@ def test_a_file_that_is_too_short_is_told() -> None:
 
 
 @pytest.mark.parametrize("size", [100, 3_000, 20_000])
-def test_batches_larger_than_a_piece(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "PIECE_BYTES_MIN", 512)
-    monkeypatch.setattr(scanning, "PIECE_BYTES_MAX", 4_096)
+def test_batches_larger_than_a_piece(size: int) -> None:
     cluster, node = cluster_of(1)
     for _ in range(3):
         cluster.publish(1, 1, bytes(size))
@@ -107,7 +104,9 @@ def test_batches_larger_than_a_piece(size: int, monkeypatch: pytest.MonkeyPatch)
     one = len(node.local.read(1, 1, 1)[0])
     forget_memory(node)
     for bytes_max, count in ((1, 1), (one, 1), (2 * one, 2), (3 * one - 1, 2), (EVERYTHING, 3)):
-        found = scan_extents(node.store.staging, node.local.extents(1, 1, bytes_max))
+        extents = node.local.extents(1, 1, bytes_max)
+        extents.piece_bytes_min, extents.piece_bytes_max = 512, 4_096
+        found = scan_extents(node.store.staging, extents)
         views = views_of(found.data())
         assert [view.base_offset for view in views] == list(range(1, 1 + count))
         assert found.next_offset == 1 + count
@@ -131,10 +130,10 @@ def mixed(cached: bool) -> Node:
 def test_batches_without_a_wanted_name_are_left_out(cached: bool) -> None:
     node = mixed(cached)
     extents = node.local.extents(1, 0, EVERYTHING)
-    found = scan_extents(node.store.staging, extents, WantedNames([b"t/rare"]))
+    found = scan_extents(node.store.staging, extents, WantedNames([b"t/rare"]).wants_any)
     assert [view.base_offset for view in views_of(found.data())] == list(range(0, 40, 5))
     assert found.next_offset == 40
-    nothing = scan_extents(node.store.staging, extents, WantedNames([b"else/#"]))
+    nothing = scan_extents(node.store.staging, extents, WantedNames([b"else/#"]).wants_any)
     assert (nothing.data(), nothing.next_offset) == (b"", 40)
 
 
@@ -147,7 +146,7 @@ def test_a_scan_that_finds_nothing_ends_and_goes_on_where_it_ended(cached: bool)
     kept: list[int] = []
     while offset < 40:
         extents = node.local.extents(1, offset, 1, scan_bytes_max=500)
-        found = scan_extents(node.store.staging, extents, wanted)
+        found = scan_extents(node.store.staging, extents, wanted.wants_any)
         assert found.looked_at < 1_000
         assert found.next_offset > offset
         kept += [view.base_offset for view in views_of(found.data())] if found.size else []
@@ -160,7 +159,7 @@ def test_a_scan_that_finds_nothing_ends_and_goes_on_where_it_ended(cached: bool)
 def test_batches_from_elsewhere_are_filtered_alike() -> None:
     node = mixed(cached=True)
     batches = [*node.local.read(1, 0, EVERYTHING), control_batch(DATA + 1)]
-    kept, following = filter_batches(batches, 3, WantedNames([b"t/rare"]))
+    kept, following = filter_batches(batches, 3, WantedNames([b"t/rare"]).wants_any)
     assert [BatchView(one).base_offset for one in kept] == list(range(0, 40, 5))
     assert following == 40
     assert filter_batches([], 3, None) == ([], 3)

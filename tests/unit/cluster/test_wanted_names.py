@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flockmq.cluster import wanted_names
 from flockmq.cluster.filters import namespace_prefix
-from flockmq.durable.logs import wanted
-from flockmq.durable.logs.wanted import WantedNames
+from flockmq.cluster.wanted_names import WantedNames
 from flockmq.mqtt.topics import matches
 
 LEVELS = st.sampled_from(["a", "b", "", "$x", "a.b", "(", "\n"])
@@ -32,6 +32,6 @@ def test_as_the_obvious_way(filters: list[bytes], names: list[bytes]) -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     some = WantedNames([b"a/#"])
-    for number in range(wanted.NAMES_MAX + 10):
+    for number in range(wanted_names.NAMES_MAX + 10):
         assert some.wants(b"a/%d" % number)
-    assert len(some._known) <= wanted.NAMES_MAX
+    assert len(some._known) <= wanted_names.NAMES_MAX
