@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flockmq.admin.desk import Desk
-    from flockmq.admin.durable_port import ReplicaStatus
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.cluster.advice import Advice, Step
     from flockmq.cluster.state import ClusterState
+    from flockmq.durable.replicas.status import ReplicaStatus
 
 MOVES_LISTED_MAX: Final = 100
 

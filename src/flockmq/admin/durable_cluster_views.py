@@ -10,16 +10,17 @@ from msgspec.structs import replace
 from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import step
 from flockmq.admin.durable_common import owner_of
-from flockmq.admin.durable_port import LEADING
 from flockmq.admin.durable_views import is_lost, leader_among, node_name, silent_replicas
 from flockmq.cluster.model import BY_TOPIC, EDGE, LEFT
 from flockmq.cluster.policy import voters_warning
+from flockmq.durable.replicas.status import LEADING
 from flockmq.routing.durable import shard_of
 
 if TYPE_CHECKING:
-    from flockmq.admin.durable_port import DurablePort, MetaStatus, ReplicaStatus
+    from flockmq.admin.durable_port import DurablePort, MetaStatus
     from flockmq.cluster.model import PartitionRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
+    from flockmq.durable.replicas.status import ReplicaStatus
 
 
 JOINING_MS: Final = 20_000

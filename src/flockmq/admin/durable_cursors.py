@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
     from flockmq.admin.desk import Desk
     from flockmq.admin.durable_model import InNamespace
-    from flockmq.admin.durable_port import DurablePort, ReplicaStatus
+    from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.model import Page
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.model import CursorRecord
+    from flockmq.durable.replicas.status import ReplicaStatus
 
 
 async def list_cursors(desk: Desk, call: Call[model.NamespacedPage, None]) -> Page[model.ReadCursor]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from flockmq.admin import durable_model as model
     from flockmq.admin.desk import Desk
-    from flockmq.admin.durable_port import ReplicaStatus
     from flockmq.admin.operations import Call
+    from flockmq.durable.replicas.status import ReplicaStatus
 
 
 async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> model.Partition:

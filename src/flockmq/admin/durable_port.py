@@ -25,16 +25,12 @@ if TYPE_CHECKING:
     from flockmq.cluster.state import ClusterState
     from flockmq.cluster.wanted_names import WantedNames
     from flockmq.durable.logs.locating import Located
+    from flockmq.durable.replicas.status import ReplicaStatus
     from flockmq.log.starts import Start
     from flockmq.mqtt.properties import Properties
 
 FETCH_BYTES_MAX: Final = 512 * 1024
 """Most bytes that a node fetches from another for one read."""
-
-LEADING: Final = 1
-FOLLOWING: Final = 2
-LEARNING: Final = 3
-"""Roles of replicas; 0 is not known."""
 
 NOWHERE: Final = -1
 """Where a cursor stands in a partition that it was not put in yet."""
@@ -52,41 +48,6 @@ class Chunk:
     """End of what was committed when it was read."""
     following: int
     """Where to read on: behind the last batch that was looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """A replica as its node tells."""
-
-    node: int
-    role: int
-    leader: int
-    """The leader that it follows; 0 when it knows of none."""
-    term: int
-    first: int
-    end: int
-    bytes: int
-    problem: str = ""
-    damaged: int = 0
-    """Batches that its files do not give back."""
-    differs: int = 0
-    """Blocks of entries that another replica has otherwise."""
-    scrubbed_ms: int = 0
-    """When all of it had been read and verified; 0: not since its node started."""
-    is_scrubbing: bool = False
-    """Whether that was asked for and is not finished."""
-    is_lost: bool = False
-    """It lost what it had, its vote as well, and can't vote until a leader has refilled it."""
-    last_term: int = 0
-    last: int = 0
-    """Its last entry, committed or not, and the term of that."""
-    is_refilled: bool = False
-    """Its log was cut at damage: it can't vote either until a leader has sent the rest again."""
-
-    @property
-    def may_vote(self) -> bool:
-        """Whether it has all that it ever acknowledged."""
-        return not self.is_lost and not self.is_refilled
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from flockmq.errors import NOT_FOUND, ApiError, FlockError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
-    from flockmq.admin.durable_port import ReplicaStatus
     from flockmq.admin.durable_tenants_model import NamespacedPage, PartitionPage, ScrubQuery
     from flockmq.admin.model import Page
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.state import ClusterState
+    from flockmq.durable.replicas.status import ReplicaStatus
 
 
 def list_topics(desk: Desk, call: Call[NamespacedPage, None]) -> Page[model.DataTopic]:

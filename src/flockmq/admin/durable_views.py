@@ -9,16 +9,17 @@ import msgspec
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
-from flockmq.admin.durable_port import FOLLOWING, LEADING, LEARNING, NOWHERE
+from flockmq.admin.durable_port import NOWHERE
 from flockmq.admin.moments import rfc3339
 from flockmq.cluster.filters import user_filter
 from flockmq.cluster.model import ACK_NAMES, ALIVE, BY_PROPERTY, CORE, KEY_NAMES
 from flockmq.cluster.placement import effective_factor
 from flockmq.durable.cursors.cursors import lag_of, lost_of
+from flockmq.durable.replicas.status import FOLLOWING, LEADING, LEARNING
 
 if TYPE_CHECKING:
-    from flockmq.admin.durable_port import ReplicaStatus
     from flockmq.cluster.model import ClientRecord, CursorRecord, Namespace, NodeRecord, PartitionRecord, TopicRecord
+    from flockmq.durable.replicas.status import ReplicaStatus
     from flockmq.session.space import Space
 
 _ROLES: Final[dict[int, model.ReplicaRole]] = {LEADING: "leader", FOLLOWING: "follower", LEARNING: "learner"}

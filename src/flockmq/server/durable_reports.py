@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from flockmq.admin.durable_port import FOLLOWING, LEADING, LEARNING
 from flockmq.cluster.dump import SegmentReport
 from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt import reasons
-from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
@@ -103,10 +101,3 @@ class Reports:
         except msgspec.DecodeError:
             return None
         return found
-
-
-def role_of(role: int, is_learner: bool) -> int:
-    """A role of consensus as the API knows it; a candidate has no leader, and is told as a follower."""
-    if role == LEADER:
-        return LEADING
-    return LEARNING if is_learner else FOLLOWING

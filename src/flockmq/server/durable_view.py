@@ -16,16 +16,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from flockmq.admin.durable_port import Message, MetaStatus, ReplicaStatus
+from flockmq.admin.durable_port import Message, MetaStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.cursors.cursors import DONE, NAMES_MAX
+from flockmq.durable.replicas.status import FOLLOWING, LEARNING
 from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import NoLeader, NotReady, OutcomeUnknown, Refused, TryAgain
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.peering.kinds import DECIDERS, SEGMENTS
 from flockmq.server.durable_log_view import LogView
-from flockmq.server.durable_reports import Deciders, Reports, role_of
+from flockmq.server.durable_reports import Deciders, Reports
 from flockmq.server.durable_runs import runs_of
 from flockmq.server.durable_sinks import SinkView
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from flockmq.cluster.model import TopicRecord
     from flockmq.cluster.state import ClusterState
     from flockmq.durable.publish.answers import Place
-    from flockmq.durable.replicas.status import ReplicaStatus as Told
+    from flockmq.durable.replicas.status import ReplicaStatus
     from flockmq.server.cluster import ClusterService
 
 GROUPS_PER_QUESTION: Final = 1_024
@@ -143,17 +144,17 @@ class DurableView(LogView, SinkView):
         state = self._working().meta.state
         wanted = list(state.places) if groups is None else [group for group in groups if group in state.places]
         asked = _by_node(state, wanted)
-        answers = await asyncio.gather(*(self._statuses(member, some) for member, some in asked))
+        statuses = self._working().statuses
+        answers = await asyncio.gather(*(self._await(statuses.ask(member, some)) for member, some in asked))
         found: dict[int, list[ReplicaStatus]] = {group: [] for group in wanted}
         learners = {(group, node) for group in wanted for node in _learners(state, group)}
         for (member, _), told in zip(asked, answers, strict=True):
             for one in told or ():
+                if one.role == FOLLOWING and (one.group, member) in learners:
+                    one.role = LEARNING
                 if one.group in found:
-                    found[one.group].append(_status(member, one, learners))
+                    found[one.group].append(one)
         return found
-
-    async def _statuses(self, member: int, groups: list[int]) -> list[Told] | None:
-        return await self._await(self._working().statuses.ask(member, groups))
 
     async def scrub(self, groups: Sequence[int]) -> tuple[int, list[int]]:
         """See ``DurablePort``."""
@@ -241,49 +242,6 @@ class DurableView(LogView, SinkView):
         moved = await self._await(move(group, name, offset))
         if moved.code != DONE:
             raise NoLeader(moved.reason)
-
-
-def _status(member: int, told: Told, learners: set[tuple[int, int]]) -> ReplicaStatus:
-    role = 0 if told.is_broken else role_of(told.role, (told.group, member) in learners)
-    return ReplicaStatus(
-        member,
-        role,
-        told.leader,
-        told.term,
-        told.first,
-        told.end,
-        told.bytes,
-        _problem(told),
-        told.damaged or int(told.is_refilled),
-        told.differs,
-        told.scrubbed_ms,
-        told.is_scrubbing,
-        told.is_lost,
-        told.last_term,
-        told.last,
-        told.is_refilled,
-    )
-
-
-def _problem(told: Told) -> str:
-    """What is wrong with a replica, as a sentence."""
-    if told.is_broken:
-        return "This replica has stopped; the log of its node says why."
-    if told.differs:
-        return (
-            f"Entries from {told.differs_at} on differ from those of another replica although checksums fit; nothing "
-            "is changed by itself, see the log of its node."
-        )
-    if told.is_refilled:
-        return "Its disk lost entries; it does not vote until its leader has sent them again."
-    if told.damaged:
-        first, end = told.damaged_first, told.damaged_end
-        what = "1 batch is" if told.damaged == 1 else f"{told.damaged:,} batches are"
-        return (
-            f"{what} damaged on its disk, between offsets {first} and {end}; another replica is asked for the bytes, "
-            "which are written back."
-        )
-    return ""
 
 
 def _learners(state: ClusterState, group: int) -> list[int]:

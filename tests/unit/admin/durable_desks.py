@@ -6,13 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from flockmq.admin.durable_port import (
-    FOLLOWING,
-    LEADING,
     NOWHERE,
     Chunk,
     Message,
     MetaStatus,
-    ReplicaStatus,
 )
 from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
@@ -21,6 +18,7 @@ from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
 from flockmq.cluster.wanted_names import WantedNames
 from flockmq.durable.logs.locating import Located
+from flockmq.durable.replicas.status import FOLLOWING, LEADING, ReplicaStatus
 from flockmq.errors import Behind, BeyondEnd, Conflict, NoLeader, OffsetGone
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
 from flockmq.log.extents_reading import filter_batches

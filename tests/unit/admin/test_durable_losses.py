@@ -6,10 +6,10 @@ import pytest
 
 from flockmq.admin import durable_model as model
 from flockmq.admin.durable_losses import accept_loss, heir
-from flockmq.admin.durable_port import FOLLOWING, ReplicaStatus
 from flockmq.admin.durable_views import is_lost
 from flockmq.cluster.commands import AcceptLoss, CreateTopic
 from flockmq.cluster.model import PartitionRecord
+from flockmq.durable.replicas.status import FOLLOWING, ReplicaStatus
 from flockmq.errors import ApiError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk

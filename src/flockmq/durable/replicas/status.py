@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.peering.fields import U32, U64
 from flockmq.peering.fields import Reader as Fields
 from flockmq.peering.kinds import STATUS
-from flockmq.raft.state import DAMAGED, FORGOTTEN, ROLE_NAMES
+from flockmq.raft.state import DAMAGED, FORGOTTEN, LEADER
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.machines import Machines
@@ -25,51 +25,73 @@ if TYPE_CHECKING:
 
 GROUPS_MAX: Final = 1_024
 """Partitions in one question."""
-_STATUS: Final = struct.Struct("<QB??QQQQQQQQQIIQQIQQ??")
+LEADING: Final = 1
+FOLLOWING: Final = 2
+LEARNING: Final = 3
+"""Roles of replicas; 0: the replica has stopped."""
+_STATUS: Final = struct.Struct("<QBQQQQQQ????QQIQQIQQ")
 
 
 @dataclass(slots=True)
 class ReplicaStatus:
     """How a replica of a partition is; the fields are sent in this order."""
 
-    group: int
+    node: int
     role: int
-    is_broken: bool
-    """Whether the replica has stopped."""
-    is_lost: bool
-    """Whether the replica is empty or lacks what it acknowledged; it can't vote until a leader has refilled it."""
-    term: int
     leader: int
-    """The node that it follows; 0: unknown."""
+    """The leader that it follows; 0 when it knows of none."""
+    term: int
     first: int
     end: int
-    commit: int
-    applied: int
-    last: int
-    """The last entry of its log, applied or not."""
-    last_term: int
     bytes: int
-    segments: int
-    damaged: int
+    group: int = 0
+    is_broken: bool = False
+    """Whether the replica has stopped."""
+    is_lost: bool = False
+    """Whether it lost what it had, its vote as well; it can't vote until a leader has refilled it."""
+    is_refilled: bool = False
+    """Whether its log was cut at damage; it can't vote either until a leader has sent the rest again."""
+    is_scrubbing: bool = False
+    """Whether an operator waits for it to be read and verified."""
+    last: int = 0
+    """The last entry of its log, committed or not."""
+    last_term: int = 0
+    damaged: int = 0
     """Batches that its files do not give back."""
-    damaged_first: int
-    damaged_end: int
+    damaged_first: int = 0
+    damaged_end: int = 0
     """The damaged batches are between ``damaged_first`` and this offset."""
-    differs: int
+    differs: int = 0
     """Blocks of entries that another replica has otherwise."""
-    differs_at: int
+    differs_at: int = 0
     """The first entry of the first such block."""
-    scrubbed_ms: int
+    scrubbed_ms: int = 0
     """When all of it had been read and verified; 0: not since its node started."""
-    is_scrubbing: bool
-    """Whether an operator waits for that."""
-    is_refilled: bool
-    """Whether its log was cut at damage and its leader has not sent all of it again."""
 
     @property
-    def role_name(self) -> str:
-        """For people."""
-        return ROLE_NAMES[min(self.role, len(ROLE_NAMES) - 1)]
+    def may_vote(self) -> bool:
+        """Whether it has all that it ever acknowledged."""
+        return not self.is_lost and not self.is_refilled
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the replica, as a sentence; empty: nothing."""
+        if self.is_broken:
+            return "This replica has stopped; the log of its node says why."
+        if self.differs:
+            return (
+                f"Entries from {self.differs_at} on differ from those of another replica although checksums fit; "
+                "nothing is changed by itself, see the log of its node."
+            )
+        if self.is_refilled:
+            return "Its disk lost entries; it does not vote until its leader has sent them again."
+        if self.damaged:
+            what = "1 batch is" if self.damaged == 1 else f"{self.damaged:,} batches are"
+            return (
+                f"{what} damaged on its disk, between offsets {self.damaged_first} and {self.damaged_end}; another "
+                "replica is asked for the bytes, which are written back."
+            )
+        return ""
 
 
 class Statuses:
@@ -114,29 +136,29 @@ class Statuses:
         scrubbing = self._scrubbing
         damaged, damaged_first, damaged_end = scrubbing.mending.damaged(group)
         differs, differs_at = scrubbing.digests.differing(group)
+        is_broken = group in engine.host.broken or bool(engine.stopped)
+        is_refilled = state.health == DAMAGED
         return ReplicaStatus(
-            group=group,
-            role=state.role,
-            is_broken=group in engine.host.broken or bool(engine.stopped),
-            is_lost=state.health == FORGOTTEN,
-            term=state.term,
+            node=self._node_id,
+            role=0 if is_broken else LEADING if state.role == LEADER else FOLLOWING,
             leader=state.leader,
+            term=state.term,
             first=log.first_offset,
             end=min(machine.end_offset, log.end_offset) if machine is not None else 0,
-            commit=state.commit,
-            applied=state.applied,
+            bytes=log.size(),
+            group=group,
+            is_broken=is_broken,
+            is_lost=state.health == FORGOTTEN,
+            is_refilled=is_refilled,
+            is_scrubbing=scrubbing.is_due(group),
             last=state.log.last_index,
             last_term=state.log.last_term,
-            bytes=log.size(),
-            segments=len(log.segments),
-            damaged=damaged,
+            damaged=damaged or int(is_refilled),
             damaged_first=damaged_first,
             damaged_end=damaged_end,
             differs=differs,
             differs_at=differs_at,
             scrubbed_ms=scrubbing.finished_ms(group),
-            is_scrubbing=scrubbing.is_due(group),
-            is_refilled=state.health == DAMAGED,
         )
 
 

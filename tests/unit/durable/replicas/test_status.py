@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flockmq.durable.replicas.status import LEADING
 from partition_cluster import PartitionCluster
 
 
@@ -17,6 +18,7 @@ def test_statuses() -> None:
     assert here.value == [], "it has none"
     assert unreachable.value is None
     [found] = there.value
-    assert (found.group, found.role_name, found.end, found.leader) == (1, "leader", 5, leader)
+    assert (found.node, found.group, found.role, found.end, found.leader) == (leader, 1, LEADING, 5, leader)
+    assert (found.may_vote, found.problem) == (True, "")
     log = cluster.leader(1).engine.host.groups[1].state.log
     assert (found.last_term, found.last) == (log.last_term, log.last_index)
