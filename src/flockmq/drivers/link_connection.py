@@ -5,7 +5,8 @@
                                                          frames <--> Links.send, on_frame
                                                          lost    --> Links.lost
 ```
-Whose turn it is and what may be believed is decided in ``wire/hello.py``, whether a peer is wanted in ``links.py``.
+The order of the handshake and its proofs are decided in ``wire/hello.py``, whether a peer is wanted in
+``link_peers.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from flockmq.drivers.link_pulse import ASK, ASKS, SILENT, Pulse
 from flockmq.errors import FlockError
 from flockmq.wire import hello
 from flockmq.wire.frames import PING, PONG, FrameReader, frame_head
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from flockmq.drivers.links import Links
     from flockmq.security.link_tls import LinkTls
 
-_PING: Final = frame_head(PING)
 _PONG: Final = frame_head(PONG)
 JOIN_BYTES: Final = 16 * 1024
 """Shorter frames are joined with their head: cheaper than two pieces. In TLS, where each is a record, all are."""
@@ -66,9 +67,7 @@ class Connection(asyncio.Protocol):
         self._peer_id = 0
         self._unsent_bytes_max = links.settings.unsent_bytes_max
         self._reader = FrameReader(links.settings.frame_bytes_max, knows_words=True)
-        self._heard = True
-        self._quiet_since = 0
-        self._asked_at = -1
+        self.pulse = Pulse()
 
     # Frames.
 
@@ -114,7 +113,7 @@ class Connection(asyncio.Protocol):
             data = self._shake_hands(data)
             if not data:
                 return
-        self._heard = True
+        self.pulse.heard = True
         try:
             for frame in self._reader.feed(data):
                 self._on_frame(self._peer_id, frame)
@@ -133,7 +132,7 @@ class Connection(asyncio.Protocol):
     def _take_words(self) -> None:
         words, self._reader.words = self._reader.words, []
         if PING in words:
-            self._say(_PONG)
+            self.say(_PONG)
 
     def unsent_bytes(self) -> int:
         """What waits here for the network."""
@@ -152,37 +151,23 @@ class Connection(asyncio.Protocol):
 
     def beat(self, now: int, keepalive_ms: int, may_ask: bool) -> bool:
         """See whether the peer is there; True when it was asked just now. Not heard of for too long: it is lost."""
-        if self._heard:
-            self._heard = False
-            self._quiet_since = now
-            self._asked_at = -1
-        elif self._asked_at >= 0:
-            if now - self._asked_at >= self._links.settings.silence_ms:
-                seconds = (now - self._quiet_since) // 1_000
-                fields = {"peer": f"{self._peer_id:016x}", "address": self.address, "quiet_s": seconds}
-                self._links.events.note("link_silent", fields)
-                self.abort()
-        elif may_ask and now - self._quiet_since >= keepalive_ms:
-            self._asked_at = now
-            self.ask()
-            return True
-        return False
+        verdict = self.pulse.beat(now, keepalive_ms, self._links.settings.silence_ms, may_ask)
+        if verdict == SILENT:
+            seconds = (now - self.pulse.quiet_since) // 1_000
+            fields = {"peer": f"{self._peer_id:016x}", "address": self.address, "quiet_s": seconds}
+            self._links.events.note("link_silent", fields)
+            self.abort()
+        elif verdict == ASKS:
+            self.say(ASK)
+        return verdict == ASKS
 
-    def ask(self) -> None:
-        """Ask the peer whether it is there: if the connection is dead, it shows."""
-        self._say(_PING)
-
-    def _say(self, word: bytes) -> None:
+    def say(self, word: bytes) -> None:
+        """Send a word of the link itself: if the connection is dead, it shows."""
         if self.transport is not None and not self.transport.is_closing():
             try:
                 self.transport.write(word)
             except RuntimeError:
                 self.abort()
-
-    def forgive(self) -> None:
-        """It was this node that did nothing for a while; what the peer said meanwhile is not read yet."""
-        self._asked_at = -1
-        self._heard = True
 
     def close(self) -> None:
         """Say what waits to be said, then end."""
@@ -239,17 +224,9 @@ class Connection(asyncio.Protocol):
             self.is_up = False
             self._links.lost(self)
         elif self.is_outgoing:
-            self._settle(hello.HelloError(hello.SILENCE, self._silence(reason), self.peer))
+            self._settle(hello.HelloError(hello.SILENCE, _silence(self, reason), self.peer))
         else:
             self._settle(hello.HelloError(hello.SILENCE, "A caller left before it had proved itself.", self.peer))
-
-    def _silence(self, reason: str) -> str:
-        if self.is_encrypted and reason != CONNECTION_LOST:
-            return f"TLS with {self.address} failed ({reason}); compare the cookies and certificates of both nodes."
-        return (
-            f"{self.address} ended the connection without a word, as a node does with callers that have another cookie "
-            "or go without TLS; compare the cookies and link_tls of both nodes."
-        )
 
     # The handshake.
 
@@ -293,10 +270,10 @@ class Connection(asyncio.Protocol):
                 connection = cast("ssl.SSLObject", transport.get_extra_info("ssl_object"))
                 if not self._tls.is_of(connection, peer.node_id):
                     raise hello.HelloError(hello.TLS, "The called node shows the certificate of another node.", peer)
-            self._links.may_prove(self)
+            self._links.peers.may_prove(self)
             transport.write(handshake.proof())
             return
-        objection = handshake.objection() or self._links.objection(self)
+        objection = handshake.objection() or self._links.peers.objection(self)
         transport.write(handshake.answer(objection))
         if objection is not None:
             transport.close()
@@ -318,6 +295,15 @@ class Connection(asyncio.Protocol):
     def _settle(self, error: hello.HelloError | None) -> None:
         settled, self._on_settled = self._on_settled, None
         if error is not None:
-            self._links.abandoned(self)
+            self._links.peers.abandoned(self)
         if settled is not None:
             settled(self, error)
+
+
+def _silence(connection: Connection, reason: str) -> str:
+    if connection.is_encrypted and reason != CONNECTION_LOST:
+        return f"TLS with {connection.address} failed ({reason}); compare the cookies and certificates of both nodes."
+    return (
+        f"{connection.address} ended the connection without a word, as a node does with callers that have another "
+        "cookie or go without TLS; compare the cookies and link_tls of both nodes."
+    )

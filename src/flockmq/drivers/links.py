@@ -6,13 +6,11 @@
                                                                                 frames <--> send, on_frame
                                                                                 lost: on_writable, on_down, call again
 ```
-One connection per pair of nodes carries both directions. Both sides prove the cookie before a frame
-is read (``wire/hello.py``); off loopback the connection runs in TLS 1.3 (``security/link_tls.py``). Nothing is kept for
-a peer that can't be reached or reads too slowly: a frame is dropped whole, and its sender sends again what still
-matters when ``on_up`` says that there is a new link.
+One connection per pair of nodes carries both directions (``link_peers.py`` says which). Both sides prove the cookie
+before a frame is read (``wire/hello.py``); off loopback the connection runs in TLS 1.3 (``security/link_tls.py``).
 
-When two nodes call each other at once, the one with the smaller id decides which connection stays: it refuses the
-other's call from the moment that its own proof is out, and the other accepts every call of it. So both keep the same.
+Nothing is kept for a peer that can't be reached or reads too slowly: a frame is dropped whole, and its sender sends
+again what still matters when ``on_up`` says that there is a new link.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.link_calls import PeerCalls, dial
 from flockmq.drivers.link_gate import Gate
+from flockmq.drivers.link_peers import LinkPeers
 from flockmq.drivers.link_settings import LinkIdentity, LinkSettings
 from flockmq.drivers.listeners import Bind, ListenerSettings, open_sockets
 from flockmq.drivers.refusals import Refusals
@@ -59,16 +58,6 @@ class LinkStatus(NamedTuple):
     unsent_bytes: int
 
 
-class _Peer:
-    """What is going on with one other node; forgotten when that is nothing."""
-
-    def __init__(self) -> None:
-        self.calls: PeerCalls | None = None
-        self.proving: Connection | None = None
-        """A call of ours whose proof is out."""
-        self.waiting: list[asyncio.Future[PeerInfo]] = []
-
-
 class Links:
     """All links of one node. Create and use it inside a running event loop."""
 
@@ -101,7 +90,6 @@ class Links:
         self.on_down = on_down
         self.on_frame = on_frame
         self.on_writable = on_writable
-        self._objects = objects
         self.rng = rng
         self.settings = settings or LinkSettings()
         self.loop = asyncio.get_running_loop()
@@ -109,11 +97,9 @@ class Links:
         self.refusals = Refusals(self.events, "link_refused")
         self.dropped = 0
         """Frames that were not sent."""
-        self._up: dict[int, Connection] = {}
-        self._peers: dict[int, _Peer] = {}
+        self.peers = LinkPeers(self.me, self.settings.links_max, objects)
         self._gate = Gate(self)
         self._reading = True
-        self._closing = False
         self._all_gone: asyncio.Future[None] | None = None
         self._calling: set[asyncio.Task[PeerInfo]] = set()
         self._beat_at = now_ms()
@@ -136,39 +122,39 @@ class Links:
 
     def set_peer(self, node_id: int, host: str, port: int) -> None:
         """A peer is to be found there; it is called whenever there is no link, until ``forget_peer``."""
-        if node_id == self.me.node_id or self._closing:
+        if node_id == self.me.node_id or self.peers.is_closing:
             return
-        peer = self._peer(node_id)
+        peer = self.peers.of(node_id)
         calls = peer.calls
         if calls is not None:
             if (calls.host, calls.port) == (host, port):
                 return
             calls.close()
         peer.calls = PeerCalls(self, node_id, host, port)
-        if node_id not in self._up:
+        if node_id not in self.peers.up:
             peer.calls.begin()
 
     def forget_peer(self, node_id: int) -> None:
         """Call a peer no more, and end the link to it; should it call, it is heard."""
-        peer = self._peers.get(node_id)
+        peer = self.peers.known.get(node_id)
         if peer is not None and peer.calls is not None:
             peer.calls.close()
             peer.calls = None
-        link = self._up.get(node_id)
+        link = self.peers.up.get(node_id)
         if link is not None:
             link.abort()
-        self._tidy(node_id)
+        self.peers.tidy(node_id)
 
     async def call(self, host: str, port: int) -> PeerInfo:
         """Call the node there, and have a link to it; HelloError tells why there is none (``kind``, ``peer``)."""
-        if self._closing:
+        if self.peers.is_closing:
             raise HelloError(hello.CLOSING, "This node is being stopped.")
         task = self.loop.create_task(self._call(host, port))
         self._calling.add(task)
         try:
             return await task
         except asyncio.CancelledError:
-            if self._closing:
+            if self.peers.is_closing:
                 raise HelloError(hello.CLOSING, "This node is being stopped.") from None
             raise
         finally:
@@ -177,7 +163,7 @@ class Links:
 
     def send(self, peer_id: int, frame: bytes) -> bool:
         """Send a frame, or drop it; True says that it was handed to the network, not that it arrives."""
-        link = self._up.get(peer_id)
+        link = self.peers.up.get(peer_id)
         if link is not None and len(frame) <= self.settings.frame_bytes_max and link.send(frame):
             return True
         self.dropped += 1
@@ -185,7 +171,7 @@ class Links:
 
     def send_parts(self, peer_id: int, parts: list[bytes]) -> bool:
         """Send one frame that lies in pieces, which need not be joined; else the same."""
-        link = self._up.get(peer_id)
+        link = self.peers.up.get(peer_id)
         size = sum(map(len, parts))
         if link is not None and size <= self.settings.frame_bytes_max and link.send_parts(parts, size):
             return True
@@ -194,16 +180,16 @@ class Links:
 
     def connected(self) -> list[int]:
         """Peers with a link."""
-        return list(self._up)
+        return list(self.peers.up)
 
     def info(self, peer_id: int) -> PeerInfo | None:
         """The name, version and address of a peer with a link."""
-        link = self._up.get(peer_id)
+        link = self.peers.up.get(peer_id)
         return link.peer if link is not None else None
 
     def unsent_bytes(self, peer_id: int) -> int:
         """Bytes that wait here for a peer."""
-        link = self._up.get(peer_id)
+        link = self.peers.up.get(peer_id)
         return link.unsent_bytes() if link is not None else 0
 
     @property
@@ -215,7 +201,7 @@ class Links:
         """All links."""
         return [
             LinkStatus(link.peer, link.address, link.is_outgoing, link.is_encrypted, link.unsent_bytes())
-            for link in self._up.values()
+            for link in self.peers.up.values()
             if link.peer is not None
         ]
 
@@ -227,85 +213,43 @@ class Links:
         """Let peers wait, or go on: the receiver of frames has no room for more."""
         if reading is not self._reading:
             self._reading = reading
-            for link in list(self._up.values()):
+            for link in list(self.peers.up.values()):
                 link.set_reading(reading)
 
     def hang_up(self) -> None:
         """End all connections now, have no new ones."""
         self._stop()
-        for link in list(self._up.values()):
+        for link in list(self.peers.up.values()):
             link.abort()
-        self._peers.clear()
+        self.peers.known.clear()
 
     async def close(self) -> None:
         """Accept and call no more, let what was sent leave, end all connections."""
         self._stop()
-        for link in list(self._up.values()):
+        for link in list(self.peers.up.values()):
             link.set_reading(True)
             link.close()
-        if self._up:
+        if self.peers.up:
             self._all_gone = self.loop.create_future()
             await asyncio.wait([self._all_gone], timeout=self.settings.close_ms / 1_000)
         self.hang_up()
 
     # What calls, arrivals and connections say.
 
-    def may_prove(self, connection: Connection) -> None:
-        """A node that was called has proved itself; HelloError: we do not want this connection after all."""
-        info = connection.peer
-        assert info is not None
-        if self._closing:
-            raise HelloError(hello.CLOSING, "This node is being stopped.", info)
-        link = self._up.get(info.node_id)
-        if link is not None and link.peer is not None and link.peer.boot >= info.boot:
-            raise HelloError(hello.DUPLICATE, "There is a link to this node already.", info)
-        peer = self._peer(info.node_id)
-        if peer.proving is not None and peer.proving is not connection:
-            raise HelloError(hello.DUPLICATE, "Another call to this node is further on.", info)
-        peer.proving = connection
-
-    def objection(self, connection: Connection) -> HelloError | None:
-        """A caller has proved itself; why it can't be had all the same."""
-        info = connection.peer
-        assert info is not None
-        if self._closing:
-            return HelloError(hello.CLOSING, "This node is being stopped.", info)
-        why = self._objects(info)
-        if why:
-            return HelloError(hello.NAME, why, info)
-        link = self._up.get(info.node_id)
-        peer = self._peers.get(info.node_id)
-        decides = not hello.yields_to(self.me.node_id, info.node_id)
-        if link is None and len(self._up) >= self.settings.links_max:
-            return HelloError(
-                hello.TOO_MANY, f"There are {len(self._up):,} links already, the most there may be.", info
-            )
-        if link is not None and link.peer is not None:
-            if link.peer.boot > info.boot:
-                text = f"A later start of node {info.node_id:016x} has a link; stop one of the two."
-                return HelloError(hello.OLDER, text, info)
-            if decides and link.is_outgoing and link.peer.boot == info.boot:
-                link.ask()  # if the peer has given it up, that shows now, and its next call is heard
-                return HelloError(hello.DUPLICATE, "There is a link between these nodes already.", info)
-        proving = peer.proving.peer if peer is not None and peer.proving is not None else None
-        if decides and proving is not None and proving.boot >= info.boot:
-            return HelloError(hello.DUPLICATE, "These nodes call each other; the other call is further on.", info)
-        return None
-
     def established(self, connection: Connection) -> None:
         """Both sides are proved and agree: this is the link now."""
         info = connection.peer
         assert info is not None
         node_id = info.node_id
-        peer = self._peer(node_id)
+        peer = self.peers.of(node_id)
         other, peer.proving = peer.proving, None
         if other is not None and other is not connection:
             other.give_way()
-        older = self._up.pop(node_id, None)
+        older = self.peers.up.pop(node_id, None)
         if older is not None:
             self._down(node_id)
             older.abort()
-        self._up[node_id] = connection
+        self.peers.up[node_id] = connection
         if peer.calls is not None:
             peer.calls.up()
         if not self._reading:
@@ -315,31 +259,23 @@ class Links:
                 waiting.set_result(info)
         peer.waiting = []
         self.on_up(node_id, info)
-        if self._up.get(node_id) is connection:
+        if self.peers.up.get(node_id) is connection:
             self.on_writable(node_id, True)
 
     def lost(self, connection: Connection) -> None:
         """A connection that was up is gone."""
         info = connection.peer
         assert info is not None
-        if self._up.get(info.node_id) is not connection:
+        if self.peers.up.get(info.node_id) is not connection:
             return  # another has taken its place, and that was told
-        del self._up[info.node_id]
-        peer = self._peers.get(info.node_id)
+        del self.peers.up[info.node_id]
+        peer = self.peers.known.get(info.node_id)
         if peer is not None and peer.calls is not None:
             peer.calls.lost()
         self._down(info.node_id)
-        self._tidy(info.node_id)
-        if not self._up and self._all_gone is not None and not self._all_gone.done():
+        self.peers.tidy(info.node_id)
+        if not self.peers.up and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
-
-    def abandoned(self, connection: Connection) -> None:
-        """A call has come to nothing."""
-        info = connection.peer
-        peer = self._peers.get(info.node_id) if info is not None else None
-        if peer is not None and info is not None and peer.proving is connection:
-            peer.proving = None
-            self._tidy(info.node_id)
 
     def note_refused(self, address: str, error: HelloError) -> None:
         """A node that called, or was called, was refused."""
@@ -361,46 +297,35 @@ class Links:
 
     async def _until_up(self, node_id: int, error: HelloError) -> PeerInfo:
         """Another connection to the same node was first; wait until it is up."""
-        link = self._up.get(node_id)
+        link = self.peers.up.get(node_id)
         if link is not None and link.peer is not None:
             return link.peer
         waiting: asyncio.Future[PeerInfo] = self.loop.create_future()
-        self._peer(node_id).waiting.append(waiting)
+        self.peers.of(node_id).waiting.append(waiting)
         try:
             async with asyncio.timeout(self.settings.connect_ms / 1_000):
                 return await waiting
         except TimeoutError:
             raise error from None
         finally:
-            peer = self._peers.get(node_id)
+            peer = self.peers.known.get(node_id)
             if peer is not None and waiting in peer.waiting:
                 peer.waiting.remove(waiting)
-                self._tidy(node_id)
-
-    def _peer(self, node_id: int) -> _Peer:
-        peer = self._peers.get(node_id)
-        if peer is None:
-            peer = self._peers[node_id] = _Peer()
-        return peer
-
-    def _tidy(self, node_id: int) -> None:
-        peer = self._peers.get(node_id)
-        if peer is not None and peer.calls is None and peer.proving is None and not peer.waiting:
-            del self._peers[node_id]
+                self.peers.tidy(node_id)
 
     def _down(self, node_id: int) -> None:
         self.on_writable(node_id, False)
         self.on_down(node_id)
 
     def _stop(self) -> None:
-        self._closing = True
+        self.peers.is_closing = True
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
         self._gate.close()
         for task in self._calling:
             task.cancel()
-        for peer in list(self._peers.values()):
+        for peer in list(self.peers.known.values()):
             if peer.calls is not None:
                 peer.calls.close()
                 peer.calls = None
@@ -413,10 +338,10 @@ class Links:
         late = now - self._beat_at > 3 * self.settings.beat_ms
         self._beat_at = now
         settings = self.settings
-        keepalive_ms = max(settings.keepalive_ms, len(self._up) * 1_000 // settings.keepalives_per_s_max)
+        keepalive_ms = max(settings.keepalive_ms, len(self.peers.up) * 1_000 // settings.keepalives_per_s_max)
         asked = 0
-        for link in list(self._up.values()):
+        for link in list(self.peers.up.values()):
             if late:
-                link.forgive()
+                link.pulse.forgive()
             elif link.beat(now, keepalive_ms, asked < settings.keepalives_per_s_max):
                 asked += 1
