@@ -157,11 +157,11 @@ class OwnedMaps:
 
     def take_changes(self, most: int = sys.maxsize) -> list[Change]:
         """What others changed since the last call, in order. From now on they may be told that it is known here."""
-        return self._copies.take_changes(most)
+        return self._copies.queue.take(most)
 
     def changes_left(self) -> int:
         """How many changes wait to be taken. Windows bound them: owners wait for HAVE before they send more."""
-        return self._copies.changes_left()
+        return len(self._copies.queue.changes)
 
     def take_events(self) -> list[MapsEvent]:
         """What a person may want to know, since the last call."""
@@ -257,7 +257,7 @@ class OwnedMaps:
                 if state.up and state.serve(self._channel, self._outbox, self._settings):
                     self._waiting[peer] = state
         self._copies.send_questions()
-        for owner, boot, version in self._copies.take_acknowledgements():
+        for owner, boot, version in self._copies.queue.take_acknowledgements(self._copies.replicas, self._copies.links):
             self._tell(owner, encode_pair(HAVE, boot, version))
 
     # --- messages ---

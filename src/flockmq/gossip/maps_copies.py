@@ -12,8 +12,7 @@ the link.
 
 from __future__ import annotations
 
-from collections import deque
-
+from flockmq.gossip.maps_changes import ChangeQueue
 from flockmq.gossip.maps_codec import (
     BUCKET_COUNT,
     CLAIMS,
@@ -36,16 +35,6 @@ from flockmq.gossip.maps_report import MapsReport
 from flockmq.gossip.maps_settings import MapsSettings
 
 
-class Mark:
-    """Once so many changes were taken since the start, this version of an owner's map is known here."""
-
-    def __init__(self, end: int, owner: int, boot: int, version: int) -> None:
-        self.end = end
-        self.owner = owner
-        self.boot = boot
-        self.version = version
-
-
 class Copies:
     """All copies, the changes that were not taken yet, and the questions of this turn."""
 
@@ -58,17 +47,12 @@ class Copies:
         self._report = report
         self._outbox = outbox
         self._channel = channel
-        self._links: dict[int, bool] = {}
+        self.links: dict[int, bool] = {}
         self._strangers: dict[int, int] = {}
         """Owners that membership has not told us of, and when their link was lost."""
         self._behind: dict[int, Replica] = {}
         self._questions: dict[int, dict[int, Replica]] = {}
-        self._changes: list[Change] = []
-        self._taken_count = 0
-        """Changes that were taken since the start."""
-        self._marks: deque[Mark] = deque()
-        """Owners to be told what we have, once the changes are taken."""
-        self._taken: dict[int, Mark] = {}
+        self.queue = ChangeQueue()
 
     # --- life and links ---
 
@@ -86,31 +70,30 @@ class Copies:
         if replica is None:
             return False
         for key in replica.entries:
-            self._changes.append(Change(owner, key, None))
+            self.queue.changes.append(Change(owner, key, None))
         self._digests.remove(owner)
         self._behind.pop(owner, None)
         self._strangers.pop(owner, None)
-        self._marks = deque(mark for mark in self._marks if mark.owner != owner)
-        self._taken.pop(owner, None)
+        self.queue.forget(owner)
         for owners in self._questions.values():
             owners.pop(owner, None)
         return True
 
     def link_up(self, peer: int, now: int) -> None:
         """A link begins: ask for the peer's map from where we are, and say where that is."""
-        self._links[peer] = True
+        self.links[peer] = True
         self._strangers.pop(peer, None)
         replica = self.place(peer)
         replica.asked_until = 0
         self.ask(replica, peer, now)
-        self._mark(replica)
+        self.queue.mark(replica)
 
     def follow_again(self, peer: int, now: int) -> None:
         """The peer begins anew with this link, and knows nothing of what we asked before; perhaps we never noticed."""
         replica = self.replicas.get(peer)
         if replica is None:
             return
-        self._mark(replica)
+        self.queue.mark(replica)
         settings = self._settings
         if now >= replica.asked_until - settings.pull_timeout_ms + settings.pull_after_ms:
             replica.asked_until = 0  # else this link has just begun for us too, and our question is on its way
@@ -118,7 +101,7 @@ class Copies:
 
     def link_down(self, peer: int, now: int) -> None:
         """Nothing that was under way over this link will come."""
-        self._links.pop(peer, None)
+        self.links.pop(peer, None)
         lost = self.replicas.get(peer)
         if lost is not None and lost.boot_min == 0:
             self._strangers[peer] = now
@@ -139,7 +122,7 @@ class Copies:
         if set_back:  # a clock was; membership decides which nodes it takes for alive
             self._believe_what_is_here(replica)
         self._watch(replica, now)
-        if replica.boot < boot and owner in self._links:
+        if replica.boot < boot and owner in self.links:
             self.ask(replica, owner, now)
 
     # --- what is said about them ---
@@ -171,9 +154,9 @@ class Copies:
             self.hear(replica, boot, version, now)
         if not replica.is_older_than(boot, version):
             return
-        if owner not in self._links or now - replica.behind_since >= self._settings.stale_ms:
+        if owner not in self.links or now - replica.behind_since >= self._settings.stale_ms:
             self.ask(replica, peer, now)  # else the owner itself is the better source, as long as it sends
-        if peer != owner and boot > replica.boot and owner in self._links:
+        if peer != owner and boot > replica.boot and owner in self.links:
             # A life that the owner has not told us of: it may not know itself that it must rise above it.
             self._outbox.send(owner, self._channel, encode_list(CLAIMS, 0, [(owner, boot, version)]))
 
@@ -196,7 +179,7 @@ class Copies:
             self._report.stale_ignored += 1
             return
         if head.boot == replica.boot and head.last <= replica.version:
-            self._mark(replica)  # the owner does not know that we have it: say so again
+            self.queue.mark(replica)  # the owner does not know that we have it: say so again
             return
         follows = head.boot == replica.boot and head.first == replica.version
         begins = head.boot > replica.boot and head.first == 0  # the first changes of a life are the whole map
@@ -213,7 +196,7 @@ class Copies:
             self._replace(replica, head.boot, head.last, staging, now)
             return
         was_truncated = replica.truncated
-        replica.apply(pairs, settings.keys_max, settings.bytes_max, self._changes)
+        replica.apply(pairs, settings.keys_max, settings.bytes_max, self.queue.changes)
         replica.version = head.last
         replica.log.append(head.first, head.last, body)
         if replica.truncated and not was_truncated:
@@ -228,7 +211,7 @@ class Copies:
         if replica is None or not self._wants(replica, head):
             self._report.stale_ignored += 1
             if replica is not None:
-                self._mark(replica)
+                self.queue.mark(replica)
             self._answer(peer, head, STOP)
             return
         pairs = decode_entries(body, FULL_BYTES, head.count, settings.key_bytes_max, settings.value_bytes_max)
@@ -251,37 +234,6 @@ class Copies:
             self._replace(replica, head.boot, head.version, staging, now)
 
     # --- what goes out ---
-
-    def take_changes(self, most: int) -> list[Change]:
-        """So many changes since the last call, in order; they count as known to the caller from then on."""
-        changes = self._changes
-        if len(changes) > most:
-            self._changes = changes[most:]
-            del changes[most:]
-        else:
-            self._changes = []
-        self._taken_count += len(changes)
-        marks = self._marks
-        while marks and marks[0].end <= self._taken_count:
-            mark = marks.popleft()
-            self._taken[mark.owner] = mark
-        return changes
-
-    def changes_left(self) -> int:
-        """How many changes were not taken yet."""
-        return len(self._changes)
-
-    def take_acknowledgements(self) -> Claims:
-        """What is known here of the maps of linked owners, where it moved."""
-        if not self._taken:
-            return []
-        found: Claims = []
-        for owner, mark in self._taken.items():
-            replica = self.replicas.get(owner)
-            if replica is not None and replica.boot and replica.boot == mark.boot and owner in self._links:
-                found.append((owner, mark.boot, mark.version))  # else it lives anew, and that was not taken yet
-        self._taken = {}
-        return found
 
     def ask(self, replica: Replica, peer: int, now: int) -> None:
         """Ask this peer for what is newer of the map when the turn ends, unless an answer is awaited."""
@@ -316,7 +268,7 @@ class Copies:
         settings = self._settings
         for replica in list(self._behind.values()):
             waited = now - replica.behind_since
-            if settings.pull_after_ms <= waited < settings.stale_ms and replica.owner in self._links:
+            if settings.pull_after_ms <= waited < settings.stale_ms and replica.owner in self.links:
                 self.ask(replica, replica.owner, now)  # later any node that claims to have it is asked
             if waited < settings.forget_ms:
                 continue
@@ -333,7 +285,7 @@ class Copies:
     def refill(self, now: int) -> None:
         """Ask for maps that were truncated and have room again."""
         for replica in self.replicas.values():
-            if replica.truncated and replica.owner in self._links and self._has_room_again(replica):
+            if replica.truncated and replica.owner in self.links and self._has_room_again(replica):
                 self.ask(replica, replica.owner, now)
 
     # --- rules ---
@@ -364,7 +316,7 @@ class Copies:
             self._behind[replica.owner] = replica
 
     def _replace(self, replica: Replica, boot: int, version: int, staging: Staging, now: int) -> None:
-        replica.replace(boot, version, staging.entries, staging.size, staging.truncated, self._changes)
+        replica.replace(boot, version, staging.entries, staging.size, staging.truncated, self.queue.changes)
         if replica.truncated:
             self._report_truncated(replica)
         self._moved(replica, now)
@@ -373,14 +325,10 @@ class Copies:
         """The copy is at another version now."""
         replica.hear_of(replica.boot, replica.version)
         self._digests.put(replica.owner, replica.boot, replica.version)
-        self._mark(replica)
+        self.queue.mark(replica)
         replica.asked_until = 0
         replica.behind_since = -1
         self._watch(replica, now)
-
-    def _mark(self, replica: Replica) -> None:
-        """Tell the owner what is here now, once all changes up to here are taken."""
-        self._marks.append(Mark(self._taken_count + len(self._changes), replica.owner, replica.boot, replica.version))
 
     def _has_room_again(self, replica: Replica) -> bool:
         """Enough of a truncated copy was deleted that it is worth asking for the rest."""
