@@ -257,7 +257,7 @@ def test_a_restart_begins_with_the_checkpoint(run: Run, tmp_path: Path) -> None:
             for number in range(100):
                 assert (await nodes[0].append(0, b"%d" % number)).kind == COMMITTED
             await until(lambda: all(len(node.payloads[0]) == 100 for node in nodes))
-            await until(lambda: nodes[2].driver.engine.replay_bytes <= 20_000)
+            await until(lambda: nodes[2].driver.engine.replay.bytes <= 20_000)
             port = nodes[2].port
             await nodes[2].close()
             again = nodes[2] = Node(3, tmp_path / "3", 20_000)

@@ -25,6 +25,7 @@ from flockmq.raft.appends import Appends
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.errors import SafetyError
 from flockmq.raft.handing_over import successor
+from flockmq.raft.pending_reads import Answer, PendingReads
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.replay import ReplayBound
 from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
@@ -50,7 +51,6 @@ _REFILLED: Final = (
     "again."
 )
 
-Answer = Callable[[bool], None]
 Send = Callable[[int, bytes], object]
 """(node, frame)"""
 
@@ -101,14 +101,13 @@ class RaftEngine:
         self._on_applied = on_applied
         self._state_of = state_of
         self._on_stopped = on_stopped
-        self._replay = ReplayBound(replay_bytes_max)
+        self.replay = ReplayBound(replay_bytes_max)
+        """What a restart would apply again."""
         self._writing: list[tuple[int, int]] = []
         """(number of the journal record, number of the turn) of turns that are not durable."""
         self._unwritten_bytes = 0
         self._broken: set[int] = set()
-        self._reads: dict[int, tuple[int, Answer]] = {}
-        self._reads_due: dict[int, list[tuple[int, Answer]]] = {}
-        self._read_number = 0
+        self._reads = PendingReads()
 
     # Groups.
 
@@ -151,18 +150,11 @@ class RaftEngine:
         self.host.broken.pop(group, None)
         self.replicas.pop(group, None)
         self._broken.discard(group)
-        self._replay.forget(group)
-        for _, answer in self._reads_due.pop(group, []):
-            answer(False)
-        for number in [number for number, (asked, _) in self._reads.items() if asked == group]:
-            self._reads.pop(number)[1](False)
+        self.replay.forget(group)
+        self._reads.close_group(group)
         if group in self.store.groups and not self.store.down:
             self.store.remove(group)
             self.kick()
-
-    def take_unknown(self) -> dict[int, int]:
-        """Groups that other nodes believe to be here: group -> the node that spoke of it."""
-        return self.host.take_unknown()
 
     def is_leader(self, group: int) -> bool:
         """Whether this node leads a group, as far as it knows."""
@@ -203,11 +195,9 @@ class RaftEngine:
 
         ``now`` must be the present moment, not that of the last tick: a lease is judged by it.
         """
-        self._read_number += 1
-        self._reads[self._read_number] = (group, answer)
-        if self.stopped or not self.host.read(group, self._read_number, now):
-            del self._reads[self._read_number]
-            answer(False)
+        number = self._reads.begin(group, answer)
+        if self.stopped or not self.host.read(group, number, now):
+            self._reads.refuse(number)
             return
         self._wake()
 
@@ -225,11 +215,6 @@ class RaftEngine:
                     self.host.transfer(group, best)
         self._wake()
         return left
-
-    @property
-    def replay_bytes(self) -> int:
-        """What a restart would apply again."""
-        return self._replay.bytes
 
     # What comes in.
 
@@ -270,7 +255,7 @@ class RaftEngine:
 
     def _checkpoint(self) -> None:
         """Let checkpoints count that are saved, and begin others when a restart would have too much to do."""
-        replay = self._replay
+        replay = self.replay
         for group in replay.saving:
             if self.replicas[group].checkpoints.use_saved():
                 replay.saved(group)
@@ -302,7 +287,7 @@ class RaftEngine:
         for peer, frame in turn.frames:
             send(peer, frame)
         if turn.number:
-            self._stage(turn.writes)
+            _stage(self.host, self.replicas, turn.writes)
             # Whatever is staged now goes with the next record that is taken, whenever that is.
             self._writing.append((self.store.sequence, turn.number))
             self.kick()
@@ -318,39 +303,16 @@ class RaftEngine:
         if self.has_work():
             self._wake()
 
-    def _stage(self, writes: list[GroupReady]) -> None:
-        for write in writes:
-            try:
-                stage(self.replicas[write.group], write.ready)
-            except DamageError as error:
-                # What it was to forget can't be found. Nothing of this group becomes durable any more.
-                self.host.break_group(write.group, error)
-
     def _apply(self, one: GroupReady) -> None:
         ready = one.ready
         if ready.install is not None:
-            self._replay.installed(one.group)
+            self.replay.installed(one.group)
         if ready.install is not None or ready.committed:
             self._on_applied(one.group, ready)
-            self._replay.applied(one.group, sum([len(entry.data) for entry in ready.committed]))
-        due = self._reads_due.pop(one.group, [])
-        for read in ready.reads:
-            _, answer = self._reads.pop(read.number)
-            if read.index < 0:
-                answer(False)
-            else:
-                due.append((read.index, answer))
-        if due:
-            self._answer_reads(one.group, due)
-
-    def _answer_reads(self, group: int, due: list[tuple[int, Answer]]) -> None:
-        applied = self.host.groups[group].state.applied
-        waiting = [(index, answer) for index, answer in due if index > applied]
-        if waiting:
-            self._reads_due[group] = waiting
-        for index, answer in due:
-            if index <= applied:
-                answer(True)
+            self.replay.applied(one.group, sum([len(entry.data) for entry in ready.committed]))
+        node = self.host.groups.get(one.group)
+        if node is not None:
+            self._reads.advance(one.group, ready.reads, node.state.applied)
 
     def committed(self, commit: Commit) -> None:
         """The driver has written a record of the store."""
@@ -372,10 +334,7 @@ class RaftEngine:
             return
         self.stopped = reason
         self.appends.stop()
-        for _, answer in [*self._reads.values(), *(one for due in self._reads_due.values() for one in due)]:
-            answer(False)
-        self._reads = {}
-        self._reads_due = {}
+        self._reads.stop()
         after = self.after_turn
         self.after_turn = []
         for action in after:
@@ -397,3 +356,12 @@ class RaftEngine:
     def _wake(self) -> None:
         if not self.stopped:
             self.wake()
+
+
+def _stage(host: RaftHost, replicas: dict[int, Replica], writes: list[GroupReady]) -> None:
+    for write in writes:
+        try:
+            stage(replicas[write.group], write.ready)
+        except DamageError as error:
+            # What it was to forget can't be found. Nothing of this group becomes durable any more.
+            host.break_group(write.group, error)

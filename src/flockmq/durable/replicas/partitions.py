@@ -175,7 +175,7 @@ class Partitions:
         """Time passes; called about every 100 ms."""
         if self._engine.stopped:
             return
-        for group in self._engine.take_unknown():
+        for group in self._engine.host.take_unknown():
             if group == 0:
                 self._meta.invited()
             elif group in self._meta.state.places:

@@ -252,7 +252,7 @@ class Server:
             "turns": driver.engine.turns,
             "commits": driver.journal.commits,
             "dropped": self.links.dropped,
-            "replay_bytes": driver.engine.replay_bytes,
+            "replay_bytes": driver.engine.replay.bytes,
             "groups": [self._group_status(group) for group in sorted(self.host.groups)],
         }
 
