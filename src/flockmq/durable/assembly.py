@@ -13,8 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.durable.node import DurableNode
+from flockmq.durable.order import components_of, tick_of, turn_of
 from flockmq.node.broker import Broker
+from flockmq.peering.forming import Formation
 from flockmq.peering.node import Base, ClusterNode
+from flockmq.peering.ownership import Ownership
 
 if TYPE_CHECKING:
     from flockmq.durable.parts import Parts
@@ -33,11 +36,18 @@ class Node:
         if store is not None:
             self.durable = DurableNode(base, store, parts.raft, parts.edges, parts.policy, now, parts.wall_ms)
         durable = self.durable
-        has_data = store is not None and bool(store.groups)
         upper = durable.upper if durable is not None else None
-        self.cluster = ClusterNode(base, parts.rules, parts.ballot, has_data, now, upper)
-        self.ownership = self.cluster.ownership
-        self.routes = self.cluster.routes
+        collector = durable.releases if durable is not None else None
+        self.ownership = Ownership(
+            self.broker, me.node_id, me.boot, base.exchange, parts.rng, base.routes, base.wills, collector
+        )
+        self.routes = base.routes
+        has_data = store is not None and bool(store.groups)
+        formation = Formation(me.node_id, me.cluster_id, has_data, parts.ballot, parts.rules, base.exchange, now)
+        components = components_of(base, self.ownership, durable)
+        turn = turn_of(base, formation, components)
+        tick = tick_of(base, formation, components)
+        self.cluster = ClusterNode(base, self.ownership, formation, components, turn, tick, upper)
         self.appending = durable.appending if durable is not None else None
         self.replay = durable.delivery.replay if durable is not None else None
 

@@ -28,14 +28,14 @@ class Consensus:
         self,
         engine: RaftEngine,
         send_now: Callable[[int, int, bytes], None],
-        before: tuple[Callable[[int], None], ...],
-        after: tuple[Callable[[int], None], ...],
+        before: tuple[tuple[str, Callable[[int], None]], ...],
+        after: tuple[tuple[str, Callable[[int], None]], ...],
     ) -> None:
         """``before`` and ``after`` a turn of consensus, in this order: what goes into it, and what follows from it."""
         self._engine = engine
         self._send_now = send_now
-        self._before = before
-        self._after = after
+        self._before = [flush for _, flush in before]
+        self._after = [flush for _, flush in after]
 
     def peer_up(self, peer: int, now: int) -> None:  # noqa: ARG002
         """A new link has room."""

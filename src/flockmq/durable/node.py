@@ -13,7 +13,6 @@ Everything happens in the turns and ticks of the node that it is wrapped around:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.state import ClusterState
@@ -27,6 +26,7 @@ from flockmq.durable.logs.logs import Logs
 from flockmq.durable.machine.control import Control
 from flockmq.durable.machine.fences import Fences
 from flockmq.durable.machine.machines import Listener, Machines
+from flockmq.durable.order import after_consensus, before_consensus, slow_tick_of
 from flockmq.durable.publish.appending import Appending
 from flockmq.durable.publish.topics import Topics
 from flockmq.durable.qos2.collecting import Collecting
@@ -44,7 +44,7 @@ from flockmq.durable.state.group0 import GROUP
 from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import Meta
-from flockmq.peering.channels import FEEDS, RAFT
+from flockmq.peering.channels import RAFT
 from flockmq.peering.node import Base, Upper
 from flockmq.raft.engine import RaftEngine
 from flockmq.raft.host import RaftHost
@@ -86,7 +86,7 @@ class DurableNode:
         now: int,
         wall_ms: int,
     ) -> None:
-        self._base = base
+        self.base = base
         self.node_id = base.node_id
         self.broker = base.broker
         self._now = now
@@ -142,41 +142,11 @@ class DurableNode:
         stored = StoredBytes(self.engine, self.layout)
         self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, stored)
         base.maps.set(STORE, store.identity.to_bytes(8, "little"))
-        # The orders of a turn and of a tick. In a turn consensus comes behind all that the clients and the other nodes
-        # of this turn brought (``ClusterNode``), so that one frame and one write have all of it.
-        consensus = Consensus(
-            self.engine,
-            base.exchange.send_now,
-            before=(
-                self._begin_turn,
-                self.cursors.flush,
-                self.releases.flush,
-                self.collecting.flush,
-                self.control.flush,
-            ),
-            after=(self.meta.flush, self.barrier.flush),
-        )
-        self.upper = Upper(
-            components={RAFT: consensus, FEEDS: self.delivery},
-            waking={RAFT},
-            writable=self.engine.writable,
-            told={INDEX: self.meta.peer_told},
-            collector=self.releases,
-        )
+        self.consensus = Consensus(self.engine, base.exchange.send_now, before_consensus(self), after_consensus(self))
+        self.upper = Upper({RAFT}, self.engine.writable, {INDEX: self.meta.peer_told})
+        self._ticks = [tick for _, tick in slow_tick_of(self)]
         self._followers: tuple[Listener, ...] = (self.control, self.logs, self.collecting, self.sinks)
         """Parts that follow what partitions apply, in the order in which they hear of it."""
-        self._ticks: tuple[Callable[[int], None], ...] = (
-            self.barrier.flush,
-            self.members.tick,
-            self.partitions.tick,
-            self.control.tick,
-            self.keeper.tick,
-            self.tidying.tick,
-            self.collecting.tick,
-            self.releases.tick,
-            self.usage.tick,
-            self.appending.tick,
-        )
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
         """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none.
@@ -220,20 +190,20 @@ class DurableNode:
 
     def tell_about_me(self, api: str, zone: str) -> None:
         """Let the others know where this node's admin API is, and in which zone it stands."""
-        self._base.maps.set(API, api.encode())
-        self._base.maps.set(ZONE, zone.encode())
+        self.base.maps.set(API, api.encode())
+        self.base.maps.set(ZONE, zone.encode())
 
     def set_leaving(self, is_leaving: bool) -> None:
         """Ask the cluster to take this node's replicas and votes away, or to let it have some again."""
         self.meta.removal.is_leaving = is_leaving
         if is_leaving:
-            self._base.maps.set(LEAVING, b"1")
+            self.base.maps.set(LEAVING, b"1")
         else:
-            self._base.maps.delete(LEAVING)
+            self.base.maps.delete(LEAVING)
 
     def belongings(self) -> int:
         """What the cluster would miss if this node were gone: its replicas, group 0's and those on their way too."""
-        me = self._base.node_id
+        me = self.base.node_id
         state = self.meta.state
         held = sum(1 for partition in state.moving() if me in partition.members())
         return max(state.loads.replicas.get(me, 0), held) + len(self.engine.replicas)
@@ -281,12 +251,13 @@ class DurableNode:
 
     def _refuse_retired(self, state: ClusterState) -> None:
         """Take part no more with a store that the cluster has gone on without."""
-        me = state.nodes.get(self._base.node_id)
+        me = state.nodes.get(self.base.node_id)
         if me is not None and self.engine.store.identity in me.retired and not self.engine.stopped:
             self.engine.events.append(("store_retired", {"message": WHY_RETIRED}))
             self.engine.stop(WHY_RETIRED)
 
-    def _begin_turn(self, now: int) -> None:
+    def begin_turn(self, now: int) -> None:
+        """A turn of consensus begins."""
         self._now = now
         self.calls.now = now
 
@@ -315,10 +286,10 @@ class DurableNode:
         self._edges.changed(state)
 
     def _alive(self) -> list[int]:
-        return [member.node_id for member in self._base.swim.alive()]
+        return [member.node_id for member in self.base.swim.alive()]
 
     def _seen(self) -> list[SeenMember]:
-        maps = self._base.maps
+        maps = self.base.maps
         return [
             seen_member(
                 member,
@@ -327,7 +298,7 @@ class DurableNode:
                 maps.get(member.node_id, LEAVING) is not None,
                 _store_id(maps.get(member.node_id, STORE)),
             )
-            for member in self._base.swim.members.values()
+            for member in self.base.swim.members.values()
         ]
 
     def _wall_ms(self, now: int) -> int:

@@ -35,9 +35,9 @@ from flockmq.gossip.member import (
 from flockmq.gossip.swim import Swim
 from flockmq.node.broker import Broker
 from flockmq.peering.calls import Calls
-from flockmq.peering.channels import CALLS, MAPS, MEMBERS, RETAINED, RUNS, SESSIONS, WILLS, split_parts
+from flockmq.peering.channels import CALLS, MAPS, MEMBERS, split_parts
 from flockmq.peering.exchange import Exchange, Frames
-from flockmq.peering.formation import FORMATION, Ballot, Rules, decode_word
+from flockmq.peering.formation import FORMATION, decode_word
 from flockmq.peering.forming import Formation
 from flockmq.peering.forwarding import Forwarding
 from flockmq.peering.ownership import Ownership
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.gossip.settings import GossipSettings
-    from flockmq.peering.claiming import Collector
     from flockmq.peering.ports import Component
 
 CLIENTS: Final = b"f/clients"
@@ -97,38 +96,34 @@ class Base:
 
 
 class Upper:
-    """What stands on a clustered node and takes part in its turns: durable topics."""
+    """What stands on a clustered node and hears of links and maps: durable topics."""
 
     def __init__(
-        self,
-        components: dict[int, Component],
-        waking: set[int],
-        writable: Callable[[int, bool], None],
-        told: dict[bytes, Callable[[], None]],
-        collector: Collector,
+        self, waking: set[int], writable: Callable[[int, bool], None], told: dict[bytes, Callable[[], None]]
     ) -> None:
-        self.components = components
-        """By channel, in the order of their flush, which comes after that of the node's own components."""
         self.waking = waking
         """Channels whose components ask for a turn themselves, when what they heard calls for one."""
         self.writable = writable
         """Called when a link has room, or has none any more."""
         self.told = told
         """Called when other nodes tell something new under a key of their maps."""
-        self.collector = collector
-        """Knows which QoS 2 messages of a client are in logs."""
 
 
 class ClusterNode:
     """See the module."""
 
     def __init__(
-        self, base: Base, rules: Rules, ballot: Ballot, has_data: bool, now: int, upper: Upper | None = None
+        self,
+        base: Base,
+        ownership: Ownership,
+        formation: Formation,
+        components: dict[int, Component],
+        turn: tuple[tuple[str, Callable[[int], None]], ...],
+        tick: tuple[tuple[str, Callable[[int], None]], ...],
+        upper: Upper | None,
     ) -> None:
-        """``upper``: None for a node without durable topics."""
-        broker = base.broker
-        me = base.swim.me
-        self.broker = broker
+        """``turn``, ``tick``: the parts of this node in their order, by name. ``upper``: None without a store."""
+        self.broker = base.broker
         self.node_id = base.node_id
         self.events: list[MemberEvent] = []
         """What happened to members, for the log; taken by ``take_events``."""
@@ -140,6 +135,11 @@ class ClusterNode:
         self.routes = base.routes
         self.retained = base.retained
         self.wills = base.wills
+        self.ownership = ownership
+        self.formation = formation
+        self.components = components
+        self._flushes = [flush for _, flush in turn]
+        self._ticks = [look for _, look in tick]
         self._upper = upper
         self._told: dict[bytes, Callable[[], None]] = upper.told if upper is not None else {}
         self._waking: set[int] = upper.waking if upper is not None else set()
@@ -148,30 +148,8 @@ class ClusterNode:
         self._up: dict[int, None] = {}
         self._changes_room = CHANGES_MAX
         """How many changes may still be applied in this turn."""
-        self._facts_at = now
+        self._facts_at = 0
         self._clients_told = -1
-        self.ownership = Ownership(
-            broker,
-            base.node_id,
-            base.boot,
-            base.exchange,
-            base.rng,
-            base.routes,
-            base.wills,
-            upper.collector if upper is not None else None,
-        )
-        self.formation = Formation(base.node_id, me.cluster_id, has_data, ballot, rules, base.exchange, now)
-        # In the order of their flush: routes become map entries, maps become parts. Retained messages come before the
-        # word that a route is known: a subscriber gets a message as a live one, or finds it retained.
-        self.components: dict[int, Component] = {
-            RETAINED: base.retained,
-            MAPS: base.maps,
-            RUNS: base.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
-            SESSIONS: self.ownership,
-            WILLS: base.wills,
-        }
-        if upper is not None:
-            self.components.update(upper.components)
 
     @property
     def cluster_id(self) -> int:
@@ -240,11 +218,8 @@ class ClusterNode:
         if self.cluster_id:
             self.swim.tick(now)
             self._follow_members(now)
-        self.formation.tick(now)
-        self.calls.tick(now)
-        for component in self.components.values():
-            component.tick(now)
-        self.routes.tick(now)
+        for tick in self._ticks:
+            tick(now)
         self._apply_changes()
         if now >= self._facts_at:
             self._facts_at = now + FACTS_MS
@@ -254,10 +229,8 @@ class ClusterNode:
         """End a loop turn: for each peer with news, the pieces of one frame."""
         self._apply_changes()  # what is acknowledged in this turn has been applied
         self._changes_room = CHANGES_MAX
-        self.routes.flush(now)
-        for component in self.components.values():
-            component.flush(now)
-        self.formation.flush(now)
+        for flush in self._flushes:
+            flush(now)
         return self.exchange.take_frames()
 
     def has_more(self) -> bool:

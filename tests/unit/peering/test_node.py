@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 
+from flockmq.cluster.state import ClusterState
+from flockmq.durable.assembly import assemble
+from flockmq.durable.parts import Parts
 from flockmq.gossip.maps_codec import HAVE, encode_delta, encode_pair
 from flockmq.gossip.member import Member
 from flockmq.gossip.settings import GossipSettings
+from flockmq.node.ports import OpenGate
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.channels import FEEDS, MAPS, RAFT, WILLS, part_head, split_parts
-from flockmq.peering.formation import Ballot, Rules
-from flockmq.peering.node import CHANGES_MAX, Base, ClusterNode
-from flockmq.testing.harness import BrokerHarness
+from flockmq.peering.formation import Rules
+from flockmq.peering.node import CHANGES_MAX, ClusterNode
 
 NOW = 1_000
 PEER = 2
@@ -30,13 +33,37 @@ class Shipped:
         if self.breaking is not None:
             self.breaking.link_down(peer, NOW)
 
+    def kick(self) -> None:
+        pass
+
+    def wake(self) -> None:
+        pass
+
+    def keep(self, state: bytes) -> None:
+        pass
+
+    def changed(self, state: ClusterState) -> None:
+        pass
+
+    def stopped(self, reason: str) -> None:
+        pass
+
 
 def linked_node(shipped: Shipped) -> ClusterNode:
-    me = Member(1, 1, "n1@test", "127.0.0.1", 16_000, cluster_id=CLUSTER_ID)
-    rules = Rules(lists_peers=False, contact_points=1)
-    broker = BrokerHarness(1, BrokerSettings(), node_id=1).broker
-    base = Base(broker, me, GossipSettings(), shipped.ship, random.Random(1), NOW)
-    node = ClusterNode(base, rules, Ballot(), True, NOW)
+    node = assemble(
+        Parts(
+            me=Member(1, 1, "n1@test", "127.0.0.1", 16_000, cluster_id=CLUSTER_ID),
+            settings=BrokerSettings(),
+            gate=OpenGate(),
+            gossip=GossipSettings(),
+            rules=Rules(lists_peers=False, contact_points=1),
+            rng=random.Random(1),
+            now=NOW,
+            wall_ms=NOW,
+            edges=shipped,
+            store=None,
+        )
+    ).cluster
     node.link_up(PEER, CLUSTER_ID, NOW)
     node.turn(NOW)
     return node

@@ -1,0 +1,97 @@
+"""The order of a turn and of a tick: the parts of a node, one after the other, and why in this order.
+
+```
+ a loop turn ends   turn_of:       routes ... consensus ... formation --> one frame per peer
+ in its middle      before_consensus --> a turn of consensus --> after_consensus
+ every 100 ms       tick_of:       formation, calls, components, routes
+                    slow_tick_of:  what durable topics look at besides consensus, which ticks every 50 ms
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flockmq.peering.channels import FEEDS, MAPS, RAFT, RETAINED, RUNS, SESSIONS, WILLS
+
+if TYPE_CHECKING:
+    from flockmq.durable.node import DurableNode
+    from flockmq.peering.forming import Formation
+    from flockmq.peering.node import Base
+    from flockmq.peering.ownership import Ownership
+    from flockmq.peering.ports import Component
+
+Step = tuple[str, Callable[[int], None]]
+"""A part's name, and what it does at a moment."""
+
+
+def components_of(base: Base, ownership: Ownership, durable: DurableNode | None) -> dict[int, Component]:
+    """The parts that talk to their like on other nodes, by channel, in the order in which they end a turn."""
+    found: dict[int, Component] = {
+        # Retained messages go before maps, which tell that a route is known: a subscriber gets a message as a live one,
+        # or finds it retained.
+        RETAINED: base.retained,
+        MAPS: base.maps,
+        RUNS: base.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
+        SESSIONS: ownership,
+        WILLS: base.wills,
+    }
+    if durable is not None:
+        found[RAFT] = durable.consensus  # behind all that clients and nodes brought: one frame and one write have it
+        found[FEEDS] = durable.delivery
+    return found
+
+
+def turn_of(base: Base, formation: Formation, components: dict[int, Component]) -> tuple[Step, ...]:
+    """What happens at the end of a loop turn."""
+    return (
+        ("routes", base.routes.flush),  # subscriptions of this turn become entries of the own map
+        *((type(one).__name__, one.flush) for one in components.values()),
+        ("formation", formation.flush),
+    )
+
+
+def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
+    """What goes into this turn of consensus."""
+    return (
+        ("clock", durable.begin_turn),
+        ("cursors", durable.cursors.flush),
+        ("releases", durable.releases.flush),
+        ("collecting", durable.collecting.flush),
+        ("control", durable.control.flush),
+    )
+
+
+def after_consensus(durable: DurableNode) -> tuple[Step, ...]:
+    """What follows from this turn of consensus."""
+    return (
+        ("state", durable.meta.flush),
+        ("barrier", durable.barrier.flush),
+    )
+
+
+def tick_of(base: Base, formation: Formation, components: dict[int, Component]) -> tuple[Step, ...]:
+    """What looks at the time about every 100 ms, behind membership."""
+    return (
+        ("formation", formation.tick),
+        ("calls", base.calls.tick),
+        *((type(one).__name__, one.tick) for one in components.values()),
+        ("routes", base.routes.tick),
+    )
+
+
+def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
+    """What durable topics look at about every 100 ms, behind consensus."""
+    return (
+        ("barrier", durable.barrier.flush),
+        ("members", durable.members.tick),
+        ("partitions", durable.partitions.tick),
+        ("control", durable.control.tick),
+        ("retention", durable.keeper.tick),
+        ("cursors", durable.tidying.tick),
+        ("collecting", durable.collecting.tick),
+        ("releases", durable.releases.tick),
+        ("usage", durable.usage.tick),
+        ("appending", durable.appending.tick),
+    )
