@@ -222,7 +222,7 @@ class Cluster(Lockstep[Node, tuple[int, int, int, int, bytes]]):
         self.until(lambda: waiter.outcome is not None)
         assert waiter.outcome is not None
         assert waiter.outcome.kind == 1, waiter.outcome.kind
-        return waiter.outcome.base_offset
+        return waiter.outcome.offset
 
     def leader(self, group: int = 0) -> Node | None:
         """The leader of a group, None without one."""

@@ -13,10 +13,11 @@ from flockmq.log.batch import CONFIG, BatchView, control_batch, stamp
 from flockmq.raft.codec import Frame, decode_frame
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry
-from flockmq.raft.forwarder import Forwarder, Outcome
+from flockmq.raft.forwarder import Forwarder
 from flockmq.raft.host import RaftHost
 from flockmq.raft.messages import Checkpoint
 from flockmq.raft.node import RaftNode
+from flockmq.raft.outcome import Outcome
 from flockmq.raft.ready import Proposal
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import LEADER, SOUND, HardState

@@ -165,7 +165,7 @@ def test_records_of_a_turn_share_an_entry_and_are_applied_everywhere(run: Run, t
             before = nodes[0].host.groups[0].state.log.last_index
             results = await asyncio.gather(*(nodes[0].append(0, b"%d" % number, b"more") for number in range(10)))
             assert {outcome.kind for outcome in results} == {COMMITTED}
-            assert {outcome.base_offset for outcome in results} == {0}, "the batch is theirs together"
+            assert {outcome.offset for outcome in results} == {0}, "the batch is theirs together"
             assert nodes[0].host.groups[0].state.log.last_index == before + 1
             expected = [word for number in range(10) for word in (b"%d" % number, b"more")]
             await until(lambda: all(node.payloads[0] == expected for node in nodes))
@@ -178,7 +178,7 @@ def test_any_node_takes_records_and_the_leader_gets_them(run: Run, tmp_path: Pat
         async with cluster(tmp_path) as nodes:
             for number, node in enumerate(nodes):
                 outcome = await node.append(1, b"from %d" % node.number)
-                assert (outcome.kind, outcome.base_offset) == (COMMITTED, number)
+                assert (outcome.kind, outcome.offset) == (COMMITTED, number)
             await until(lambda: all(node.payloads[1] == [b"from 1", b"from 2", b"from 3"] for node in nodes))
 
     run(scenario())
@@ -235,10 +235,10 @@ def test_a_broken_rule_of_raft_is_an_alarm_and_stops_the_replica(run: Run, tmp_p
         async with cluster(tmp_path) as nodes:
             assert (await nodes[0].append(0, b"before")).kind == COMMITTED
             leader = next(node for node in nodes if node.leads(0))
-            me, term = leader.host.node, leader.host.groups[0].state.term
+            me, term = leader.host.node_id, leader.host.groups[0].state.term
             other = next(node.host for node in nodes if node is not leader)
-            forged: list[Message] = [Append(0, other.node, me, term, 0, 0, [], 0, 0, 0)]
-            frame = encode_frame(other.node, other.boot, me, leader.host.boot, 99_999, forged)
+            forged: list[Message] = [Append(0, other.node_id, me, term, 0, 0, [], 0, 0, 0)]
+            frame = encode_frame(other.node_id, other.boot, me, leader.host.boot, 99_999, forged)
             leader.driver.engine.receive(frame)
             await until(lambda: bool(leader.driver.engine.events))
             [(kind, fields)] = leader.driver.engine.events

@@ -4,7 +4,7 @@
  open_batch(group) --> OpenBatch: records, and how many each waiter added
         submit()   --> the group's Forwarder (exactly once, to the leader) --> RaftHost ...
         settle()   <-- outcomes --> Waiter.settled(batch, count, outcome)        once, the outcome
-                                `-> Follower.heard(batch, outcome)               everything: what comes early, and late
+                                `-> BatchListener.heard(batch, outcome)          everything: what comes early, and late
 ```
 A group that takes no more for now (``has_room``) keeps its records here, in batches of bounded size; its publisher
 asks first and lets its own clients wait until ``on_room`` names the group.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchBuilder
 from flockmq.raft.forwarder import NEVER_TAKEN, Forwarder
-from flockmq.raft.forwarder import Outcome as RunOutcome
+from flockmq.raft.outcome import Outcome
 from flockmq.raft.senders import COMMITTED, FENCED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = [
     "TAKEN",
     "UNKNOWN",
     "Appends",
-    "Follower",
+    "BatchListener",
     "OpenBatch",
     "Outcome",
     "Waiter",
@@ -48,23 +48,6 @@ _NOTHING: Final = BatchBuilder()
 """In the place of what is built."""
 
 
-class Outcome:
-    """What became of a batch: COMMITTED, REFUSED (certainly not in the log), or UNKNOWN (maybe in the log).
-
-    A follower also hears TAKEN and STORED before that, REPLAN (certainly not in the log, and where its records belong
-    must be decided anew), and after UNKNOWN, where that turns out, what became of it after all.
-    """
-
-    def __init__(self, kind: int, base_offset: int = -1, final: bool = True, batch: bytes = b"") -> None:
-        self.kind = kind
-        self.base_offset = base_offset
-        """Offset of its first record, when it is committed; with REPLAN the index that a plan must have."""
-        self.final = final
-        """Nothing more will be heard of it."""
-        self.batch = batch
-        """With REPLAN: the batch as it was built."""
-
-
 class Waiter(Protocol):
     """A publisher of records."""
 
@@ -73,7 +56,7 @@ class Waiter(Protocol):
         ...
 
 
-class Follower(Protocol):
+class BatchListener(Protocol):
     """A publisher of records that hears every outcome, early and late ones too."""
 
     def heard(self, batch: OpenBatch, outcome: Outcome) -> None:
@@ -99,7 +82,7 @@ class OpenBatch:
         self.is_promised = False
         """Some of the records were acknowledged before, in another batch: they are never given up."""
         self.waiting: dict[Waiter, int] = {}
-        self.follower: Follower | None = None
+        self.listener: BatchListener | None = None
         self.settled = False
         """Those in ``waiting`` were told."""
 
@@ -186,7 +169,7 @@ class Appends:
     def _submit_group(self, group: int, batches: list[OpenBatch]) -> list[OpenBatch]:
         forwarder = self._host.forwarders.get(group)
         if forwarder is None:
-            forwarder = Forwarder(group, self._host.node, self._host.boot, give_up_ms=self.give_up_ms)
+            forwarder = Forwarder(group, self._host.node_id, self._host.boot, give_up_ms=self.give_up_ms)
             self._host.add_forwarder(forwarder)
         forwarder.set_time(self._host.clock.elapsed)
         submitted = self._submitted.setdefault(group, {})
@@ -212,7 +195,7 @@ class Appends:
                     self._take_out(group, outcome)
                     continue
                 batch = submitted.pop(outcome.token) if outcome.final else submitted[outcome.token]
-                self._tell(batch, Outcome(outcome.kind, outcome.offset, outcome.final, outcome.batch))
+                self._tell(batch, outcome)
                 if outcome.kind == REFUSED and outcome.offset == NEVER_TAKEN:
                     self._refuse_open(group)
             if not submitted:
@@ -225,11 +208,11 @@ class Appends:
                 self._schedule()
                 return
 
-    def _take_out(self, group: int, outcome: RunOutcome) -> None:
+    def _take_out(self, group: int, outcome: Outcome) -> None:
         """A record of a run must not get into the log: ask its publisher what is left."""
         batch = self._submitted[group][outcome.token]
-        follower = batch.follower
-        data = b"" if follower is None else follower.fenced(batch, outcome.batch, outcome.offset)
+        listener = batch.listener
+        data = b"" if listener is None else listener.fenced(batch, outcome.batch, outcome.offset)
         self._host.forwarders[group].replace(outcome.token, data)
         self._host.submitted(group)
         self._schedule()
@@ -277,8 +260,8 @@ class Appends:
     def _tell(self, batch: OpenBatch, outcome: Outcome) -> None:
         if outcome.kind not in (TAKEN, STORED) and not batch.settled:
             batch.settled = True
-            kind = REFUSED if outcome.kind == REPLAN else outcome.kind
+            told = Outcome(REFUSED) if outcome.kind == REPLAN else outcome
             for waiter, count in batch.waiting.items():
-                waiter.settled(batch, count, Outcome(kind, outcome.base_offset))
-        if batch.follower is not None:
-            batch.follower.heard(batch, outcome)
+                waiter.settled(batch, count, told)
+        if batch.listener is not None:
+            batch.listener.heard(batch, outcome)

@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.raft.messages import Forward
+from flockmq.raft.outcome import Outcome
 from flockmq.raft.senders import (
     BEHIND,
     COMMITTED,
@@ -59,22 +60,6 @@ DOUBTS_MAX: Final = 2
 """How often a leader is asked again that says its log ends before a run that was committed."""
 PLAN_RETRY_MS: Final = 100
 """When to ask a leader again that has not heard of a plan yet."""
-
-
-class Outcome:
-    """What became of a run. ``offset`` is that of its first record when it is committed, with REPLAN the index wanted,
-    with FENCED the position of the record.
-
-    Not ``final``: something more will be reported of the same run (TAKEN, STORED, FENCED, and UNKNOWN the first time).
-    """
-
-    def __init__(self, token: int, kind: int, offset: int, final: bool, batch: bytes = b"") -> None:
-        self.token = token
-        self.kind = kind
-        self.offset = offset
-        self.final = final
-        self.batch = batch
-        """With REPLAN and FENCED: the run itself."""
 
 
 class _Run:
@@ -191,7 +176,7 @@ class Forwarder:
                 self._refuse_untaken(run)
                 break
             run.told = True
-            self._outcomes.append(Outcome(run.token, UNKNOWN, 0, False))
+            self._outcomes.append(Outcome(UNKNOWN, 0, False, token=run.token))
         has_asked = self._attempt >= self._first_attempt  # maybe for a run that was refused since, with no answer
         if (self._sent or has_asked) and elapsed >= self._retry_at:
             self._silences = 0 if self._is_heard else self._silences + 1
@@ -205,7 +190,7 @@ class Forwarder:
         position = self.runs.index(first)
         for run in self._take_back(position):
             if run.is_promised:
-                self._outcomes.append(Outcome(run.token, REPLAN, 0, True, run.batch))
+                self._outcomes.append(Outcome(REPLAN, 0, True, run.batch, run.token))
             else:
                 self._report(run, REFUSED, NEVER_TAKEN)
 
@@ -249,7 +234,7 @@ class Forwarder:
         if reply.outcome in (TAKEN, STORED):  # the attempt itself is still to be answered
             if run is not None and not (run.told or run.done or run.early):
                 run.early = True
-                self._outcomes.append(Outcome(run.token, reply.outcome, 0, False))
+                self._outcomes.append(Outcome(reply.outcome, 0, False, token=run.token))
             return
         if run is not None:
             run.open.pop(reply.attempt, None)
@@ -283,7 +268,7 @@ class Forwarder:
             if run is not None and not (run.done or run.is_fenced) and _is_certain(run, reply):
                 run.is_fenced = True
                 self._sent = min(self._sent, self.runs.index(run))
-                self._outcomes.append(Outcome(run.token, FENCED, reply.value, False, run.batch))
+                self._outcomes.append(Outcome(FENCED, reply.value, False, run.batch, run.token))
         elif reply.outcome == LATER and reply.value == PLAN_AHEAD:
             self._retry_at = min(self._retry_at, self._elapsed + PLAN_RETRY_MS)
 
@@ -340,7 +325,7 @@ class Forwarder:
             if run.told and not (run.early or run.is_promised):  # its publishers have gone to resend it
                 self._report(run, REFUSED, 0)
             else:
-                self._outcomes.append(Outcome(run.token, REPLAN, index, True, run.batch))
+                self._outcomes.append(Outcome(REPLAN, index, True, run.batch, run.token))
 
     def _take_back(self, position: int) -> list[_Run]:
         """A run and all after it are here no more."""
@@ -364,7 +349,7 @@ class Forwarder:
     def _report(self, run: _Run, kind: int, offset: int) -> None:
         """The last word about a run."""
         run.told = True
-        self._outcomes.append(Outcome(run.token, kind, offset, True))
+        self._outcomes.append(Outcome(kind, offset, True, token=run.token))
 
     def _drop(self, run: _Run) -> None:
         """Leave a run out: the next one follows on the one before."""

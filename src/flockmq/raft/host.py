@@ -58,7 +58,7 @@ class RaftHost:
 
     def __init__(
         self,
-        node: int,
+        node_id: int,
         boot: int,
         settings: RaftSettings,
         rng: random.Random,
@@ -66,7 +66,7 @@ class RaftHost:
         admits: Callable[[int, bytes], int] | None = None,
     ) -> None:
         """``admits`` judges batches that arrive for a group led here (``DeskRules.admits``); None: all are welcome."""
-        self.node = node
+        self.node_id = node_id
         self.boot = boot
         self.settings = settings
         self.rng = rng
@@ -115,10 +115,10 @@ class RaftHost:
         sink: SnapshotSink | None = None,
     ) -> RaftNode:
         """Run a replica of a group. ``preferred``: its leader by choice. ``table`` belongs to the checkpoint."""
-        priority = 0 if preferred in (0, self.node) else 1
+        priority = 0 if preferred in (0, self.node_id) else 1
         node = RaftNode(
             group,
-            self.node,
+            self.node_id,
             self.settings,
             self.clock,
             self.rng,
@@ -147,7 +147,7 @@ class RaftHost:
         state = self.groups[group].state
         self.preferred[group] = preferred
         state.preferred = preferred
-        state.priority = 0 if preferred in (0, self.node) else 1
+        state.priority = 0 if preferred in (0, self.node_id) else 1
 
     def remove_group(self, group: int) -> None:
         """Stop a replica, without a word to the others."""
@@ -238,7 +238,7 @@ class RaftHost:
     def receive(self, data: bytes) -> None:
         """A frame has arrived. FrameError: the link should be closed."""
         frame = decode_frame(data)
-        if frame.receiver != self.node or frame.sender == self.node:
+        if frame.receiver != self.node_id or frame.sender == self.node_id:
             return
         peer = self._peer(frame.sender)
         if not peer.is_current(frame.boot):
@@ -401,7 +401,7 @@ class RaftHost:
             if begun >= BALANCE_GROUPS_MAX:
                 return
             wanted = self.preferred[group]
-            if wanted in (0, self.node) or wanted in self.unreachable or not can_go_to(node.state, wanted):
+            if wanted in (0, self.node_id) or wanted in self.unreachable or not can_go_to(node.state, wanted):
                 continue
             if node.transfer(wanted) is None:
                 self._touch(group)
@@ -467,7 +467,7 @@ class RaftHost:
         if ready.committed:
             for message in desk.applied(ready.committed):
                 self._send(message)
-                if message.receiver != self.node:
+                if message.receiver != self.node_id:
                     self._peer(message.receiver).is_waiting = True
         self._follow_role(group)
         if node.has_ready():
@@ -497,7 +497,7 @@ class RaftHost:
                 self.resume(peer.node)
 
     def _encode(self, peer: Peer, number: int, messages: list[Message]) -> bytes:
-        return encode_frame(self.node, self.boot, peer.node, peer.boot, number, messages)
+        return encode_frame(self.node_id, self.boot, peer.node, peer.boot, number, messages)
 
     def _forward_runs(self) -> None:
         """Send runs to leaders; those for this very node take the same way without a frame."""
@@ -507,7 +507,7 @@ class RaftHost:
             forwarder = self.forwarders[group]
             node = self.groups.get(group)
             if node is not None and group in self.broken:
-                if forwarder.leader in (0, self.node) or forwarder.is_unanswered():
+                if forwarder.leader in (0, self.node_id) or forwarder.is_unanswered():
                     forwarder.set_leader(self._another_member(node), 0)
             elif node is not None:
                 if forwarder.leader in self.unreachable:
@@ -515,7 +515,7 @@ class RaftHost:
                 if node.state.leader and node.state.leader not in self.unreachable:
                     forwarder.set_leader(node.state.leader, node.state.term)
             elif not forwarder.leader or forwarder.leader in self.unreachable or forwarder.is_unanswered():
-                forwarder.set_leader(self._somebody(group), 0)
+                forwarder.set_leader(self._replica_elsewhere(group), 0)
             for forward in forwarder.take_messages():
                 self._send(forward)
             if forwarder.runs:
@@ -524,7 +524,7 @@ class RaftHost:
                 self._unfinished.pop(group, None)
 
     def _send(self, message: Message) -> None:
-        if message.receiver == self.node:
+        if message.receiver == self.node_id:
             self._deliver(message)
             return
         peer = self._peer(message.receiver)
@@ -573,7 +573,7 @@ class RaftHost:
         node.state.lease_is_safe = False
         best = successor(node.state, self.unreachable)
         if best:
-            self._send(TimeoutNow(group, self.node, best, node.state.term))
+            self._send(TimeoutNow(group, self.node_id, best, node.state.term))
 
     # Within.
 
@@ -581,18 +581,20 @@ class RaftHost:
         peer = self.peers.get(node)
         if peer is None:
             peer = Peer(node, self.clock.elapsed)
-            if node != self.node:
+            if node != self.node_id:
                 self.peers[node] = peer
         return peer
 
-    def _somebody(self, group: int) -> int:
+    def _replica_elsewhere(self, group: int) -> int:
         """A node with a replica of a group that has none here: it knows the leader, or a node that may know it."""
-        others = [node for node in self.elsewhere.get(group, ()) if node not in self.unreachable and node != self.node]
+        others = [
+            node for node in self.elsewhere.get(group, ()) if node not in self.unreachable and node != self.node_id
+        ]
         return self.rng.choice(others) if others else 0
 
     def _another_member(self, node: RaftNode) -> int:
         """A member that may know the leader of a group, when the replica here does not."""
-        others = [member for member in node.state.configuration.members() if member != self.node]
+        others = [member for member in node.state.configuration.members() if member != self.node_id]
         return self.rng.choice(others) if others else 0
 
     def _touch(self, group: int) -> None:

@@ -32,7 +32,7 @@ def near(host: RaftHost, now: int) -> set[int]:
     """Nodes that were heard so shortly before ``now``, the present moment, that they can't have given this one up."""
     ms = host.settings.election_ms // 2
     found = {node for node, peer in host.peers.items() if 0 <= now - peer.heard_raw < ms}
-    found.add(host.node)
+    found.add(host.node_id)
     return found
 
 

@@ -81,7 +81,7 @@ class DurableService:
         node.open(copy, now_ms(), is_copy_lost=bool(trouble))
         host = node.engine.host
         decider = host.groups.get(GROUP)
-        is_alone = decider is not None and decider.state.configuration.voters == (host.node,)
+        is_alone = decider is not None and decider.state.configuration.voters == (host.node_id,)
         if decider is not None and is_alone and decider.state.health != SOUND:
             log.event("error", "store_damaged", message=WHY_UNDECIDED.format(folder=folder))
 

@@ -58,7 +58,7 @@ class Adding:
         for _ in range(count):
             batch.builder.add(b"t", b"c", 0, 0, bytes(size))
         batch.waiting[listener] = count
-        batch.follower = listener
+        batch.listener = listener
         return listener
 
     def turn(self) -> None:

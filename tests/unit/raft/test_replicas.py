@@ -10,7 +10,8 @@ from flockmq.log.batch import BatchBuilder, BatchView
 from flockmq.log.settings import StoreSettings
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry
-from flockmq.raft.forwarder import Forwarder, Outcome
+from flockmq.raft.forwarder import Forwarder
+from flockmq.raft.outcome import Outcome
 from flockmq.raft.ready import Proposal
 from flockmq.raft.replicas import CheckpointContent, Replica, bootstrap, decode_content, open_replica, stage
 from flockmq.raft.senders import COMMITTED, RunId, SenderTable

@@ -238,7 +238,7 @@ class Appending:
             return batch
         self._number += 1
         batch = Batch(self, lane, opened, lane.topic.groups.index(group), self._number)
-        opened.follower = batch
+        opened.listener = batch
         opened.plan = self.node.table.topics.index
         lane.batches[group] = batch
         lane.unsettled += 1
@@ -283,7 +283,7 @@ class Appending:
             for share in batch.shares:
                 self._relieve(share)
         if kind == COMMITTED:
-            self._stored(batch, outcome.base_offset)
+            self._stored(batch, outcome.offset)
         elif kind == REPLAN:
             self._give_back(batch, outcome)
         elif kind == REFUSED:
@@ -341,8 +341,8 @@ class Appending:
             self.releases.drop(answer.session, ids_noted(answer, share.first, share.count))
 
     def fenced(self, batch: Batch, data: bytes, position: int) -> bytes:
-        """See ``Follower``. What its client sent in that epoch, or before it, goes; unless its session is still here in
-        a later epoch, and knows of nothing else under these ids: then that is the epoch they get.
+        """See ``BatchListener``. The records of the client in that epoch, or before it, go; unless its session is still
+        here in a later epoch, and knows of nothing else under these ids: then the records get that epoch.
         """
         records = BatchView(data).records()
         named = batch.share_at(position)
@@ -427,14 +427,14 @@ class Appending:
         for share in batch.shares:
             self._drop_noted(share)
         batch.data = outcome.batch
-        lane.needs = max(lane.needs, outcome.base_offset)
+        lane.needs = max(lane.needs, outcome.offset)
         lane.given_back.append(batch)
 
     def under_way(self) -> dict[bytes, set[int]]:
         """Groups that QoS 2 messages are on their way to, whose outcome is not known, by client."""
         found: dict[bytes, set[int]] = {}
         for opened in self.appends.without_outcome():
-            batch = opened.follower
+            batch = opened.listener
             if not isinstance(batch, Batch):
                 continue
             for share in batch.shares:

@@ -74,11 +74,11 @@ class Batch:
         return any(share.promised for share in self.shares)
 
     def heard(self, batch: OpenBatch, outcome: Outcome) -> None:  # noqa: ARG002
-        """See ``Follower``."""
+        """See ``BatchListener``."""
         self.owner.heard(self, outcome)
 
     def fenced(self, batch: OpenBatch, data: bytes, position: int) -> bytes:  # noqa: ARG002
-        """See ``Follower``."""
+        """See ``BatchListener``."""
         return self.owner.fenced(self, data, position)
 
 

@@ -105,7 +105,7 @@ class Partitions:
         self.has_lost = lost_groups(engine.store)
         self._meta = meta
         self._engine = engine
-        self._node = engine.host.node
+        self._node = engine.host.node_id
         self._seen: dict[str, TopicRecord] = {}
         self._seen_version = -1
         self._dirty: dict[int, None] = {}

@@ -121,7 +121,7 @@ class Members:
     def _decide(self, now: int) -> None:
         state = self._engine.host.groups[GROUP].state
         decision = decide(
-            self._engine.host.node,
+            self._engine.host.node_id,
             self._seen(),
             self._meta.state,
             state.configuration,

@@ -144,7 +144,7 @@ class Meta:
         store = self.engine.store
         if GROUP in self.engine.replicas or self.ledger.index or store.sequence > 1 or store.groups or store.notes:
             return
-        self._open((self.engine.host.node,))
+        self._open((self.engine.host.node_id,))
 
     def invited(self) -> None:
         """Other nodes speak of group 0 as if it were here: the leader wants a replica on this node."""

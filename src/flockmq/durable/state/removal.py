@@ -60,7 +60,7 @@ class ReplicaRemoval:
         if now < ask_at:
             return
         self._lonely[group] = (now + (LEAVING_MS if self.is_leaving else AGAIN_MS), asked + 1)
-        able = [node for node in peers if node != self._engine.host.node]
+        able = [node for node in peers if node != self._engine.host.node_id]
         if not able:
             able = [node for node, head in self._facts.heads().items() if head.has_replica]
         if able:
@@ -74,7 +74,7 @@ class ReplicaRemoval:
     def _ask(self, group: int, peer: int) -> Task[None]:
         """Ask a node that may lead a group; remove the replica here if the leader says that it is not in it."""
         body = yield from self._calls.ask(peer, META_MEMBERS, encode_number(group))
-        if body is None or self._engine.host.node in decode_members(body)[1].members():
+        if body is None or self._engine.host.node_id in decode_members(body)[1].members():
             return
         yield Sleep(0)  # not within a turn
         node = self._engine.host.groups.get(group)

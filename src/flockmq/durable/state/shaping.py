@@ -37,7 +37,7 @@ class Shaper:
 
     def __init__(self, engine: RaftEngine) -> None:
         self._engine = engine
-        self._node = engine.host.node
+        self._node = engine.host.node_id
         self._nudge_at: dict[int, int] = {}
         self._sick: dict[int, dict[int, int]] = {}
         """Group -> voters that say they lost something -> since when."""

@@ -104,7 +104,7 @@ class _Pending:
         elif outcome.kind != COMMITTED:
             self.result.set(unknown("No majority of the nodes that decide confirmed the change in time."))
         else:
-            self.index = outcome.base_offset + self.position + 1
+            self.index = outcome.offset + self.position + 1
             if self._ledger.index >= self.index:  # no result was seen: a whole state took its place
                 self.result.set(unknown("This node caught up in one leap and did not see the outcome of the change."))
 
@@ -143,11 +143,11 @@ class Submitting:
         self._number += 1
         host = self._engine.host
         now = self._calls.now
-        envelope = encode_envelope(host.node, host.boot, self._number, self._wall_ms(now), command)
+        envelope = encode_envelope(host.node_id, host.boot, self._number, self._wall_ms(now), command)
         if len(envelope) > COMMAND_BYTES_MAX:
             text = f"This change has {len(envelope):,} bytes, {COMMAND_BYTES_MAX:,} are the most; make smaller ones."
             return promised(Result(False, text, None, INVALID))
-        key = (host.node, host.boot, self._number)
+        key = (host.node_id, host.boot, self._number)
         return self._calls.tasks.start("submit a change", self._submit(key, envelope))
 
     def _submit(self, key: Key, envelope: bytes) -> Task[Result]:

@@ -151,7 +151,7 @@ class Client(asyncio.Protocol):
         if count:
             self._counts[0 if kind == COMMITTED else 1 if kind == REFUSED else 2] += count
         for position, number in self._numbered.pop(batch, ()):
-            offset = outcome.base_offset + position if kind == COMMITTED else -1
+            offset = outcome.offset + position if kind == COMMITTED else -1
             self._out.append(outcome_frame(number, kind, offset))
         self._write_soon()
 

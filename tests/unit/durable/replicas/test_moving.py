@@ -82,7 +82,7 @@ class Story:
             for payload, append in sent:
                 outcome = append.outcome
                 if outcome is not None and outcome.kind == 1:
-                    assert found[outcome.base_offset] == payload
+                    assert found[outcome.offset] == payload
                 elif outcome is not None and outcome.kind == 2:
                     assert payload not in found
 
