@@ -14,6 +14,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.client.log_client import LogClient
+from flockmq.client.topic_calls import BATCHES
 from flockmq.cluster.advice import Advice, LeaderAdvice
 from flockmq.errors import ApiError, FlockError
 from flockmq.security import credentials
@@ -103,7 +104,7 @@ def test_a_node_without_a_replica_fetches(cluster: NodeCluster) -> None:
         client.publish("single", [("single", payload) for payload in PAYLOADS])
         admin = cluster.nodes[away].admin()
         assert [one.offset for one in admin.records("single", 0, offset=290).records] == list(range(290, 300))
-        answer = admin.read_batches("single", 0, offset=0, max_bytes=1_000_000, wait_ms=0)
+        answer = admin.transport.request("GET", "/api/v1/topics/single/partitions/0/records?offset=0", accept=BATCHES)
         at_home = next(node for node in cluster.nodes if node.name == home)
         assert answer.headers["x-flockmq-replicas"] == f"http://{HOST}:{at_home.api_port}"
         assert answer.headers["x-flockmq-end-offset"] == "300"

@@ -16,13 +16,16 @@ import base64
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
+from urllib.parse import urlencode
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import MessageProperties
+from flockmq.client.calls import v1
 from flockmq.client.failover import ASK_AGAIN, METADATA_S, NOT_FOR_US, RETRY_S, Order, Patience
 from flockmq.client.log_sinks import LogSinks
+from flockmq.client.topic_calls import BATCHES
 from flockmq.client.transport import Answer, UnreachableError
 from flockmq.errors import END_OFFSET, FIRST_OFFSET, NEXT_OFFSET, ApiError, Damaged, FlockError
 from flockmq.log.batch import BatchView
@@ -131,19 +134,21 @@ class LogClient(LogSinks):
         nothing yet, which is no error). Damaged: no replica can give these records back. Other FlockErrors: no replica
         could serve for ``retry_s``.
         """
-        asked: dict[str, Any] = {
-            "offset": offset,
-            "max_bytes": max_bytes,
-            "wait_ms": wait_ms,
-            "namespace": self.namespace,
-        }
-        asked["filters"] = filters if fit(filters) else ()
+        path = v1(
+            *("topics", topic, "partitions", shard, "records"),
+            namespace=self.namespace,
+            offset=offset,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+        )
+        if filters and fit(filters):
+            path += "&" + urlencode([("filter", one) for one in filters])
         patience = Patience(self._retry_s)
         while True:
             problem: FlockError | None = None
             for url in self._candidates(topic, shard, read_from):
                 try:
-                    answer = self._server(url).read_batches(topic, shard, **asked)
+                    answer = self._server(url).transport.request("GET", path, accept=BATCHES, wait_s=wait_ms / 1000)
                     found = Batches.of(answer, offset, url, verify=self._verify)
                 except UnreachableError as error:
                     problem = error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
-from urllib.parse import urlencode
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_sinks_model as sinks
@@ -12,7 +11,6 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page
 from flockmq.admin.moments import rfc3339
 from flockmq.client.calls import DECISION_S, ApiCalls, v1
-from flockmq.client.transport import Answer
 
 DEFAULT_NAMESPACE: Final = "default"
 BATCHES: Final = "application/vnd.flockmq.batches"
@@ -74,7 +72,7 @@ class TopicCalls(ApiCalls):
         wait_ms: int = 0,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> model.Records:
-        """Records of a partition for people; programs that want many use ``LogClient``."""
+        """Records of a partition for people; programs that want many use ``LogClient.read``."""
         path = v1(
             *("topics", name, "partitions", shard, "records"),
             namespace=namespace,
@@ -85,29 +83,6 @@ class TopicCalls(ApiCalls):
             wait_ms=wait_ms,
         )
         return self._get(path, model.Records, wait_s=wait_ms / 1000)
-
-    def read_batches(
-        self,
-        name: str,
-        shard: int,
-        *,
-        offset: int,
-        max_bytes: int,
-        wait_ms: int,
-        filters: Sequence[str] = (),
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Answer:
-        """Records of a partition as the log stores them; see ``LogClient.read``."""
-        path = v1(
-            *("topics", name, "partitions", shard, "records"),
-            namespace=namespace,
-            offset=offset,
-            max_bytes=max_bytes,
-            wait_ms=wait_ms,
-        )
-        if filters:
-            path += "&" + urlencode([("filter", one) for one in filters])
-        return self.transport.request("GET", path, accept=BATCHES, wait_s=wait_ms / 1000)
 
     def publish_records(
         self, name: str, request: model.PublishRecords, *, namespace: str = DEFAULT_NAMESPACE

@@ -84,7 +84,7 @@ class FlockPushingReader(FlockBatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Read less; Spark still evaluates all of them."""
         self._wanted = self._wanted.narrowed(filters)
-        self.names = self._wanted.few_names()
+        self.want(self._wanted.few_names())
         return filters
 
 

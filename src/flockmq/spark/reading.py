@@ -57,9 +57,18 @@ class TaskReader:
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
-        self.schema = schema
-        self.names: tuple[str, ...] = ()
-        """Only these topic names, when there are any: of predicates that were pushed down."""
+        self._schema = schema
+        self.want(())
+
+    def want(self, names: tuple[str, ...]) -> None:
+        """Read only these topic names, where there are any: of predicates that were pushed down."""
+        self._filters = names or self.options.filters
+        self._decoder = Decoder(
+            arrow_schema(self._schema),
+            prefix=namespace_prefix(self.options.servers.namespace),
+            wanted=wanted_names(self.options.filters, names),
+            template=self.options.template,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -67,15 +76,8 @@ class TaskReader:
             return  # Spark's own, where there is nothing to read
         _settle()
         with plain_errors():
-            options = self.options
-            decoder = Decoder(
-                arrow_schema(self.schema),
-                prefix=namespace_prefix(options.servers.namespace),
-                wanted=wanted_names(options.filters, self.names),
-                template=options.template,
-            )
-            for found in ahead(self._fetch(options.servers.client(), partition.ranges)):
-                yield from decoder.decode(found.data, found.offset, found.range.end, found.range)
+            for found in ahead(self._fetch(self.options.servers.client(), partition.ranges)):
+                yield from self._decoder.decode(found.data, found.offset, found.range.end, found.range)
 
     def _fetch(self, client: LogClient, ranges: Sequence[Range]) -> Iterator[Fetched]:
         """The batches of all ranges, as many at once as a range needs or an answer may hold."""
@@ -92,7 +94,7 @@ class TaskReader:
                         offset,
                         max_bytes=min(READ_BYTES_MAX, max(READ_BYTES_MIN, wanted)),
                         wait_ms=WAIT_MS,
-                        filters=self.names or self.options.filters,
+                        filters=self._filters,
                         read_from=self.options.read_from,
                     )
                 except OffsetGone as error:

@@ -25,6 +25,8 @@ from faults.durable.clients import TOPIC, Publisher, Subscriber
 from faults.durable.memory import Memory
 from flockmq.admin.durable_model import LogRecord, Partition, TopicRequest
 from flockmq.client.admin import AdminClient
+from flockmq.client.calls import v1
+from flockmq.client.topic_calls import BATCHES
 from flockmq.errors import END_OFFSET, FlockError
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
@@ -208,7 +210,8 @@ def _records(shard: int, api: AdminClient) -> list[LogRecord]:
 
 def _batches(shard: int, offset: int, api: AdminClient) -> tuple[bytes, int]:
     """Committed batches from an offset on, and the offset behind all that is committed."""
-    answer = api.read_batches(TOPIC, shard, offset=offset, max_bytes=READ_BYTES, wait_ms=0)
+    path = v1("topics", TOPIC, "partitions", shard, "records", offset=offset, max_bytes=READ_BYTES)
+    answer = api.transport.request("GET", path, accept=BATCHES)
     return answer.body, int(answer.headers[END_OFFSET.lower()])
 
 
