@@ -39,7 +39,8 @@ SINK: Final = 5
 """Kinds of batches. All but DATA are control batches: no records, a body that only their maker understands."""
 
 COVERED: Final = struct.Struct("<BBBBIIIIIQQQqqIIIIII")
-"""What the header checksum covers: everything from byte 8 on."""
+"""What the header checksum covers: everything from ``COVERED_AT`` on, in the order of ``Header``."""
+COVERED_AT: Final = 8
 _FIRST: Final = struct.Struct("<4sI")
 _STAMP: Final = struct.Struct("<QQQ")
 _STAMP_AT: Final = 32
@@ -89,7 +90,7 @@ class Header(NamedTuple):
 
 def read_header(data: bytes, position: int = 0) -> Header:
     """The header that starts at ``position``: its 96 bytes are there, as the caller knows; no field is checked."""
-    return Header._make(COVERED.unpack_from(data, position + 8))
+    return Header._make(COVERED.unpack_from(data, position + COVERED_AT))
 
 
 def seal_header(header: Header) -> bytes:
