@@ -27,7 +27,8 @@ from setuptools.command.build_ext import build_ext
 HOT_PACKAGES = ("wire", "mqtt", "session", "routing", "node", "log", "raft")
 HOT_MODULES = (
     *("peering/channels.py", "peering/forwarding.py", "peering/stream.py"),  # every message between nodes
-    *(f"durable/publish/{name}.py" for name in ("appending", "answers", "entering", "lanes", "pausing", "unsettled")),
+    *(f"durable/publish/{name}.py" for name in ("appending", "answers", "batches", "entering", "lanes")),
+    *("durable/publish/pausing.py", "durable/publish/unsettled.py"),
     *(f"durable/deliver/{name}.py" for name in ("decoding", "delivery", "catchup", "pacing")),
     *("durable/machine/machine.py", "durable/machine/machines.py", "durable/consensus.py"),  # every durable message
     *("peering/node.py", "peering/exchange.py", "durable/node.py"),  # every turn

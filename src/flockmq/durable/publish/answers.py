@@ -110,7 +110,9 @@ class PublishAnswer(Answer):
         """PUBACK, or PUBREC."""
         if self.wants_places and offset >= 0:
             self._name_places(first, count, shard, offset)
-        self._settle(count)
+        self.pending.left -= count
+        if not self.pending.left:
+            self.connection.go_on_answering()
 
     def _name_places(self, first: int, count: int, shard: int, offset: int) -> None:
         connection = self.connection
@@ -137,7 +139,9 @@ class PublishAnswer(Answer):
             if limit and len(packet) > limit:
                 packet = encode_ack(kind, pid, code, 5)
             self.pending.answer(index, packet)
-        self._settle(count)
+        self.pending.left -= count
+        if not self.pending.left:
+            self.connection.go_on_answering()
 
     def lost(self, first: int, count: int) -> None:  # noqa: ARG002
         """Close the connection."""
@@ -149,11 +153,6 @@ class PublishAnswer(Answer):
             self.connection.acks.is_broken = True
         if self.connection.phase == CONNECTED:
             disconnect(self.node, self.connection, code, text, self.node.now)
-
-    def _settle(self, count: int) -> None:
-        self.pending.left -= count
-        if not self.pending.left:
-            self.connection.go_on_answering()
 
 
 class CallAnswer(Answer):

@@ -4,21 +4,8 @@
  accept() --> append(topic, run, connection) --> records (entering.py) --> the open batch of a group, one per turn
                        | PENDING                                                  |
                        v                                                          v
-        the client's queue of acknowledgements <-- answers <-- heard() <-- outcome of the batch
+        the client's queue of acknowledgements <-- answers <-- outcome of the batch (batches.py)
 ```
-| outcome            | ack level | publisher                                                        |
-| ------------------ | --------- | ---------------------------------------------------------------- |
-| TAKEN              | memory    | acknowledged (unless it is of QoS 2, or wants the offset: those  |
-|                    |           | wait for the commit)                                             |
-| STORED             | leader    | the same                                                         |
-| COMMITTED          | all       | acknowledged, if it was not                                      |
-| REFUSED            |           | failure code (MQTT 5), closed (3.1.1): certainly not in the log; |
-|                    |           | at QoS 1 with DUP closed: an earlier copy may get there          |
-| UNKNOWN            |           | closed, without any code for the message                         |
-| REPLAN             |           | waits: its records are put where they belong by now              |
-| ``fenced``         |           | closed, if a message is of an older epoch of its session than    |
-|                    |           | the log wants; the others of the batch wait for its outcome      |
-
 A publisher that has much under way, or whose partition takes no more, is not read for a while. A connection that closes
 while its messages are under way forgets about them; they get into the log all the same.
 """
@@ -29,18 +16,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.publish.answers import Answer, CallAnswer, Place, PublishAnswer
-from flockmq.durable.publish.entering import enter, enter_again, enter_less, is_too_large
-from flockmq.durable.publish.lanes import Batch, HeldRun, Lane, Share
+from flockmq.durable.publish.batches import Batch, Share, name_of, number_of
+from flockmq.durable.publish.entering import enter, enter_again, is_too_large
+from flockmq.durable.publish.lanes import HeldRun, Lane
 from flockmq.durable.publish.pausing import Stopped
 from flockmq.durable.publish.releasing import ReleasePort, release
-from flockmq.durable.publish.unsettled import drop_ids, ids_noted, ids_of, note_unsettled, repeat_of, settle_ids
+from flockmq.durable.publish.unsettled import ids_of, note_unsettled, repeat_of
 from flockmq.errors import RemoteProtocolError
-from flockmq.log.batch import BatchView, Record
 from flockmq.mqtt import reasons
 from flockmq.mqtt.payloads import plain_acks
 from flockmq.node.ports import NAMESPACE_FULL, PENDING
 from flockmq.node.publishing import WHY_NAMESPACE_FULL, forget_ids
-from flockmq.raft.appends import COMMITTED, REFUSED, REPLAN, STORED, TAKEN, UNKNOWN, Appends, Outcome
+from flockmq.raft.appends import Appends
 from flockmq.session.acks import AckQueue, PendingAck
 from flockmq.session.outbound import PACKET_IDS
 
@@ -54,8 +41,6 @@ if TYPE_CHECKING:
 HELD_MESSAGES_MAX: Final = 16_384
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 """What a client may have under way before it is no longer read; it is read again at half of that."""
-
-
 CLOCKS_DIFFER_MS_MAX: Final = 60_000
 """A clock that is further ahead of this node's own is wrong, and messages are not to be dated by it."""
 WHY_UNCERTAIN: Final = "A partition can't be asked which messages it has already; connect again and send it again"
@@ -71,17 +56,17 @@ class Appending:
         self.node = node
         self.appends = appends
         self.releases = releases
-        """Who knows which QoS 2 ids are in which logs; None: nobody needs to."""
+        """Knows which QoS 2 ids are in which logs; None: no log keeps them."""
         self.lanes: dict[bytes, Lane] = {}
         """By topic."""
         self._entry_bytes_max = entry_bytes_max
         self._number = 0
         self._waiting: dict[bytes, Lane] = {}
-        """Lanes that wait for a plan."""
+        """Lanes that wait for a plan, by topic."""
         self._laden = Stopped()
-        """Clients that are not read because they have much under way,"""
+        """Clients that are not read because they have much under way."""
         self._crowded: dict[int, Stopped] = {}
-        """and, by group, those whose partition takes no more for now."""
+        """Clients that are not read because their partition takes no more for now, by group."""
 
     # --- in ---
 
@@ -141,7 +126,7 @@ class Appending:
     ) -> None:
         """Append from within this node. ``reply``: shard and offset of each message, or why it is certainly not stored;
 
-        None when nobody can say what became of one of them.
+        None when no node can say what became of one of them.
         """
         code = self._refusal(topic, run)
         if code:
@@ -169,7 +154,7 @@ class Appending:
         return known.union(session.unsettled or ())
 
     def _check_certain(self, topic: DurableTopic, run: Run, connection: Connection, session: Session) -> None:
-        """QoS 2: nothing is appended while nobody can say whether it was before; the client has to come back."""
+        """QoS 2: append nothing while no node can say whether it was appended before; the client has to come back."""
         if self.releases is None:
             return
         for group in topic.groups:
@@ -212,7 +197,7 @@ class Appending:
         if lane.must_wait(topic):
             self._hold(lane, held, now)
         else:
-            enter(self, lane, held)
+            enter(self, lane, held, run, 0)
 
     def after_retained(self, topic: bytes, wall_ms: int) -> int:
         """The date of a message that is to be retained: after the one that is known of its topic name.
@@ -225,7 +210,7 @@ class Appending:
         return wall_ms + behind_ms + 1 if 0 <= behind_ms < CLOCKS_DIFFER_MS_MAX else wall_ms
 
     def _hold(self, lane: Lane, held: HeldRun, now: int) -> None:
-        self._wait(lane, now)
+        self.begin_to_wait(lane, now)
         lane.held.append(held)
         if held.connection is not None:
             lane.stopped.stop(held.connection)
@@ -263,139 +248,12 @@ class Appending:
         if not self.appends.has_room(batch.opened.group):
             self._crowded.setdefault(batch.opened.group, Stopped()).stop(connection)
 
-    # --- back ---
-
-    def heard(self, batch: Batch, outcome: Outcome) -> None:
-        """Something is known of a batch."""
-        kind = outcome.kind
-        if kind in (TAKEN, STORED):
-            self._stored(batch, -1)
-            return
-        lane = batch.lane
-        if kind == UNKNOWN and not outcome.final and batch.has_promises():
-            self._lost(batch, False)  # what was acknowledged goes on, and nothing may overtake it
-            return
-        if not batch.settled:
-            batch.settled = True
-            lane.unsettled -= 1
-            if lane.batches.get(batch.opened.group) is batch:
-                del lane.batches[batch.opened.group]
-            for share in batch.shares:
-                self._relieve(share)
-        if kind == COMMITTED:
-            self._stored(batch, outcome.offset)
-        elif kind == REPLAN:
-            self._give_back(batch, outcome)
-        elif kind == REFUSED:
-            self._refused(batch, why_refused(batch.lane.topic, batch.shard))
-        elif kind == UNKNOWN:
-            self._lost(batch, outcome.final)
-        if lane.is_waiting():
-            self._go_on(lane)
-
-    def _stored(self, batch: Batch, base: int) -> None:
-        """Acknowledge. Without ``base`` it is early, which is not for everybody."""
-        for share in batch.shares:
-            answer = share.answer
-            if base < 0 and answer is not None and answer.waits_for_commit:
-                continue
-            if not share.told:
-                share.told = True
-                share.promised = True
-                self.node.stats.durable_stored += share.count
-                if answer is not None:
-                    answer.stored(share.first, share.count, batch.shard, base + share.at if base >= 0 else -1)
-            if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
-                settle_ids(answer, share.first, share.count)
-
-    def _refused(self, batch: Batch, text: str) -> None:
-        for share in batch.shares:
-            self._refuse(share, text)
-
-    def _refuse(self, share: Share, text: str) -> None:
-        answer = share.answer
-        if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
-            self._drop_noted(share)
-            drop_ids(answer, share.first, share.count, text)
-        if answer is not None and answer.has_copies:
-            self._lose(share)
-        elif not share.told:
-            share.told = True
-            self.node.stats.durable_refused += share.count
-            if answer is not None:
-                answer.refused(share.first, share.count, reasons.UNSPECIFIED_ERROR, text)
-
-    def _lose(self, share: Share) -> None:
-        """Nobody can say what becomes of these."""
-        if share.told:
-            return
-        share.told = True
-        self.node.stats.durable_unknown += share.count
-        if share.answer is not None:
-            share.answer.lost(share.first, share.count)
-
-    def _drop_noted(self, share: Share) -> None:
-        """QoS 2 ids are not in the log that they were on their way to."""
-        answer = share.answer
-        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
-            self.releases.drop(answer.session, ids_noted(answer, share.first, share.count))
-
-    def fenced(self, batch: Batch, data: bytes, position: int) -> bytes:
-        """See ``BatchListener``. The records of the client in that epoch, or before it, go; unless its session is still
-        here in a later epoch, and knows of nothing else under these ids: then the records get that epoch.
-        """
-        records = BatchView(data).records()
-        named = batch.share_at(position)
-        answer = named.answer if named is not None else None
-        shares = batch.shares
-        batch.shares = []  # a leader that fences what is of no session is not to be believed in anything
-        if isinstance(answer, PublishAnswer) and answer.qos == 2:
-            client = records[position].client
-            epoch = records[position].session_epoch
-            for share in shares:
-                if share is not named and not is_fenced(records[share.at], client, epoch):
-                    batch.shares.append(share)
-                elif self.renew(share, epoch) > epoch:
-                    self._tag_again(batch, share, records)
-                    batch.shares.append(share)
-        kept = enter_less(data, records, batch.shares)
-        for share in shares:
-            if share in batch.shares:
-                continue
-            if not batch.settled:
-                self._relieve(share)
-            self.abandon(share)
-        return kept
-
-    def abandon(self, share: Share) -> None:
-        """These are in no log and must not get there: their publishers have to send them again, or have done so."""
-        self._drop_noted(share)
-        answer = share.answer
-        if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
-            drop_ids(answer, share.first, share.count, "")
-        self._lose(share)
-
-    def _tag_again(self, batch: Batch, share: Share, records: list[Record]) -> None:
-        """Its records are of the present epoch now, and their ids known to be on their way to this group."""
-        for record in records[share.at : share.at + share.count]:
-            record.session_epoch = self.renew(share, record.session_epoch)
-        answer = share.answer
-        if self.releases is not None and isinstance(answer, PublishAnswer):
-            self.releases.note(answer.session, batch.opened.group, ids_of(answer, share.first, share.count))
-
-    def _lost(self, batch: Batch, final: bool) -> None:
-        for share in batch.shares:
-            answer = share.answer
-            if final and isinstance(answer, PublishAnswer) and answer.unsettled is not None:
-                drop_ids(answer, share.first, share.count, "")
-            self._lose(share)
-
     # --- other plans ---
 
     def topics_changed(self, now: int) -> None:
         """Another cluster state is known here."""
         for lane in list(self._waiting.values()):
-            self._go_on(lane)
+            self.go_on(lane)
         known = self.node.table.topics.topics
         for identity in [one for one in self.lanes if one not in known]:
             lane = self.lanes[identity]
@@ -404,7 +262,7 @@ class Appending:
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """Time passes: whoever waits for a plan too long is refused. What was acknowledged early goes on waiting."""
+        """Time passes: refuse messages that wait too long for a plan. What was acknowledged early goes on waiting."""
         for lane in list(self._waiting.values()):
             if now - lane.since < self.appends.give_up_ms:
                 continue
@@ -412,23 +270,15 @@ class Appending:
             needs = lane.needs
             self._refuse_waiting(lane, why_without_plan(lane.topic))
             if promised:
-                self._wait(lane, now)
+                self.begin_to_wait(lane, now)
                 lane.given_back = promised
                 lane.needs = needs
 
-    def _wait(self, lane: Lane, now: int) -> None:
+    def begin_to_wait(self, lane: Lane, now: int) -> None:
+        """Messages of this lane wait for a plan from now on, unless some did before."""
         if not lane.is_waiting():
             lane.since = now
             self._waiting[lane.topic.id] = lane
-
-    def _give_back(self, batch: Batch, outcome: Outcome) -> None:
-        lane = batch.lane
-        self._wait(lane, self.node.now)
-        for share in batch.shares:
-            self._drop_noted(share)
-        batch.data = outcome.batch
-        lane.needs = max(lane.needs, outcome.offset)
-        lane.given_back.append(batch)
 
     def under_way(self) -> dict[bytes, set[int]]:
         """Groups that QoS 2 messages are on their way to, whose outcome is not known, by client."""
@@ -443,28 +293,7 @@ class Appending:
                     found.setdefault(answer.session.client_id.encode(), set()).add(opened.group)
         return found
 
-    def is_stale(self, answer: Answer | None) -> bool:
-        """QoS 2: whether the session is another node's by now. What is in no log must not get there any more."""
-        if not isinstance(answer, PublishAnswer) or answer.qos != 2:
-            return False
-        return self.node.sessions.get(answer.session.client_id) is not answer.session
-
-    def renew(self, share: Share, epoch: int) -> int:
-        """The epoch by which messages that are in no log may get there; -1: they must not. ``epoch``: that they have.
-
-        QoS 2 goes by the present epoch of its session, if that is still here and was not elsewhere since (another owner
-        may have stored them), and if its ids still mean these messages.
-        """
-        answer = share.answer
-        if not isinstance(answer, PublishAnswer) or answer.qos != 2:
-            return epoch
-        if self.is_stale(answer) or epoch < answer.session.home_epoch:
-            return -1
-        if len(ids_noted(answer, share.first, share.count)) < share.count:
-            return -1
-        return epoch if self.releases is None else self.releases.tag(answer.session)
-
-    def _go_on(self, lane: Lane) -> None:
+    def go_on(self, lane: Lane) -> None:
         """Put in again what waits, once all that was before it has its outcome and the plan is known."""
         topics = self.node.table.topics
         if lane.unsettled or topics.index < lane.needs:
@@ -478,14 +307,14 @@ class Appending:
         for batch in given_back:
             enter_again(self, lane, batch)
         for run in held:
-            epoch = self.renew(run.whole(), run.epoch)
+            epoch = run.whole().renew(self, run.epoch)
             if epoch < 0 or (run.answer is not None and run.answer.comes_again()):
-                self.abandon(run.whole())
+                run.whole().abandon(self)
             else:
                 run.epoch = epoch
                 if run.run.retain:
                     run.wall_ms = self.after_retained(run.run.topic, run.wall_ms)
-                enter(self, lane, run)
+                enter(self, lane, run, run.run, 0)
         lane.stopped.let_all_go(self.node)
 
     def _stop_waiting(self, lane: Lane) -> tuple[list[Batch], list[HeldRun]]:
@@ -501,14 +330,15 @@ class Appending:
     def _refuse_waiting(self, lane: Lane, text: str) -> None:
         given_back, held = self._stop_waiting(lane)
         for batch in given_back:
-            self._refused(batch, text)
+            batch.refused(text)
         for run in held:
-            self._refuse(run.whole(), text)
+            run.whole().refuse(self, text)
         lane.stopped.let_all_go(self.node)
 
     # --- reading ---
 
-    def _relieve(self, share: Share) -> None:
+    def relieve(self, share: Share) -> None:
+        """Records have an outcome: their client has less under way."""
         connection = share.connection
         if connection is None or connection.acks is None:
             return
@@ -538,32 +368,9 @@ def check_receive_maximum(connection: Connection, acks: AckQueue, run: Run) -> N
         )
 
 
-def is_fenced(record: Record, client: bytes, epoch: int) -> bool:
-    """Whether a QoS 2 record is the client's, and of this epoch or an older one."""
-    return 0 < record.session_epoch <= epoch and record.client == client
-
-
-def name_of(topic: DurableTopic) -> str:
-    """For people."""
-    return topic.name.decode("utf-8", "replace")
-
-
-def why_refused(topic: DurableTopic, shard: int) -> str:
-    """What to tell a publisher whose message is certainly not in the log."""
-    return (
-        f"Partition {shard} of topic {name_of(topic)} takes nothing now: a majority of its replicas can't be reached. "
-        "The message was not stored; publish it again later."
-    )
-
-
 def why_without_plan(topic: DurableTopic) -> str:
-    """The same, for one whose place could not be found."""
+    """What to tell a publisher when this node could not find out in which partition its message belongs."""
     return (
         f"Topic {name_of(topic)} gets other partitions, and this node could not find out in time where a message goes. "
         "The message was not stored; publish it again later."
     )
-
-
-def number_of(batch: Batch) -> int:
-    """Order batches as they were begun."""
-    return batch.number

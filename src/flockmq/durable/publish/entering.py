@@ -3,7 +3,7 @@
 ```
  run --> no properties, no expiry, QoS 0 or 1, one key --> one group: payloads cut out in one loop, one add_run
      `-> else message by message: key --> group, columns as they are needed
- batch that was given back, or keeps its place with fewer records --> record by record, in their order
+ batch that was given back --> record by record, in their order
 ```
 The raw MQTT 5 properties (without alias and expiry) are kept as they came, so that subscribers get them unchanged; the
 user properties among them once more as columns, for readers that don't speak MQTT.
@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.publish.answers import PublishAnswer
-from flockmq.durable.publish.lanes import Batch, HeldRun, Lane, Share
-from flockmq.log.batch import BatchBuilder, BatchView, Record, note_of
+from flockmq.durable.publish.batches import Batch, Share, add_record
+from flockmq.durable.publish.lanes import HeldRun, Lane
+from flockmq.log.batch import BatchView
 from flockmq.log.columns import RETAIN
 from flockmq.mqtt.payloads import payloads_of
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
@@ -47,24 +48,11 @@ def is_too_large(run: Run, client: bytes, bytes_max: int) -> bool:
     return False
 
 
-def enter(owner: Appending, lane: Lane, held: HeldRun) -> None:
-    """Put a run into the open batches of its groups."""
-    run = held.run
-    if len(run.wire) <= BATCH_BYTES or run.count == 1:
-        enter_part(owner, lane, held, run, 0)
+def enter(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int) -> None:
+    """Put a run, or the part of it that begins with message ``first``, into the open batches of its groups."""
+    if len(run.wire) > BATCH_BYTES and run.count > 1:
+        enter_parts(owner, lane, held, run)
         return
-    if not run.ends:
-        run.form(run.version, run.qos, run.retain, b"")  # finds where its messages end
-    low = 0
-    while low < run.count:
-        start = run.ends[low - 1] if low else 0
-        high = max(run.fitting(start + BATCH_BYTES), low + 1)
-        enter_part(owner, lane, held, run.part(low, high), low)
-        low = high
-
-
-def enter_part(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int) -> None:
-    """Put a run of bounded size into batches; ``first`` is its position within the whole."""
     topic = lane.topic
     group = topic.group_of(run.topic)
     if group == MANY_GROUPS:
@@ -73,12 +61,25 @@ def enter_part(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int
     if payloads is None:
         enter_each(owner, lane, held, run, first, group)
         return
-    batch = owner.batch(lane, group, len(run.wire))
+    size = len(run.wire)
+    batch = owner.batch(lane, group, size)
     builder = batch.opened.builder
     at = builder.count
     flags = run.qos | RETAIN if run.retain else run.qos
     builder.add_run(run.topic, held.client, held.wall_ms, flags, payloads)
-    owner.share(batch, Share(held.answer, held.connection, first, at, run.count, len(run.wire)))
+    owner.share(batch, Share(held.answer, held.connection, first, at, run.count, size))
+
+
+def enter_parts(owner: Appending, lane: Lane, held: HeldRun, run: Run) -> None:
+    """Cut a run into parts that fit into batches."""
+    if not run.ends:
+        run.form(run.version, run.qos, run.retain, b"")  # finds where its messages end
+    low = 0
+    while low < run.count:
+        start = run.ends[low - 1] if low else 0
+        high = max(run.fitting(start + BATCH_BYTES), low + 1)
+        enter(owner, lane, held, run.part(low, high), low)
+        low = high
 
 
 def enter_each(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int, group: int) -> None:
@@ -117,11 +118,12 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
     records = BatchView(given_back.data).records()
     for share in given_back.shares:
         answer = share.answer
-        epoch = owner.renew(share, records[share.at].session_epoch)
-        # Who was told that nobody knows sends it again. At QoS 2 the first copy counts, and a repeat may wait for it.
+        epoch = share.renew(owner, records[share.at].session_epoch)
+        # A publisher that was told that no node knows sends it again. At QoS 2 the first copy counts, and a repeat may
+        # wait for it.
         is_void = share.told and not (isinstance(answer, PublishAnswer) and answer.qos == 2)
         if not share.promised and (is_void or epoch < 0 or (answer is not None and answer.comes_again())):
-            owner.abandon(share)
+            share.abandon(owner)
             continue
         writer = ShareWriter(owner, lane, share.answer, share.connection)
         writer.told = share.told
@@ -140,23 +142,6 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
             )
             add_record(batch.opened.builder, record, own)
         writer.finish()
-
-
-def enter_less(data: bytes, records: list[Record], kept: list[Share]) -> bytes:
-    """A batch with fewer records, or changed ones, and where in it they are; nothing if none are left."""
-    builder = BatchBuilder()
-    for share in kept:
-        at = builder.count
-        for record in records[share.at : share.at + share.count]:
-            add_record(builder, record, record.key)
-        share.at = at
-    return builder.build(note=note_of(data)) if builder.count else b""
-
-
-def add_record(builder: BatchBuilder, record: Record, key: bytes | None) -> None:
-    """Add a record of another batch."""
-    builder.add(record.topic, record.client, record.timestamp_ms, record.flags, record.payload)
-    builder.mark(key, record.packet_id, record.session_epoch, record.expires_at, record.properties, record.user)
 
 
 class ShareWriter:

@@ -1,9 +1,8 @@
 """Messages of a durable topic between a publisher and the logs, in order even while the topic gets other shards.
 
 ```
- Lane: one topic         run --> records --> Batch per group and turn: who has which records in it (Share)
-   |                                            |
-   |                                            '--> outcome --> answers
+ Lane: one topic         run --> records --> Batch per group and turn, and its outcome (batches.py)
+   |
    |-- given_back: batches whose plan was out of date. They are put in again, first, when nothing of the topic is
    |               under way any more and the new plan is known
    '-- held: runs that came meanwhile, put in after those
@@ -15,71 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.durable.publish.batches import Batch, Share
 from flockmq.durable.publish.pausing import Stopped
-from flockmq.raft.appends import OpenBatch, Outcome
 
 if TYPE_CHECKING:
     from flockmq.durable.publish.answers import Answer
-    from flockmq.durable.publish.appending import Appending
     from flockmq.mqtt.run import Run
     from flockmq.routing.durable import DurableTopic
     from flockmq.session.connection import Connection
-
-
-class Share:
-    """Consecutive records of a batch that came with one run."""
-
-    def __init__(
-        self, answer: Answer | None, connection: Connection | None, first: int, at: int, count: int, size: int
-    ) -> None:
-        self.answer = answer
-        self.connection = connection
-        self.first = first
-        """Position of the first within its run,"""
-        self.at = at
-        """and within the batch."""
-        self.count = count
-        self.size = size
-        self.told = False
-        """Whoever waits has its answer."""
-        self.promised = False
-        """And that was that they are stored."""
-
-
-class Batch:
-    """An open batch, and whose records it holds."""
-
-    def __init__(self, owner: Appending, lane: Lane, opened: OpenBatch, shard: int, number: int) -> None:
-        self.owner = owner
-        self.lane = lane
-        self.opened = opened
-        self.shard = shard
-        self.number = number
-        """Grows from batch to batch."""
-        self.shares: list[Share] = []
-        self.settled = False
-        """It has an outcome, as well as that is known."""
-        self.data = b""
-        """Given back: its records."""
-
-    def share_at(self, position: int) -> Share | None:
-        """Whose record this is."""
-        for share in self.shares:
-            if share.at <= position < share.at + share.count:
-                return share
-        return None
-
-    def has_promises(self) -> bool:
-        """Whether something in it was acknowledged before it had an outcome."""
-        return any(share.promised for share in self.shares)
-
-    def heard(self, batch: OpenBatch, outcome: Outcome) -> None:  # noqa: ARG002
-        """See ``BatchListener``."""
-        self.owner.heard(self, outcome)
-
-    def fenced(self, batch: OpenBatch, data: bytes, position: int) -> bytes:  # noqa: ARG002
-        """See ``BatchListener``."""
-        return self.owner.fenced(self, data, position)
 
 
 class HeldRun:
