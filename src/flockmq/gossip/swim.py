@@ -221,7 +221,7 @@ class Swim:
                 self._wake(now, now)
 
     def peer_dead(self, peer: int, now: int) -> None:
-        """It was this object that said so; nothing to do."""
+        """Nothing to do: this object itself declared the peer dead."""
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
         """A message over a link; GossipError ends the link."""

@@ -57,11 +57,11 @@ class Scan:
     def __init__(self, file: int, position: int, sequence: int) -> None:
         self.records: list[JournalRecord] = []
         self.file = file
-        """The file that the next record goes to,"""
+        """The file that the next record goes to."""
         self.position = position
-        """where in it,"""
+        """The position of the next record in that file."""
         self.sequence = sequence
-        """and the sequence it will have."""
+        """The sequence that the next record will have."""
         self.torn = False
         """The last write did not finish; what it left is cut."""
         self.clean = True

@@ -39,15 +39,15 @@ class Segment:
         self.latest_timestamp = 0
         """At least that of every record: after a cut it may be that of a record that is gone."""
         self.flushed = 0
-        """How much of it the file holds for sure,"""
+        """How many bytes of the segment the file holds for sure."""
         self.flushed_index = first_index
-        """and the first entry that it does not."""
+        """The first entry that the file does not hold for sure."""
         self.low = 0
-        """Shortest it was since the running checkpoint started,"""
+        """Shortest length of the segment since the running checkpoint started."""
         self.low_index = first_index
-        """and the next index it had then."""
+        """The next index that the segment had at that length."""
         self.was_cut = False
-        """Its files may be longer than it is."""
+        """The files may be longer than the segment."""
         self.cuts = 0
         """How often it was cut: what was read of its file before may be something else now."""
         self.rows: bytearray | None = bytearray()

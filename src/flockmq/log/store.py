@@ -43,7 +43,7 @@ class Store:
         self.notes: list[str] = []
         """What recovery found, in sentences; empty when all was well."""
         self.is_new = False
-        """It was made just now: there was none."""
+        """The store was made just now: the folder had none."""
         self.torn = False
         """The last write before this start did not finish; what it left was cut."""
         self.generation = 0

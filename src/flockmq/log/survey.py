@@ -40,16 +40,16 @@ class Inspection:
         self.position = 0
         self.index = segment.first_index
         self.offset = segment.base_offset
-        """Where it stands: the next entry, where that is, and the offset of the next record."""
+        """Offset of the next record to read; ``index`` and ``position`` are those of its entry."""
         self.stop = segment.flushed
         self.stop_index = segment.flushed_index
         self.stop_offset = _offset_behind(log, segment)
         self.is_urgent = False
         self.bytes = 0
-        """That were read in this piece."""
+        """Bytes that were read in this piece."""
         self.marks: list[Marks] = []
         self.gaps: list[Gap] = []
-        """Found in this piece."""
+        """Gaps that were found in this piece."""
         self.error = ""
         """Why nothing could be read now, which is no damage: try again."""
         self._path = log.path(segment.file_name())

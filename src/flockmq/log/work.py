@@ -172,7 +172,7 @@ class Flush:
             disk.sync_folder(self.log.folder)
 
     def finish(self) -> None:
-        """It was performed. What the segment was cut to in the meantime does not count as written."""
+        """The work was performed. What the segment was cut to in the meantime does not count as written."""
         self._segment.flushed = min(self._length, self._segment.low)
         self._segment.flushed_index = min(self._next_index, self._segment.low_index)
 

@@ -244,7 +244,7 @@ class Broker:
             self.protocol_error(connection, error, now)
 
     def begin_turn(self) -> None:
-        """A loop turn begins: go on with those who wait, light ones first, at least one of the heavy ones."""
+        """A loop turn begins: go on with connections that wait, light ones first, at least one of the heavy ones."""
         turns = self.node.turns
         turns.number += 1
         turns.work = 0
@@ -261,7 +261,7 @@ class Broker:
                 break
 
     def go_on(self, connection: Connection | None) -> None:
-        """It is the turn of a connection that waited for it."""
+        """A connection that waited for its turn has it."""
         if connection is None or connection.phase == CLOSED:
             return
         now = self.node.now
@@ -602,7 +602,7 @@ class Broker:
         return taken
 
     def feed(self, hungry: list[Connection]) -> None:
-        """Retained messages for those who wait for some, who waited longest first."""
+        """Send retained messages to subscribers that wait for some, the longest waiting first."""
         node = self.node
         if len(hungry) > 1:
             hungry.sort(key=fed_at)
@@ -706,7 +706,7 @@ class Broker:
         publish_figures(self.node, now, self.version)
 
     def shutdown(self, now: int) -> None:
-        """Say goodbye to all: wills first, while there is somebody to hear them, then DISCONNECT 0x8B.
+        """Say goodbye to all: wills first, while subscribers can hear them, then DISCONNECT 0x8B.
 
         Sessions live in memory and end here, so that wills with a delay are due as well.
         """
@@ -736,13 +736,13 @@ class Broker:
         set_namespaces(self.node, wanted, now)
 
     def set_listener_namespace(self, listener: str, namespace: str) -> None:
-        """Who comes through a listener and names no namespace is in this one, which exists from now on."""
+        """A client that comes through a listener and names no namespace is in this one, which exists from now on."""
         set_listener_namespace(self.node, listener, namespace)
 
-    # --- who may do what ---
+    # --- rights ---
 
     def use_gate(self, gate: Gate, proving: frozenset[str], now: int) -> None:
-        """Have another gate judge from now on, in place of an open one; who came in through that is now anonymous.
+        """Have another gate judge from now on, in place of an open one; clients that came through that are anonymous.
 
         ``proving`` are the namespaces whose clients have passwords.
         """
@@ -752,7 +752,7 @@ class Broker:
         self.node.gate_is_open = type(gate) is OpenGate
 
     def review(self, found: Review, now: int) -> None:
-        """Users or rules of the gate have changed: have them hold for those who are connected, too."""
+        """Users or rules of the gate have changed: have them hold for connected clients, too."""
         review(self.node, found, now)
 
     # --- the admin's side ---

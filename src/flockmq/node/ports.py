@@ -211,7 +211,7 @@ class LogPort(Protocol):
         """A session goes to another node: ``session.places`` says from now on where it stands; it gets no more here."""
 
     def stayed(self, session: Session) -> None:
-        """It stays after all, and goes on."""
+        """The session stays after all, and goes on."""
 
     def arrived(self, session: Session, now: int) -> None:
         """A session came from another node, with its places; its subscriptions stand in the table."""

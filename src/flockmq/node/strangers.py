@@ -54,7 +54,7 @@ class Strangers:
             self._holding.pop(connection.number, None)
 
     def leave(self, connection: Connection) -> None:
-        """It was let in, or is gone; fine to say twice."""
+        """A connection was let in, or is gone; fine to say twice."""
         if self._waiting.pop(connection.number, None) is None:
             return
         self._holding.pop(connection.number, None)

@@ -48,7 +48,7 @@ class Entering:
         """From where on history is wanted; empty: none."""
         self.entered: list[Subscription] = []
         self.fresh: list[Subscription] = []
-        """Those that get what is retained."""
+        """Subscriptions that get retained messages."""
         self.why = ""
         """More about the first refusal."""
         if properties is not None:

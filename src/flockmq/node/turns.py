@@ -110,7 +110,7 @@ class Turns:
         return False
 
     def forget_lost(self, connection: Connection) -> None:
-        """It is over."""
+        """A lost connection was ended."""
         self.lost_bytes -= connection.lost_bytes
         connection.lost_bytes = 0
 

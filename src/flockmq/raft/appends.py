@@ -84,7 +84,7 @@ class OpenBatch:
         self.waiting: dict[Waiter, int] = {}
         self.listener: BatchListener | None = None
         self.settled = False
-        """Those in ``waiting`` were told."""
+        """The publishers in ``waiting`` were told."""
 
 
 def _no_waiter(group: int) -> None:

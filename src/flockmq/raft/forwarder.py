@@ -71,17 +71,17 @@ class _Run:
         self.open: dict[int, int] = {}
         """Attempts without an answer, and their terms."""
         self.unknown_term = 0
-        """Latest term of a leader that lost sight of it."""
+        """Latest term of a leader that lost sight of the run."""
         self.told = False
         """Its outcome was reported, as UNKNOWN at least."""
         self.early = False
-        """That a leader has it was reported."""
+        """The publisher was told that a leader has the run."""
         self.is_promised = False
         """Some of its records were acknowledged before, in another run: it is never given up."""
         self.done = False
-        """It is in the log for good."""
+        """The run is in the log for good."""
         self.is_fenced = False
-        """A record has to be taken out before it is sent again."""
+        """A record has to be taken out before the run is sent again."""
         self.made_at = 0
         """The latest attempt with other records than it has now: answers to that mean nothing any more."""
 

@@ -18,7 +18,7 @@ Answer = Callable[[bool], None]
 
 
 class PendingReads:
-    """Those of all groups of a node. Every answer is given exactly once."""
+    """The reads of all groups of a node. Every answer is given exactly once."""
 
     def __init__(self) -> None:
         self._asked: dict[int, tuple[int, Answer]] = {}

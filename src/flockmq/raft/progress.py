@@ -48,17 +48,17 @@ class Progress:
         """Appends that are out, oldest first; one at most in PROBE."""
         self.sent_bytes = 0
         self.impaired = False
-        """It said that it lost something: it will neither vote nor lead."""
+        """The follower said that it lost entries: it will neither vote nor lead."""
         self.sent_at = -1
         """When the latest append left; never before."""
         self.active = True
         """Heard from since the last check of the quorum."""
         self.heard_round = 0
-        """Latest lease round it answered."""
+        """Latest lease round that the follower answered."""
         self.told_commit = 0
-        """Commit index in the latest message to it."""
+        """Commit index in the latest message to the follower."""
         self.knows_commit = 0
-        """Commit index in the latest answer from it."""
+        """Commit index in the latest answer of the follower."""
         self.snapshot: SnapshotMeta | None = None
         self.snapshot_position = 0
         self.chunk_round = -1
@@ -73,7 +73,7 @@ class Progress:
         self._enter(REPLICATE, self.match + 1)
 
     def send_snapshot(self, meta: SnapshotMeta) -> None:
-        """It needs all of this first."""
+        """The follower needs this snapshot first."""
         self._enter(SNAPSHOT, meta.index + 1)
         self.snapshot = meta
 

@@ -31,7 +31,7 @@ class Ready:
         self.install: SnapshotMeta | None = None
         """A snapshot, complete in the sink, takes the place of the log."""
         self.restores = False
-        """It takes the place of the applied state as well; otherwise that is as new already, and must not go back."""
+        """The snapshot replaces the applied state as well; otherwise that is as new already, and must not go back."""
         self.truncate_from = 0
         """Forget entries from here on; 0 for none."""
         self.entries: list[Entry] = []

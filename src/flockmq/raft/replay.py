@@ -52,7 +52,7 @@ class ReplayBound:
         self._saving[group] = self._applied.get(group, 0)
 
     def saved(self, group: int) -> None:
-        """It counts now."""
+        """The saved checkpoint is now the restart point."""
         self._drop(group, self._saving.pop(group, 0))
 
     def forget(self, group: int) -> None:

@@ -223,7 +223,7 @@ class SenderDesk:
         """(sender, boot, sequence) of these -> index."""
         self._waiters: dict[int, list[_Waiter]] = {}
         self._unstored: list[_Waiter] = []
-        """Those that want to hear when the run is on the disk here, in order."""
+        """Senders that want to hear when their run is on the disk here, in order."""
 
     def is_up_to_date(self) -> bool:
         """Whether leadership is what it was when ``follow_role`` looked last."""

@@ -76,7 +76,7 @@ class Asking:
 
 
 def unless_done(answered: asyncio.Future[T]) -> Callable[[T], None]:
-    """Somebody who waited may be gone."""
+    """The caller that waited may be gone."""
 
     def answer(value: T) -> None:
         if not answered.done():

@@ -45,6 +45,100 @@ OUT_PIECES_MAX: Final = 1_024
 class Connection:
     """State of one network connection; lives as long as the transport does."""
 
+    handle: object = None
+    certificate_name: str | None = None
+    space: Space | None = None
+    """The namespace of the client once it is connected; None: the default one, and nothing there is limited."""
+    refuse_code: int = 0
+    refuse_text: str = ""
+    phase: int = NEW
+    version: int = 0
+    session: Session | None = None
+    identity: Identity | None = None
+    auth: AuthRequest | None = None
+    auth_method: str | None = None
+    awaits_auth: bool = False
+    admission: object = None
+    admitted_as: str | None = None
+    """The proved name of a client that is let in, and may still wait for its CONNACK."""
+    expiry_asked: int = 0
+
+    # reading
+    rest: bytes = b""
+    chunks: bytearray | None = None
+    """A large packet as far as it has arrived; ``missing`` bytes are still to come."""
+    missing: int = 0
+    reading_paused: bool = False
+    held_back: bool = False
+    """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
+    waits_turn: bool = False
+    """The connection had its share of a loop turn, or others had the turn: bytes wait in ``rest`` for a later one."""
+    turn: int = 0
+    turn_work: int = 0
+    """Work that was done for this connection in the turn with the number ``turn``."""
+    is_lost: bool = False
+    """The transport is gone; bytes that the client sent before that still wait for their turn."""
+    lost_bytes: int = 0
+    """How many bytes of a lost connection were counted (``Turns.lost_bytes``)."""
+    fed_at: int = 0
+    """The turn in which the client last got retained messages."""
+    held_bytes: int = 0
+    """Bytes that are held for this connection while it is not let in."""
+    connect_bytes: int = 0
+    """Size of the CONNECT, while that is being judged."""
+    half_since: int = 0
+    """Since when a packet has begun and is not all there; 0: none has."""
+    timer: Timer | None = None
+    packet_timer: Timer | None = None
+    authority_timer: Timer | None = None
+    keep_alive_ms: int = 0
+    keep_alive_s: int = 0
+    tokens: int = 0
+
+    # writing
+    out_joined: int = 0
+    """How many pieces at the beginning of ``out`` are large ones, put together from many."""
+    out_bytes: int = 0
+    reply_bytes: int = 0
+    blocked: bool = False
+    closing: bool = False
+    dirty: bool = False
+    backlog: object = None
+    """Retained messages that are still to be sent (a RetainedFeed)."""
+    hungry: bool = False
+    """The backlog can go on in the next loop turn."""
+
+    # what the client said in CONNECT (MQTT 5)
+    client_packet_max: int = 0
+    client_receive_max: int = 65_535
+    client_alias_max: int = 0
+    wants_problem_information: bool = True
+    wants_places: bool = False
+    """Whether the client wants to know partition and offset of messages that it publishes to durable topics."""
+    aliases_in: dict[int, bytes] | None = None
+    aliases_out: dict[bytes, int] | None = None
+
+    # what the gate allowed, by topic, while verdicts_version is current
+    verdicts: dict[bytes, bool] | None = None
+    verdicts_version: int = 0
+
+    # congestion: publishers that wait for this subscriber, and whether it used up its grace
+    waiting: dict[int, Connection] | None = None
+    congestion_timer: Timer | None = None
+    waits_for: int = 0
+    out_of_grace: bool = False
+
+    # durable topics: acknowledgements that wait for a log, and PUBCOMPs that do
+    acks: AckQueue | None = None
+    releases: AckQueue | None = None
+
+    # counters
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    dropped: int = 0
+
     def __init__(
         self,
         number: int,
@@ -59,46 +153,6 @@ class Connection:
         self.listener = listener
         self.limits = limits
         self.peer = peer
-        self.handle: object = None
-        self.certificate_name: str | None = None
-        self.space: Space | None = None
-        """The namespace it is in once it is connected; None: the default one, and nothing there is limited."""
-        self.refuse_code = 0
-        self.refuse_text = ""
-        self.phase = NEW
-        self.version = 0
-        self.session: Session | None = None
-        self.identity: Identity | None = None
-        self.auth: AuthRequest | None = None
-        self.auth_method: str | None = None
-        self.awaits_auth = False
-        self.admission: object = None
-        self.admitted_as: str | None = None
-        """The proved name of who is let in, and may still wait for its CONNACK."""
-        self.expiry_asked = 0
-        # reading
-        self.rest: bytes = b""
-        self.chunks: bytearray | None = None
-        """A large packet as far as it has arrived; ``missing`` bytes are still to come."""
-        self.missing = 0
-        self.reading_paused = False
-        self.held_back = False
-        """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
-        self.waits_turn = False
-        """It has had its share of a loop turn, or others had the turn: bytes wait in ``rest`` for a later one."""
-        self.turn = 0
-        self.turn_work = 0
-        """What was done for it in the turn with that number."""
-        self.is_lost = False
-        """Its transport is gone; what it sent before that still waits for its turn."""
-        self.lost_bytes = 0
-        """Of those so many were counted."""
-        self.fed_at = 0
-        """The turn in which it last got retained messages."""
-        self.held_bytes = 0
-        """What is held for it while it is not let in."""
-        self.connect_bytes = 0
-        """Size of its CONNECT, while that is being judged."""
         self.packet_max = min(limits.connect_bytes_max or PACKET_BYTES_MAX, limits.packet_bytes_max or PACKET_BYTES_MAX)
         self.properties_max = limits.connect_properties_max or PACKET_BYTES_MAX
         self.topic_bytes_max = limits.topic_bytes_max
@@ -106,59 +160,13 @@ class Connection:
         self.messages_per_s_max = limits.messages_per_s_max
         """Limits that every message is held against stand here too: ``limits`` is interpreted, and slow to read."""
         self.last_read_at = now
-        """When the last whole packet came, or when it was listened to again."""
-        self.half_since = 0
-        """Since when a packet has begun and is not all there; 0: none has."""
-        self.timer: Timer | None = None
-        self.packet_timer: Timer | None = None
-        self.authority_timer: Timer | None = None
-        self.keep_alive_ms = 0
-        self.keep_alive_s = 0
+        """When the last whole packet came, or when reading went on."""
         self.connected_at = now
-        self.tokens = 0
         self.tokens_at = now
-        # writing
         self.out: list[bytes] = []
-        self.out_joined = 0
-        """How many pieces at the beginning of ``out`` are large ones, put together from many."""
-        self.out_bytes = 0
-        self.reply_bytes = 0
         self.out_max = limits.write_bytes_max or 1 << 62
-        self.blocked = False
-        self.closing = False
-        self.dirty = False
         self.dirty_connections = dirty_connections
         self.stats = stats
-        self.backlog: object = None
-        """Retained messages that are still to be sent (a RetainedFeed)."""
-        self.hungry = False
-        """The backlog can go on in the next loop turn."""
-        # what the client said in CONNECT (MQTT 5)
-        self.client_packet_max = 0
-        self.client_receive_max = 65_535
-        self.client_alias_max = 0
-        self.wants_problem_information = True
-        self.wants_places = False
-        """Whether it wants to know partition and offset of what it publishes to durable topics."""
-        self.aliases_in: dict[int, bytes] | None = None
-        self.aliases_out: dict[bytes, int] | None = None
-        # what the gate allowed, by topic, while verdicts_version is current
-        self.verdicts: dict[bytes, bool] | None = None
-        self.verdicts_version = 0
-        # congestion: publishers that wait for this subscriber, and whether it used up its grace
-        self.waiting: dict[int, Connection] | None = None
-        self.congestion_timer: Timer | None = None
-        self.waits_for = 0
-        self.out_of_grace = False
-        # durable topics: acknowledgements that wait for a log, and PUBCOMPs that do
-        self.acks: AckQueue | None = None
-        self.releases: AckQueue | None = None
-        # counters
-        self.messages_in = 0
-        self.messages_out = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.dropped = 0
 
     def let_in(self) -> None:
         """From now on it may send larger packets."""
@@ -264,7 +272,7 @@ class Connection:
             self.stats.bytes_out += self.out_bytes
             self.out_bytes = 0
             if self.waiting is not None or self.out_of_grace:
-                self.mark()  # if the transport took it all, those who wait for this client can go on
+                self.mark()  # if the transport took it all, publishers that wait for this client can go on
         return taken
 
     def start_reading_again(self) -> None:

@@ -56,9 +56,9 @@ class Session:
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages taken and not yet released."""
         self.collected: set[int] | None = None
-        """Those among them that logs had of a session which is lost, until the client shows that it remembers it."""
+        """Ids in ``received`` that logs had of a lost session, until the client shows that it remembers them."""
         self.unsettled: dict[int, object] | None = None
-        """Those among them whose message is on its way into a log, with the connection that waits for its outcome."""
+        """Ids in ``received`` whose message is on its way into a log, with what waits for its outcome."""
         self.places: list[LogPlace] | None = None
         """On its way to another node: where it stands in the logs of durable topics."""
         self.will: Will | None = None

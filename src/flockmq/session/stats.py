@@ -32,9 +32,9 @@ class Stats:
         self.durable_in = 0
         """Messages for durable topics, on their way into a log."""
         self.durable_stored = 0
-        """Those that got there, as far as their topics' acknowledgements promise."""
+        """Messages for durable topics that are stored, as far as their topics' acknowledgements promise."""
         self.durable_refused = 0
-        """Those that are certainly not in a log, and whose publishers were told so."""
+        """Messages for durable topics that are certainly not in a log, and whose publishers were told so."""
         self.durable_unknown = 0
         """Messages whose outcome was not known in time."""
         self.publishes_denied = 0

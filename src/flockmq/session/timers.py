@@ -20,7 +20,7 @@ class Timer:
         self.slot = slot
         self.key = key
         self.is_off = False
-        """It was taken back: it must not be acted on, also when ``due`` had handed it out before that."""
+        """The timer was cancelled: it must not be acted on, also when ``due`` had handed it out before that."""
 
 
 class TimerWheel:
