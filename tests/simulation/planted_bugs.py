@@ -2,8 +2,8 @@
 
 ``python tests/simulation/planted_bugs.py NAME --seeds 100`` plants one and simulates until a rule is broken; with
 ``--schedule`` all seeds run that plan. Needs FLOCKMQ_PURE=1: compiled functions can't be changed. The plans that found
-each are kept in ``planted_bugs.txt``, and tried again by ``test_planted_bugs.py``. Those of ``NODE_BUGS`` are mistakes
-of whole nodes, found by the layer ``nodes`` with the plan that stands beside them.
+each are kept in ``planted_bugs.txt``, and tried again by ``test_planted_bugs.py``. Those of ``LAYER_BUGS`` are mistakes
+of whole nodes and of membership, found by their layers with the plan that stands beside them.
 """
 
 from __future__ import annotations
@@ -112,6 +112,27 @@ NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
     ),
 }
 
+MEMBERS = "nodes=10 loss=50 ms=60000; 10000 pause 4 1200; 20000 pause 5 1200; 30000 pause 6 1200; 40000 pause 7 1200"
+GOSSIP_BUGS: dict[str, tuple[str, list[Change]]] = {
+    "a suspect has no time to contradict": (
+        MEMBERS,
+        [
+            Change(
+                "gossip.probing",
+                "Prober.judge_suspects",
+                "due = ends_at - 2 * step",
+                "due, suspicion.last_words = now, 2",
+            )
+        ],
+    ),
+}
+LAYER_BUGS = {"nodes": NODE_BUGS, "gossip": GOSSIP_BUGS}
+"""Layer -> its bugs, each with the plan that finds it."""
+FINDS = {
+    "nodes": ("safety", "nothing lost", "replicas"),
+    "gossip": ("wrong death",),
+}
+
 
 def plant(change: Change) -> None:
     """Give a function, or a method, another body, wherever it was imported to."""
@@ -136,16 +157,27 @@ def plant(change: Change) -> None:
 
 def plant_bug(name: str) -> None:
     """Make one known mistake, for the rest of this process."""
-    for change in BUGS[name] if name in BUGS else NODE_BUGS[name][1]:
+    for change in BUGS[name] if name in BUGS else LAYER_BUGS[layer_of(name)][name][1]:
         plant(change)
 
 
-def hunt_in_nodes(name: str, first: int, seeds: int) -> Outcome | None:
-    """The same with whole nodes, and the plan of a bug."""
-    plan = LAYERS["nodes"].parse(NODE_BUGS[name][0])
+def layer_of(name: str) -> str:
+    """The layer that finds a bug."""
+    return next((layer for layer, bugs in LAYER_BUGS.items() if name in bugs), "consensus")
+
+
+def plan_of(name: str) -> Plan:
+    """The plan that finds a bug of another layer than consensus."""
+    layer = layer_of(name)
+    plan: Plan = LAYERS[layer].parse(LAYER_BUGS[layer][name][0])
+    return plan
+
+
+def hunt_in_layer(name: str, first: int, seeds: int) -> Outcome | None:
+    """The same with another layer, and the plan of a bug."""
     for seed in range(first, first + seeds):
-        outcome = run_plan(seed, plan)
-        if outcome.rule in ("safety", "nothing lost", "replicas"):
+        outcome = run_plan(seed, plan_of(name))
+        if outcome.rule in FINDS[layer_of(name)]:
             return outcome
     return None
 
@@ -168,7 +200,7 @@ def hunt(first: int, seeds: int, plan: Plan | None = None) -> Outcome | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=[*BUGS, *NODE_BUGS, "none"])
+    parser.add_argument("name", choices=[*BUGS, *NODE_BUGS, *GOSSIP_BUGS, "none"])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--schedule", help="this plan for all seeds, instead of their own")
@@ -179,8 +211,8 @@ def main() -> int:
         return 2
     if options.name != "none":
         plant_bug(options.name)
-    if options.name in NODE_BUGS:
-        found = hunt_in_nodes(options.name, options.first, options.seeds)
+    if layer_of(options.name) != "consensus":
+        found = hunt_in_layer(options.name, options.first, options.seeds)
         print(f"{options.name}: not found" if found is None else f"{found.seed} {found.plan}\n{found.violation}")
         return int(found is None)
     outcome = hunt(options.first, options.seeds, parse_plan(options.schedule) if options.schedule else None)

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from flockmq.testing.simulation.layers import run_plan
-from flockmq.testing.simulation.nodes.plan import parse_plan
 from flockmq.testing.simulation.sweep import kept_runs
-from simulation.planted_bugs import BUGS, NODE_BUGS
+from simulation.planted_bugs import BUGS, GOSSIP_BUGS, NODE_BUGS, plan_of
 
 SCRIPT = Path(__file__).with_name("planted_bugs.py")
 PLANS = dict(zip(BUGS, kept_runs(SCRIPT.with_suffix(".txt")), strict=True))
@@ -34,14 +33,14 @@ def test_a_planted_bug_is_found_and_without_it_the_same_run_passes(name: str) ->
     assert run_plan(seed, plan).violation == ""
 
 
-@pytest.mark.parametrize("name", NODE_BUGS)
-def test_a_bug_of_whole_nodes_is_found_and_without_it_the_same_run_passes(name: str) -> None:
+@pytest.mark.parametrize("name", [*NODE_BUGS, *GOSSIP_BUGS])
+def test_a_bug_of_another_layer_is_found_and_without_it_the_same_run_passes(name: str) -> None:
     command = [sys.executable, str(SCRIPT), name, "--seeds", "10"]
     environment = {**os.environ, "FLOCKMQ_PURE": "1"}
     told = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     assert told.returncode == 0, told.stdout + told.stderr
     seed = int(told.stdout.partition(" ")[0])
-    assert run_plan(seed, parse_plan(NODE_BUGS[name][0])).violation == ""
+    assert run_plan(seed, plan_of(name)).violation == ""
 
 
 def test_ten_bugs_are_known() -> None:

@@ -13,7 +13,7 @@
 | delivery from the SUBACK on | it did not get something that was sent after its SUBACK (if that came in time) |
 | answers in order | PUBACKs come in another order than the messages were sent |
 | ends | a reader is told that a log ends before what was known to be committed when it asked |
-| cursors | or that a cursor stands before what was stored of it by then (both: ``durable_readers``) |
+| cursors | or that a cursor stands before what was stored of it by then (both: ``readers.py``) |
 | retained | a node has another retained message of a name than the last one in the log, though some node always lived |
 
 A key that moves to another shard leaves messages behind: the order of a key is those, then the ones in its new shard.
