@@ -16,14 +16,17 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from flockmq.drivers.clock import now_ms
+from flockmq.drivers.runner import Runner
 from flockmq.errors import FlockError
 from flockmq.gossip.member import EVENT_NAMES, SUSPECTED
 from flockmq.peering.kinds import PING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flockmq.drivers.datagrams import Datagrams
     from flockmq.drivers.links import Links, PeerInfo
-    from flockmq.drivers.runner import Runner
+    from flockmq.node.events import Event
     from flockmq.peering.node import ClusterNode
 
 PING_MS: Final = 2_000
@@ -46,9 +49,10 @@ class Measured:
 class ClusterRunner:
     """The loop's side of a clustered node. ``start`` it when links and datagrams are there."""
 
-    def __init__(self, node: ClusterNode, runner: Runner) -> None:
+    def __init__(self, node: ClusterNode, on_events: Callable[[list[Event]], None], connections_max: int = 0) -> None:
+        """As ``Runner``, which it makes for the node's broker."""
         self.node = node
-        self.runner = runner
+        self.runner = Runner(node.broker, on_events, connections_max, self)
         self.measured: dict[int, Measured] = {}
         self._links: Links | None = None
         self._datagrams: Datagrams | None = None
@@ -59,13 +63,11 @@ class ClusterRunner:
         """Begin."""
         self._links = links
         self._datagrams = datagrams
-        self.runner.attach(self.turn, self.tick)
 
     def stop(self) -> None:
         """Say no more."""
         self.turn()
         self._tell_events()
-        self.runner.attach(None, None)
         self._links = None
         self._datagrams = None
 
@@ -110,6 +112,8 @@ class ClusterRunner:
 
     def tick(self, now: int) -> None:
         """Time passes."""
+        if self._links is None:
+            return
         self.node.tick(now)
         if now >= self._ping_at:
             self._ping_at = now + PING_MS

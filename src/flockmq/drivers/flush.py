@@ -64,6 +64,7 @@ class Flusher:
     """Walks the broker's dirty connections."""
 
     __slots__ = (
+        "_between",
         "_broker",
         "_clock",
         "_loop",
@@ -73,7 +74,6 @@ class Flusher:
         "_scheduled",
         "_turns",
         "_unit_us",
-        "between",
         "slow_turns",
     )
 
@@ -84,13 +84,14 @@ class Flusher:
         on_fault: Callable[[str, Exception], None],
         on_slow: Callable[[SlowTurn], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        between: Callable[[], bool] | None = None,
     ) -> None:
-        """``on_fault``: told of a bug, and what was being done; ``on_slow``: told of every turn that took long."""
-        self.between: Callable[[], bool] | None = None
-        """Called in every run before anything is written: other nodes have a message before its PUBACK is out.
+        """``on_fault``: told of a bug, and what was being done; ``on_slow``: told of every turn that took long.
 
-        False: it has not told them everything, so nothing that came of it may be written yet.
+        ``between`` is called in every run before anything is written: other nodes have a message before its PUBACK is
+        out. False: it has not told them everything, so nothing that came of it may be written yet.
         """
+        self._between = between
         self._broker = broker
         self._turns = broker.node.turns
         self._clock = clock
@@ -138,7 +139,7 @@ class Flusher:
             served = self._clock()
         self._read_bytes = 0
         dirty = broker.take_dirty() if is_new and not waited else broker.take_marked()
-        if self.between is not None and self.between():
+        if self._between is not None and self._between():
             dirty += broker.take_answered()
         told = self._clock() if len(dirty) > FEW else 0.0
         for connection in dirty:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.drivers.admission import Room
 from flockmq.drivers.clock import now_ms, wall_ms
@@ -36,32 +36,45 @@ FAREWELL_MS: Final = 2_000
 """How long a peer may take to read our last bytes and to close its side."""
 
 
+class Nodes(Protocol):
+    """The other nodes' side of a loop turn."""
+
+    def turn(self) -> bool:
+        """End a loop turn; False when something is left to be said to the others."""
+
+    def tick(self, now: int) -> None:
+        """Time passes."""
+
+
 class Runner:
     """The loop's side of one broker. Create and start it inside a running event loop."""
 
-    def __init__(self, broker: Broker, on_events: Callable[[list[Event]], None], connections_max: int = 0) -> None:
-        """``connections_max``: on all listeners together; 0: no limit."""
+    def __init__(
+        self,
+        broker: Broker,
+        on_events: Callable[[list[Event]], None],
+        connections_max: int = 0,
+        nodes: Nodes | None = None,
+    ) -> None:
+        """``connections_max``: on all listeners together; 0: no limit. ``nodes``: None for a node alone."""
         self.broker = broker
         self.room = Room(connections_max)
         self.loop = asyncio.get_running_loop()
         self.listeners: list[Listener] = []
         self.events = EventList()
         """What the drivers have to say themselves."""
-        self._flusher = Flusher(broker, self.loop, self.fault, self._slow_turn)
+        self._flusher = Flusher(
+            broker, self.loop, self.fault, self._slow_turn, between=nodes.turn if nodes is not None else None
+        )
         self._slow_at = 0
         self.flush_soon = self._flusher.schedule
         self.note_read = self._flusher.note_read
         self._on_events = on_events
-        self._on_tick: Callable[[int], None] | None = None
+        self._nodes = nodes
         self._farewells = Deadlines(FAREWELL_MS)
         self._farewells_open = 0
         self._all_gone: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    def attach(self, on_flush: Callable[[], bool] | None, on_tick: Callable[[int], None] | None) -> None:
-        """Have something called in every flush and at every tick: the other nodes' side. None: no more."""
-        self._flusher.between = on_flush
-        self._on_tick = on_tick
 
     def start(self) -> None:
         """Begin to tick."""
@@ -126,9 +139,9 @@ class Runner:
         now = now_ms()
         self.broker.set_wall(wall_ms(), now)
         self.guard("tick", lambda: self.broker.tick(now))
-        on_tick = self._on_tick
-        if on_tick is not None:
-            self.guard("cluster tick", lambda: on_tick(now))
+        nodes = self._nodes
+        if nodes is not None:
+            self.guard("cluster tick", lambda: nodes.tick(now))
         self._flusher.run()
         self._farewells.expire(now)
         for listener in self.listeners:

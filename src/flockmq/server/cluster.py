@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from flockmq import __version__
 from flockmq.cluster.policy import PolicySettings
 from flockmq.drivers.clock import now_ms, wall_ms
-from flockmq.drivers.cluster_runner import ClusterRunner
 from flockmq.drivers.datagrams import Datagrams, listen_on_one_port
 from flockmq.drivers.links import Links, PeerInfo
 from flockmq.durable.assembly import Node, assemble
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flockmq.discovery.ports import Discovery
-    from flockmq.drivers.runner import Runner
+    from flockmq.drivers.cluster_runner import ClusterRunner
     from flockmq.node.ports import Gate
     from flockmq.node.settings import BrokerSettings
     from flockmq.server.cluster_moves import Restart
@@ -99,7 +98,7 @@ class ClusterService:
         discovery: Discovery,
         node: Node,
         opened: OpenedStore,
-        runner: Runner,
+        runner: ClusterRunner,
         log: Log,
         owner: Restart,
     ) -> None:
@@ -121,8 +120,8 @@ class ClusterService:
         self.broker = node.broker
         self.node = node.cluster
         self._owner = owner
-        self.runner = ClusterRunner(node.cluster, runner)
-        self.durable = DurableService(node.durable, opened, identity.folder, runner, log)
+        self.runner = runner
+        self.durable = DurableService(node.durable, opened, identity.folder, runner.runner, log)
         self._links: Links | None = None
         self._datagrams: Datagrams | None = None
         self._tasks: list[asyncio.Task[None]] = []

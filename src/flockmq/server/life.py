@@ -88,14 +88,16 @@ class Life:
             self.broker = Broker(settings, gate, rng, now_ms(), wall_ms(), __version__, data_dir.node_id)
             self.runner = Runner(self.broker, self._log_events, self.connections_max)
         else:
+            from flockmq.drivers.cluster_runner import ClusterRunner
             from flockmq.server.cluster import ClusterService, assemble_node
 
             identity, opened = found
             discovery = identity.discovery()
             node = assemble_node(identity, discovery, opened, settings, gate, rng, self)
             self.broker = node.broker
-            self.runner = Runner(self.broker, self._log_events, self.connections_max)
-            self._service = ClusterService(identity, discovery, node, opened, self.runner, log, owner)
+            turns = ClusterRunner(node.cluster, self._log_events, self.connections_max)
+            self.runner = turns.runner
+            self._service = ClusterService(identity, discovery, node, opened, turns, log, owner)
         self.tenants = Tenants(self.broker, self._gate, self._make_gate, self.runner.flush_soon)
         self._bans = Bans(self.broker, self.runner.flush_soon)
         if self._service is not None and has_stored:

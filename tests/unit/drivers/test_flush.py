@@ -50,8 +50,14 @@ class Desk:
         self.faults: list[tuple[str, Exception]] = []
         self.loop = loop
         self.seconds = 0.0
+        self.between: Callable[[], bool] | None = None
+        """What the other nodes' side does in a turn."""
         self.flusher = Flusher(
-            self.broker, loop, lambda doing, error: self.faults.append((doing, error)), clock=lambda: self.seconds
+            self.broker,
+            loop,
+            lambda doing, error: self.faults.append((doing, error)),
+            clock=lambda: self.seconds,
+            between=lambda: self.between is not None and self.between(),
         )
 
     def connection(self) -> Connection:
@@ -80,7 +86,7 @@ def test_other_nodes_are_told_first_and_what_comes_of_it_leaves_in_the_same_run(
         answered.reply(b"committed")
         return True
 
-    on.flusher.between = between
+    on.between = between
     plain.reply(b"answer")
     on.flusher.run()
     assert on.said == [b"other nodes", b"answer", b"committed"]
@@ -94,11 +100,11 @@ def test_while_other_nodes_have_not_heard_everything_only_earlier_answers_leave(
         answered.reply(b"committed")
         return False
 
-    on.flusher.between = between
+    on.between = between
     plain.reply(b"answer")
     on.flusher.run()
     assert on.said == [b"answer"]
-    on.flusher.between = None
+    on.between = None
     on.next_turn()
     assert on.said == [b"answer", b"committed"]
 
@@ -112,10 +118,10 @@ def test_a_client_whose_words_wait_here_is_looked_at_in_the_next_run(on: Desk) -
         waiting.reply(b"committed")
         return True
 
-    on.flusher.between = between
+    on.between = between
     on.flusher.run()
     assert on.said == []
-    on.flusher.between = None
+    on.between = None
     on.next_turn()
     assert on.said == [b"committed"]
 
@@ -130,10 +136,10 @@ def test_what_is_long_leaves_with_the_next_run(on: Desk) -> None:
         short.reply(acks[:4])
         return True
 
-    on.flusher.between = between
+    on.between = between
     on.flusher.run()
     assert on.said == [acks[:4]]
-    on.flusher.between = None
+    on.between = None
     on.next_turn()
     assert on.said == [acks[:4], acks]
 
@@ -171,7 +177,7 @@ def test_runs_from_timers_add_none_to_the_turns_of_the_loop(on: Desk) -> None:
         on.flusher.schedule()  # another turn is needed
         return True
 
-    on.flusher.between = between
+    on.between = between
     on.flusher.schedule()
     for _ in range(5):
         on.flusher.run()
