@@ -13,6 +13,7 @@ from flockmq.durable.replicas.partitions import Partitions
 from flockmq.durable.state.facts import Head
 from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import Meta
+from flockmq.durable.state.wall import WallClock
 from flockmq.gossip.member import ALIVE, DEAD, Member
 from flockmq.log.batch import BatchView
 from flockmq.log.settings import StoreSettings
@@ -75,7 +76,7 @@ class Node(StoreNode):
         self.engine = RaftEngine(host, store, self._applied, self._state_of, self._stopped)
         self.calls = Calls(self)
         self.meta = Meta(
-            self.engine, self.calls, self, cluster.rng, lambda now: WALL + now, self._keep, self._changed, self._parted
+            self.engine, self.calls, self, cluster.rng, WallClock(WALL), self._keep, self._changed, self._parted
         )
         self.partitions = Partitions(self.meta, self.engine, self._opened, self.closed.append)
         self.members = Members(self.meta, self.engine, self.list_members, cluster.policy)
@@ -114,6 +115,9 @@ class Node(StoreNode):
 
     def tell(self, index: int, has_replica: bool) -> None:
         self.head = Head(index, has_replica)
+
+    def alive(self) -> list[int]:
+        return [node.number for node in self.cluster.running()]
 
     def heads(self) -> dict[int, Head]:
         return {

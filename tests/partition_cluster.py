@@ -25,11 +25,12 @@ from flockmq.durable.machine.fences import Fences
 from flockmq.durable.machine.machines import Machines
 from flockmq.durable.qos2.collecting import Collecting
 from flockmq.durable.qos2.releases import Releases
-from flockmq.durable.replicas.retention import Keeper
+from flockmq.durable.replicas.retention import RetentionSweeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.layout import Layout
+from flockmq.durable.state.wall import WallClock
 from flockmq.log.settings import StoreSettings
 from flockmq.node.events import EventList
 from flockmq.peering.calls import Calls
@@ -73,7 +74,7 @@ class Node(StoreNode):
         self.events = EventList()
         self.engine = RaftEngine(host, store, self.applied, self.machines.state_of, cluster.failed)
         self.calls = Calls(self)
-        wall = WALL_MS - cluster.start
+        wall = WallClock(WALL_MS - cluster.start)
         self.layout = Layout(lambda: cluster.state)
         self.fences = Fences(self.engine, self.machines)
         self.control = Control(self.engine, self.machines, self.fences, wall)
@@ -81,18 +82,18 @@ class Node(StoreNode):
         self.local = EngineLogs(self.engine, self.machines, self.layout)
         self.logs = Logs(self.id, self.local, self.layout, self.calls, self, self.engine.wake)
         self.cursors = Cursors(self.asking, self.control, self.machines, self.local)
-        self.keeper = Keeper(self.engine, self.machines, self.layout, self.events, wall)
+        self.retention_sweeper = RetentionSweeper(self.engine, self.machines, self.layout, self.events, wall)
         self.collecting = Collecting(
             self.asking,
             self.control,
             self.machines,
             self.fences,
             self.events,
-            self.alive,
+            self,
             cluster.under_way.get(self.id, dict),
         )
         self.releases = Releases(
-            self.asking, self.control, self.machines, self.collecting, self.alive, cluster.sessions.get(self.id)
+            self.asking, self.control, self.machines, self.collecting, self, cluster.sessions.get(self.id)
         )
         self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)
         self.statuses = Statuses(self.id, self.engine, self.machines, self.calls, self.scrubbing)
@@ -102,7 +103,7 @@ class Node(StoreNode):
             if self.id in self.layout.replicas_of(group):
                 replica = self.engine.open(group, cluster.voters)
                 self.machines.opened(group, replica)
-                self.keeper.opened(group, replica)
+                self.retention_sweeper.opened(group, replica)
             else:
                 host.elsewhere[group] = cluster.voters
         self.write()
@@ -132,7 +133,7 @@ class Node(StoreNode):
 
     def tick(self, now: int) -> None:
         self.engine.tick(now)
-        for part in (self.calls, self.control, self.keeper, self.collecting, self.releases):
+        for part in (self.calls, self.control, self.retention_sweeper, self.collecting, self.releases):
             part.tick(now)
         wall_ms = now + WALL_MS - self.cluster.start
         work = self.scrubbing.take(now, wall_ms)

@@ -19,7 +19,7 @@ from flockmq.cluster.state import ClusterState
 from flockmq.durable.calls import PartitionCalls
 from flockmq.durable.consensus import Consensus
 from flockmq.durable.cursors.cursors import Cursors
-from flockmq.durable.cursors.sweeping import Tidying
+from flockmq.durable.cursors.sweeping import CursorSweeper
 from flockmq.durable.deliver.delivery import Delivery
 from flockmq.durable.logs.local import EngineLogs
 from flockmq.durable.logs.logs import Logs
@@ -32,7 +32,7 @@ from flockmq.durable.publish.topics import Topics
 from flockmq.durable.qos2.collecting import Collecting
 from flockmq.durable.qos2.releases import Releases
 from flockmq.durable.replicas.partitions import Partitions
-from flockmq.durable.replicas.retention import Keeper
+from flockmq.durable.replicas.retention import RetentionSweeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.replicas.stored import StoredBytes
@@ -44,6 +44,7 @@ from flockmq.durable.state.group0 import GROUP
 from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import Meta
+from flockmq.durable.state.wall import WallClock
 from flockmq.peering.channels import RAFT
 from flockmq.peering.node import Base, Upper
 from flockmq.raft.engine import RaftEngine
@@ -90,7 +91,7 @@ class DurableNode:
         self.node_id = base.node_id
         self.broker = base.broker
         self._now = now
-        self._wall_offset_ms = wall_ms - now
+        self._wall = WallClock(wall_ms - now)
         self._slow_at = now
         self._topics_version = -1
         self._jumps = 0
@@ -101,18 +102,18 @@ class DurableNode:
         self.engine = RaftEngine(
             host, store, self._applied, self._state_of, edges.stopped, edges.kick, edges.wake, self._has_room
         )
-        facts = MapFacts(base.maps, node_id)
+        facts = MapFacts(base.maps, base.swim, node_id)
         self.meta = Meta(
             self.engine,
             base.calls,
             facts,
             base.rng,
-            self._wall_ms,
+            self._wall,
             edges.keep,
             self._state_changed,
             self._was_taken_out,
         )
-        self.barrier = AppliedBarrier(facts, self._alive)
+        self.barrier = AppliedBarrier(facts)
         self.members = Members(self.meta, self.engine, self._seen, policy)
         self.partitions = Partitions(self.meta, self.engine, self._opened, self._closed)
         self.layout = Layout(lambda: self.meta.state, store.held_bytes)
@@ -120,21 +121,19 @@ class DurableNode:
         # The state behind partitions, and what people and programs ask of it.
         self.machines = Machines()
         self.fences = Fences(self.engine, self.machines)  # QoS 2, exactly once into the log
-        self.control = Control(self.engine, self.machines, self.fences, self._wall_offset_ms)
+        self.control = Control(self.engine, self.machines, self.fences, self._wall)
         self.local = EngineLogs(self.engine, self.machines, self.layout)
         self.logs = Logs(node_id, self.local, self.layout, base.calls, base.exchange, edges.wake)
         self.cursors = Cursors(self.calls, self.control, self.machines, self.local)
-        self.keeper = Keeper(self.engine, self.machines, self.layout, broker.events, self._wall_offset_ms)
-        self.tidying = Tidying(self.engine, self.machines, self.layout, self.control)
+        self.retention_sweeper = RetentionSweeper(self.engine, self.machines, self.layout, broker.events, self._wall)
+        self.cursor_sweeper = CursorSweeper(self.engine, self.machines, self.layout, self.control)
         self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
         self.statuses = Statuses(node_id, self.engine, self.machines, base.calls, self.scrubbing)
         self.sinks = Sinks(self.calls, self.control, self.machines)
         self.collecting = Collecting(
-            self.calls, self.control, self.machines, self.fences, broker.events, self._alive, self._under_way
+            self.calls, self.control, self.machines, self.fences, broker.events, facts, self._under_way
         )
-        self.releases = Releases(
-            self.calls, self.control, self.machines, self.collecting, self._alive, base.broker.sessions
-        )
+        self.releases = Releases(self.calls, self.control, self.machines, self.collecting, facts, base.broker.sessions)
         # Publishers and subscribers of this node.
         self.appending = Appending(broker, self.engine.appends, raft.entry_bytes_max, self.releases)
         self.topics = Topics(broker.table, host, self.appending)
@@ -160,7 +159,7 @@ class DurableNode:
         self._refuse_retired(self.meta.state)
         self.meta.start()
         self.partitions.start()
-        self.tick(now, now + self._wall_offset_ms)
+        self.tick(now, self._wall.at(now))
 
     def is_ready(self) -> bool:
         """Whether this node knows the topics that there are, and runs its replicas."""
@@ -177,9 +176,7 @@ class DurableNode:
     def tick(self, now: int, wall_ms: int) -> bool:
         """Time passes. True: the slow tick ran, so a turn is due; consensus asks for its own turns."""
         self._now = now
-        self._wall_offset_ms = wall_ms - now
-        self.control.wall_offset_ms = wall_ms - now
-        self.keeper.wall_offset_ms = wall_ms - now
+        self._wall.offset_ms = wall_ms - now
         self.engine.tick(now)
         if now < self._slow_at:
             return False
@@ -238,7 +235,7 @@ class DurableNode:
 
     def _opened(self, group: int, replica: Replica) -> None:
         self.machines.opened(group, replica)
-        self.keeper.opened(group, replica)
+        self.retention_sweeper.opened(group, replica)
         if 0 < self.meta.groups_at_start <= group and replica.log.last_index() == 1:
             self.delivery.begun(group)
 
@@ -285,9 +282,6 @@ class DurableNode:
             self.delivery.topics_changed(self._now, is_restored)
         self._edges.changed(state)
 
-    def _alive(self) -> list[int]:
-        return [member.node_id for member in self.base.swim.alive()]
-
     def _seen(self) -> list[SeenMember]:
         maps = self.base.maps
         return [
@@ -300,9 +294,6 @@ class DurableNode:
             )
             for member in self.base.swim.members.values()
         ]
-
-    def _wall_ms(self, now: int) -> int:
-        return now + self._wall_offset_ms
 
 
 def _store_id(value: bytes | None) -> int:

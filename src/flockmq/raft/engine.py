@@ -25,7 +25,7 @@ from flockmq.raft.appends import Appends
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.errors import SafetyError
 from flockmq.raft.handing_over import successor
-from flockmq.raft.pending_reads import Answer, PendingReads
+from flockmq.raft.pending_reads import PendingReads, ReadDone
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.replay import ReplayBound
 from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
@@ -190,7 +190,7 @@ class RaftEngine:
         self._wake()
         return proposal
 
-    def read(self, group: int, answer: Answer, now: int) -> None:
+    def read(self, group: int, answer: ReadDone, now: int) -> None:
         """Call back when all that was committed before now is applied here; False: not here, ask the leader.
 
         ``now`` must be the present moment, not that of the last tick: a lease is judged by it.

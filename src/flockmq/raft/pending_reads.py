@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flockmq.raft.state import ReadAnswer
 
-Answer = Callable[[bool], None]
+ReadDone = Callable[[bool], None]
 
 
 class PendingReads:
     """The reads of all groups of a node. Every answer is given exactly once."""
 
     def __init__(self) -> None:
-        self._asked: dict[int, tuple[int, Answer]] = {}
+        self._asked: dict[int, tuple[int, ReadDone]] = {}
         """Group and answer by number of the read."""
-        self._due: dict[int, list[tuple[int, Answer]]] = {}
+        self._due: dict[int, list[tuple[int, ReadDone]]] = {}
         """(index, answer) by group."""
         self._number = 0
 
-    def begin(self, group: int, answer: Answer) -> int:
+    def begin(self, group: int, answer: ReadDone) -> int:
         """A read begins; its number."""
         self._number += 1
         self._asked[self._number] = (group, answer)

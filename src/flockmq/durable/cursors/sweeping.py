@@ -27,7 +27,7 @@ DELETED_MAX: Final = 1_000
 """Positions that go from a group in one round."""
 
 
-class Tidying:
+class CursorSweeper:
     """See the module."""
 
     def __init__(self, engine: RaftEngine, machines: Machines, layout: Layout, control: Control) -> None:

@@ -29,6 +29,7 @@ from flockmq.tasks import Promise, promised
 if TYPE_CHECKING:
     from flockmq.durable.machine.fences import Fences
     from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.state.wall import WallClock
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.entry import Entry
 
@@ -66,13 +67,12 @@ class Control:
         engine: RaftEngine,
         machines: Machines,
         fences: Fences,
-        wall_offset_ms: int,
+        wall: WallClock,
     ) -> None:
         self._engine = engine
         self._machines = machines
         self._fences = fences
-        self.wall_offset_ms = wall_offset_ms
-        """From the clock of ticks to that of the calendar; set anew at each tick."""
+        self.wall = wall
         self._open: dict[int, _Open] = {}
         self._proposed: dict[int, list[_Proposed]] = {}
         self._waiting = 0
@@ -140,7 +140,7 @@ class Control:
                 self._propose(group, one)
 
     def _propose(self, group: int, opened: _Open) -> None:
-        wall_ms = max(self.now + self.wall_offset_ms, 0)
+        wall_ms = self.wall.at(self.now)
         commands = opened.commands_told
         statements = opened.statements_told
         if commands:
@@ -156,7 +156,7 @@ class Control:
         opened.bytes = 0
 
     def _put(self, group: int, kind: int, body: bytes, told: list[Promise[bool]]) -> None:
-        wall_ms = max(self.now + self.wall_offset_ms, 0)
+        wall_ms = self.wall.at(self.now)
         proposal = self._engine.propose_control(group, kind, body, wall_ms)
         if not isinstance(proposal, Proposal):
             self._tell(told, False)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.fences import Fences
     from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.state.facts import Membership
     from flockmq.node.events import EventList
     from flockmq.raft.entry import Entry
     from flockmq.tasks import Task
@@ -120,7 +121,7 @@ class _Job:
 
 
 class Collecting:
-    """See the module. A listener of ``Machines``. ``alive``: nodes to ask, this one among them."""
+    """See the module. A listener of ``Machines``. ``members``: nodes to ask."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Collecting:
         machines: Machines,
         fences: Fences,
         events: EventList,
-        alive: Callable[[], list[int]],
+        members: Membership,
         under_way: Callable[[], dict[bytes, set[int]]] = dict,
     ) -> None:
         """``under_way``: groups that messages of this node are on their way to, by client."""
@@ -138,7 +139,7 @@ class Collecting:
         self._machines = machines
         self._fences = fences
         self._events = events
-        self._alive = alive
+        self._members = members
         self._under_way = under_way
         self._told: dict[tuple[bytes, int], int] = {}
         """(client, group) -> the epoch that the group's log was told of from here."""
@@ -177,7 +178,7 @@ class Collecting:
     def _begin(self, one: _Round, now: int) -> None:
         parts = [sized(client.client) + U64.pack(client.epoch) for client in one.clients]
         question = U32.pack(len(parts)) + b"".join(parts)
-        nodes = self._alive()
+        nodes = self._members.alive()
         one.uncertain = set()
         one.out = len(nodes) + 1
         one.retry_at = now + RETRY_MS
@@ -227,7 +228,7 @@ class Collecting:
         self._end(one, missing, True)
 
     def _can_do_without(self, missing: list[int]) -> bool:
-        alive = set(self._alive())
+        alive = set(self._members.alive())
         now = self._calls.now
         can = True
         for group in missing:

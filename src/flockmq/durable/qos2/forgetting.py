@@ -10,7 +10,6 @@ later session of the client does not inherit them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.state.facts import Membership
 
 RETRY_MS: Final = 1_000
 ATTEMPTS: Final = 10
@@ -35,13 +35,11 @@ AGAIN_MAX: Final = 1_000
 class Forgetting:
     """See the module."""
 
-    def __init__(
-        self, calls: PartitionCalls, control: Control, machines: Machines, alive: Callable[[], list[int]]
-    ) -> None:
+    def __init__(self, calls: PartitionCalls, control: Control, machines: Machines, members: Membership) -> None:
         self._calls = calls
         self._control = control
         self._machines = machines
-        self._alive = alive
+        self._members = members
         self._fresh: dict[bytes, int] = {}
         """Clients with the epoch from which on ids count."""
         self._again: list[tuple[int, int, bytes, int]] = []
@@ -72,14 +70,14 @@ class Forgetting:
         for at in range(0, len(items), CLIENTS_MAX):
             statements = [Statement(FORGET, client, epoch, []) for client, epoch in items[at : at + CLIENTS_MAX]]
             body = encode_statements(statements)
-            for node in self._alive():
+            for node in self._members.alive():
                 self._ask(node, body, ATTEMPTS)
 
     def _ask(self, node: int, body: bytes, attempts: int) -> None:
         self._calls.ask_replica(node, FORGET_CALL, body).then(partial(self._on_answer, node, body, attempts))
 
     def _on_answer(self, node: int, body: bytes, attempts: int, reply: Reply) -> None:
-        if reply.code != OK and attempts > 1 and node in self._alive() and len(self._again) < AGAIN_MAX:
+        if reply.code != OK and attempts > 1 and node in self._members.alive() and len(self._again) < AGAIN_MAX:
             self._again.append((self._calls.now + RETRY_MS, node, body, attempts - 1))
 
     def _on_question(self, body: bytes) -> Reply:
@@ -87,7 +85,7 @@ class Forgetting:
         statements = read_statements(Reader(body))
         by_group: dict[int, list[Statement]] = {}
         engine = self._calls.engine
-        alive = set(self._alive())
+        alive = set(self._members.alive())
         is_all = True
         for statement in statements:
             for group in self._machines.by_client.get(statement.client, ()):

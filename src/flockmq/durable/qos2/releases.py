@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
     from flockmq.durable.qos2.collecting import Collecting, Found
+    from flockmq.durable.state.facts import Membership
     from flockmq.session.session import Session
     from flockmq.tasks import Task
 
@@ -107,7 +108,7 @@ class Releases:
         control: Control,
         machines: Machines,
         collecting: Collecting,
-        alive: Callable[[], list[int]],
+        members: Membership,
         sessions: dict[str, Session] | None = None,
     ) -> None:
         """``sessions``: those of this node; what sessions that moved away had is forgotten by and by."""
@@ -118,7 +119,7 @@ class Releases:
         self._open: dict[int, list[tuple[Statement, _Release | None]]] = {}
         self._unsure: dict[str, int] = {}
         """Clients with groups that could not be asked, and when to ask them again."""
-        self._forgetting = Forgetting(calls, control, machines, alive)
+        self._forgetting = Forgetting(calls, control, machines, members)
         self._sessions = sessions
         self._sweep: list[str] = []
         calls.serve_leader(RELEASE_CALL, self._on_release)

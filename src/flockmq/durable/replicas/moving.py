@@ -2,7 +2,7 @@
 
 ```
  target differs from the voters, or leadership began here --> consider(group)
-     tick: Shaper.step ... SETTLED --> ReplicasAre(group, voters, index) --> state names them as replicas --> done
+     MembershipChange.step ... SETTLED --> ReplicasAre(group, voters, index) --> state names them as replicas --> done
 ```
 Only groups that need something are looked at. Besides, a few others a second, in turn, whether their voters are well.
 """
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import ReplicasAre, Result
-from flockmq.durable.state.shaping import NOT_LED, SETTLED, Shaper
+from flockmq.durable.state.membership import NOT_LED, SETTLED, MembershipChange
 
 if TYPE_CHECKING:
     from flockmq.durable.state.meta import Meta
@@ -32,7 +32,7 @@ class Mover:
     """See the module."""
 
     def __init__(self, meta: Meta, engine: RaftEngine) -> None:
-        self.shaper = Shaper(engine)
+        self.membership = MembershipChange(engine)
         self._meta = meta
         self._engine = engine
         self._active: dict[int, int] = {}
@@ -54,7 +54,7 @@ class Mover:
     def forget(self, group: int) -> None:
         """It is gone."""
         self._active.pop(group, None)
-        self.shaper.forget(group)
+        self.membership.forget(group)
 
     def _is_needed(self, group: int) -> bool:
         state = self._meta.state
@@ -86,7 +86,7 @@ class Mover:
             return
         record = self._meta.state.partition(group)
         target = (record.heir,) if record.heir else record.target
-        done = self.shaper.step(group, target, now, record.preferred)
+        done = self.membership.step(group, target, now, record.preferred)
         if done == NOT_LED:
             self._active.pop(group, None)  # whoever leads it now goes on
             return
@@ -113,5 +113,5 @@ class Mover:
             self._heal_groups = [group for group in self._engine.replicas if group]
         for _ in range(min(HEAL_LOOKS, len(self._heal_groups))):
             group = self._heal_groups.pop()
-            if self.shaper.heal(group, now, HEAL_AFTER_MS):
+            if self.membership.heal(group, now, HEAL_AFTER_MS):
                 self._active.setdefault(group, now)

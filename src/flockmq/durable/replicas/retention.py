@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.machine import PartitionMachine
     from flockmq.durable.machine.machines import Machines
     from flockmq.durable.state.layout import Layout
+    from flockmq.durable.state.wall import WallClock
     from flockmq.log.settings import Retention
     from flockmq.node.events import EventList
     from flockmq.raft.engine import RaftEngine
@@ -60,18 +61,17 @@ class _Saving:
         self.retry_at = 0
 
 
-class Keeper:
+class RetentionSweeper:
     """See the module."""
 
     def __init__(
-        self, engine: RaftEngine, machines: Machines, layout: Layout, events: EventList, wall_offset_ms: int
+        self, engine: RaftEngine, machines: Machines, layout: Layout, events: EventList, wall: WallClock
     ) -> None:
         self._engine = engine
         self._machines = machines
         self._layout = layout
         self._events = events
-        self.wall_offset_ms = wall_offset_ms
-        """From the clock of ticks to that of the calendar; whoever knows better may set it."""
+        self._wall = wall
         self._line: list[int] = []
         """Groups that this round has yet to look at."""
         self._round_at = 0
@@ -133,7 +133,7 @@ class Keeper:
     def _expect(self, group: int, replica: Replica, rule: Retention, now: int) -> None:
         """Note when the oldest segment will be too old, if the next round would be late for that."""
         segments = replica.log.segments
-        at = segments[0].latest_timestamp + rule.age_ms + 1 - self.wall_offset_ms if segments else 0
+        at = segments[0].latest_timestamp + rule.age_ms + 1 - self._wall.offset_ms if segments else 0
         if now < at < now + ROUND_MS:
             self._due[group] = max(at, now + DUE_GAP_MS)
 
@@ -146,7 +146,7 @@ class Keeper:
             return Expiry()
         if log.first_offset == log.end_offset and log.size() < EMPTY_BYTES_MAX:
             return Expiry()
-        wall_ms = now + self.wall_offset_ms
+        wall_ms = self._wall.at(now)
         held = self.held_offset(group, machine)
         last = min(machine.applied, log.last)
         # What sinks have staged stays on all replicas alike: where it is too much, the leader drops it through the log.

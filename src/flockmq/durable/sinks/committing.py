@@ -122,7 +122,7 @@ class Committing:
         self._beginning.add((group, query))
         try:
             now = self._calls.now
-            body = begin_body(self._wall_ms(now), query, batch, found)
+            body = begin_body(self._control.wall.at(now), query, batch, found)
             is_done = yield from self._control.put(group, SINK, body, now)
         finally:
             self._beginning.discard((group, query))
@@ -208,7 +208,7 @@ class Committing:
         if not chunk:
             self.unreadable += 1
             return 0
-        wall_ms = self._wall_ms(self._control.now)
+        wall_ms = self._control.wall.at(self._control.now)
         batch = part_of(chunk, PartName(query, known.committing, number), wall_ms)
         proposal = self._engine.host.propose(group, batch)
         self._engine.wake()
@@ -248,9 +248,6 @@ class Committing:
             if machine is not None:
                 self._go_on(machine)
         return bool(self._engine.stopped)
-
-    def _wall_ms(self, now: int) -> int:
-        return max(now + self._control.wall_offset_ms, 0)
 
 
 def _size_at(data: bytes, position: int) -> int:

@@ -168,7 +168,7 @@ class Sinks:
         if not machine.sinks.staged_bytes(query):
             return Reply(OK)
         now = self._calls.now
-        body = drop_body(max(now + self._control.wall_offset_ms, 0), query, batch)
+        body = drop_body(self._control.wall.at(now), query, batch)
         is_done = yield from self._control.put(group, SINK, body, now)
         return Reply(OK if is_done else LATER)
 

@@ -90,7 +90,7 @@ class Staging:
         reply = self._take_piece(key, at, total, name, piece)
         if reply is not None:
             return reply
-        entry = stage_body(max(self._calls.now + self._control.wall_offset_ms, 0), name, self._whole(key))
+        entry = stage_body(self._control.wall.at(self._calls.now), name, self._whole(key))
         is_done = yield from self._control.put(group, SINK, entry, self._calls.now)
         self._forget_upload(key)
         if is_done and self._is_staged(machine, body):
@@ -169,7 +169,7 @@ class Staging:
 
     def _sweep(self, now: int) -> None:
         """Tell partitions the time where a stage is too old and nothing else tells it."""
-        wall_ms = now + self._control.wall_offset_ms
+        wall_ms = self._control.wall.at(now)
         for group, machine in self._machines.by_group.items():
             oldest = machine.sinks.oldest_stage()
             if oldest is None or not self._committing.is_current(group):

@@ -11,7 +11,6 @@ would pass the message on, acknowledge it, and not keep it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.tasks import Promise, promised
@@ -24,11 +23,10 @@ WAITING_MAX: Final = 10_000
 
 
 class AppliedBarrier:
-    """See the module. ``alive`` lists the live nodes, this one among them."""
+    """See the module."""
 
-    def __init__(self, facts: Facts, alive: Callable[[], list[int]]) -> None:
+    def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._alive = alive
         self._waiting: deque[tuple[int, int, Promise[bool]]] = deque()
         """(index, deadline, promise). Sorted by index and by deadline."""
 
@@ -49,7 +47,7 @@ class AppliedBarrier:
         if not waiting:
             return
         heads = self._facts.heads()
-        least = min([heads[node].index for node in self._alive() if node in heads], default=-1)
+        least = min([heads[node].index for node in self._facts.alive() if node in heads], default=-1)
         while waiting:
             index, due_at, known = waiting[0]
             is_known = least < 0 or least >= index

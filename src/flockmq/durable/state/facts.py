@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from flockmq.gossip.maps import OwnedMaps
+    from flockmq.gossip.member import Member
 
 INDEX: Final = b"f/index"
 _VALUE: Final = struct.Struct("<QB")
@@ -24,7 +25,14 @@ class Head:
         self.has_replica = has_replica
 
 
-class Facts(Protocol):
+class Membership(Protocol):
+    """Which nodes are alive."""
+
+    def alive(self) -> list[int]:
+        """The live nodes, this one among them."""
+
+
+class Facts(Membership, Protocol):
     """What the cluster state needs of gossip."""
 
     def tell(self, index: int, has_replica: bool) -> None:
@@ -34,11 +42,19 @@ class Facts(Protocol):
         """How far the other live nodes say they are."""
 
 
+class Seen(Protocol):
+    """Members as gossip has them."""
+
+    def alive(self) -> list[Member]:
+        """The live members, this node among them."""
+
+
 class MapFacts:
     """``Facts`` in owned maps."""
 
-    def __init__(self, maps: OwnedMaps, node: int) -> None:
+    def __init__(self, maps: OwnedMaps, swim: Seen, node: int) -> None:
         self._maps = maps
+        self._swim = swim
         self._node = node
         self._told = b""
 
@@ -48,6 +64,10 @@ class MapFacts:
         if value != self._told:
             self._told = value
             self._maps.set(INDEX, value)
+
+    def alive(self) -> list[int]:
+        """The live nodes, this one among them."""
+        return [member.node_id for member in self._swim.alive()]
 
     def heads(self) -> dict[int, Head]:
         """How far the other live nodes say they are; what can't be read is left out."""

@@ -18,7 +18,7 @@ from flockmq.cluster import model
 from flockmq.cluster.placement import next_moves
 from flockmq.cluster.policy import PolicySettings, SeenMember, decide
 from flockmq.durable.state.group0 import GROUP
-from flockmq.durable.state.shaping import Shaper
+from flockmq.durable.state.membership import MembershipChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ class Members:
         self._seen = seen
         self._settings = settings or PolicySettings()
         self._moves_at_once = moves_at_once
-        self._shaper = Shaper(engine)
+        self._membership = MembershipChange(engine)
         self._leading_since = -1
         self._decide_at = 0
         self._moves_at = 0
@@ -126,7 +126,7 @@ class Members:
             self._meta.state,
             state.configuration,
             self._caught_up(),
-            self._meta.wall_ms(now),
+            self._meta.wall.at(now),
             now - self._leading_since,
             self._policy(),
         )
@@ -153,7 +153,7 @@ class Members:
     def _caught_up(self) -> frozenset[int]:
         """Learners of group 0 that could vote."""
         state = self._engine.host.groups[GROUP].state
-        return frozenset([node for node in state.configuration.learners if self._shaper.is_ready(state, node)])
+        return frozenset([node for node in state.configuration.learners if self._membership.is_ready(state, node)])
 
     def _change_group(self, decision: Decision, now: int) -> None:
         """The next step for the members of group 0."""
@@ -167,7 +167,7 @@ class Members:
             self._engine.host.change(GROUP, wanted.voters, wanted.learners)
             self._engine.wake()
         else:
-            self._shaper.heal(GROUP, now, HEAL_AFTER_MS)
+            self._membership.heal(GROUP, now, HEAL_AFTER_MS)
 
     def _move(self) -> None:
         """Let partitions move, a few at a time."""

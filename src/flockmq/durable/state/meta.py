@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from flockmq.cluster.state import ClusterState
     from flockmq.durable.state.facts import Facts
+    from flockmq.durable.state.wall import WallClock
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.ready import Ready
@@ -58,7 +59,7 @@ def _close_nothing(group: int) -> None:
 
 
 class Meta:
-    """See the module. ``wall_ms`` turns the node's own time into wall time; ``keep`` saves a copy for a restart."""
+    """See the module. ``keep`` saves a copy for a restart."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Meta:
         calls: Calls,
         facts: Facts,
         rng: random.Random,
-        wall_ms: Callable[[int], int],
+        wall: WallClock,
         keep: Callable[[bytes], None] = _keep_nothing,
         changed: Callable[[ClusterState], None] = _tell_no_part,
         closed: Callable[[int], None] = _close_nothing,
@@ -84,9 +85,9 @@ class Meta:
         """See the module."""
         self.groups_at_start = 0
         """Groups from this number on were made after this start of the node; 0 while that is not known."""
-        self.wall_ms = wall_ms
+        self.wall = wall
         self._keep = keep
-        self._submitting = Submitting(engine, calls, facts, rng, self.ledger, wall_ms)
+        self._submitting = Submitting(engine, calls, facts, rng, self.ledger, wall)
         self._puller = Puller(self.ledger, engine, calls, facts, rng, self._submitting)
         self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
         self._changed = changed

@@ -13,7 +13,6 @@ Results are told after watchers of the state have heard of the change (``told``)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import (
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from flockmq.durable.state.facts import Facts
     from flockmq.durable.state.ledger import Ledger
+    from flockmq.durable.state.wall import WallClock
     from flockmq.peering.calls import Calls
     from flockmq.raft.engine import RaftEngine
 
@@ -110,7 +110,7 @@ class _Pending:
 
 
 class Submitting:
-    """See the module. ``wall_ms`` turns the node's own time into wall time."""
+    """See the module."""
 
     def __init__(
         self,
@@ -119,14 +119,14 @@ class Submitting:
         facts: Facts,
         rng: random.Random,
         ledger: Ledger,
-        wall_ms: Callable[[int], int],
+        wall: WallClock,
     ) -> None:
         self._engine = engine
         self._calls = calls
         self._facts = facts
         self._rng = rng
         self._ledger = ledger
-        self._wall_ms = wall_ms
+        self._wall = wall
         self._open: dict[Key, _Pending] = {}
         self._number = 0
         self.told = Signal()
@@ -143,7 +143,7 @@ class Submitting:
         self._number += 1
         host = self._engine.host
         now = self._calls.now
-        envelope = encode_envelope(host.node_id, host.boot, self._number, self._wall_ms(now), command)
+        envelope = encode_envelope(host.node_id, host.boot, self._number, self._wall.at(now), command)
         if len(envelope) > COMMAND_BYTES_MAX:
             text = f"This change has {len(envelope):,} bytes, {COMMAND_BYTES_MAX:,} are the most; make smaller ones."
             return promised(Result(False, text, None, INVALID))
@@ -198,7 +198,7 @@ class Submitting:
             return
         pending.position = batch.builder.count
         batch.waiting[pending] = 1
-        batch.builder.add(TOPIC, b"", self._wall_ms(self._calls.now), 0, pending.envelope)
+        batch.builder.add(TOPIC, b"", self._wall.at(self._calls.now), 0, pending.envelope)
         yield from self._wait(pending)
 
     def _wait(self, pending: _Pending) -> Task[None]:

@@ -49,7 +49,7 @@ def test_old_segments_go_everywhere_once_a_checkpoint_stands_for_them() -> None:
         assert 0 < log.first_offset < 60
         assert 6_000 <= log.size() < 6_000 + 4_096, "what is asked for, and less than a segment more"
         assert log.first - 1 <= checkpoint_index(node, 1)
-        assert node.keeper.bytes_removed > 0
+        assert node.retention_sweeper.bytes_removed > 0
 
 
 def test_by_age() -> None:
@@ -189,7 +189,7 @@ def test_beyond_its_bound_a_log_forgets_what_a_cursor_needs_and_says_so() -> Non
     assert 4 * 1_500 <= node.store.groups[1].size() < 4 * 1_500 + 4_096
     events = [event for event in node.events.take() if event.kind == "cursor_overrun"]
     lost = sum(int(str(event.fields["lost"])) for event in events)
-    assert lost == first - 3 == node.keeper.records_lost
+    assert lost == first - 3 == node.retention_sweeper.records_lost
     told = node.cursors.positions([1], [b"default/slow#0"])
     cluster.run(300)
     assert lost_of(told.value.found[0].offset, first) == first - 3
@@ -239,7 +239,7 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_by_checkpoint_and_entries(
 
 def test_groups_are_looked_at_in_turns() -> None:
     cluster = PartitionCluster(nodes=3, groups=40)
-    keeper = cluster.nodes[1].keeper
+    keeper = cluster.nodes[1].retention_sweeper
     looked: list[int] = []
     for _ in range(300):
         before = len(keeper._line)

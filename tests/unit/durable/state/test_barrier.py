@@ -25,7 +25,7 @@ class Others:
 
 def test_the_last_of_them_is_waited_for() -> None:
     others = Others(n2=7, n3=5)
-    barrier = AppliedBarrier(others, others.alive)
+    barrier = AppliedBarrier(others)
     told: list[tuple[int, bool]] = []
     barrier.wait(5, 0).then(lambda known: told.append((5, known)))
     assert told == [(5, True)], "all know that already"
@@ -41,7 +41,7 @@ def test_the_last_of_them_is_waited_for() -> None:
 
 def test_nobody_waits_for_the_dead_nor_for_ever() -> None:
     others = Others(n2=7, n3=5)
-    barrier = AppliedBarrier(others, others.alive)
+    barrier = AppliedBarrier(others)
     told: list[bool] = []
     barrier.wait(7, 0).then(told.append)
     others.dead.add(3)
@@ -57,10 +57,10 @@ def test_nobody_waits_for_the_dead_nor_for_ever() -> None:
 
 def test_a_node_alone_waits_for_nobody_and_few_may_wait() -> None:
     told: list[bool] = []
-    AppliedBarrier(Others(), lambda: [1]).wait(3, 0).then(told.append)
+    AppliedBarrier(Others()).wait(3, 0).then(told.append)
     assert told == [True]
     others = Others(n2=0)
-    barrier = AppliedBarrier(others, others.alive)
+    barrier = AppliedBarrier(others)
     for _ in range(WAITING_MAX + 1):
         barrier.wait(1, 0).then(told.append)
     assert told == [True, False]

@@ -32,7 +32,7 @@ HEAL_AT_ONCE_MS: Final = 1_000
 """A move waits so long for a voter that says it lost something, which may be old news."""
 
 
-class Shaper:
+class MembershipChange:
     """Steps for all groups that are led here."""
 
     def __init__(self, engine: RaftEngine) -> None:
