@@ -76,7 +76,7 @@ class Asking:
 
 
 def unless_done(answered: asyncio.Future[T]) -> Callable[[T], None]:
-    """The caller that waited may be gone."""
+    """Set the answer, unless the caller stopped waiting."""
 
     def answer(value: T) -> None:
         if not answered.done():

@@ -63,7 +63,7 @@ class Catchup:
         self._starts.setdefault(subscription, {})[group] = NEVER
 
     def unpause(self, group: int) -> None:
-        """Nobody waits for a start any more: go on from where it was live."""
+        """No subscription waits for a start any more: go on from where the partition was live."""
         if self.positions.get(group) == UNKNOWN:
             live = self._paused.pop(group, UNKNOWN)
             if live == UNKNOWN:
@@ -108,7 +108,7 @@ class Catchup:
         self._starts.pop(subscription, None)
 
     def drop(self, group: int) -> None:
-        """The partition is level, or nobody wants it any more."""
+        """The partition is level, or no subscription wants it any more."""
         self.positions.pop(group, None)
         self.held.discard(group)
         self._paused.pop(group, None)

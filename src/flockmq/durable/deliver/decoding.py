@@ -1,7 +1,7 @@
 """Batches become runs again: what a publisher sent in one go is delivered in one go.
 
 ```
- batch --> BatchDecoder: topic names, once each --> wanted by whom? nobody: not a byte of theirs is looked at
+ batch --> BatchDecoder: topic names, once each --> wanted? else not a byte of theirs is looked at
               `--> pieces(low, high): consecutive records of one topic, flags and properties --> one Run each
 ```
 Where a batch holds one topic and no rare columns, as most do under load, nothing here costs per record but cutting out
@@ -18,8 +18,8 @@ from flockmq.log.columns import QOS_MASK, RETAIN, Columns
 from flockmq.mqtt.properties import IN_PUBLISH, Properties, decode_properties, encode_block
 from flockmq.mqtt.run import Run, payloads_run
 
-NOBODY: Final = 0
-"""Instead of a version of MQTT: nobody wants this topic."""
+UNWANTED: Final = 0
+"""Instead of a version of MQTT: no client here wants this topic."""
 PLAIN: Final = -1
 """Instead of the number of a record's extras: it has none."""
 
@@ -32,7 +32,7 @@ class Piece:
         self.offset = offset
         self.topic_index = topic_index
         self.client = client
-        """Who published it; of several publishers the first, unless they were to be told apart."""
+        """The client id of the publisher; of several publishers the first, unless they were to be told apart."""
 
     @property
     def end(self) -> int:
@@ -87,7 +87,7 @@ class BatchDecoder:
     ) -> list[Piece]:
         """Runs of the records from offset ``low`` to ``high``; per topic the version of MQTT to make them in.
 
-        Records of a topic with ``NOBODY`` are left out, those of MQTT 4 with properties become MQTT 5. ``by_client``:
+        Records of a topic with ``UNWANTED`` are left out, those of MQTT 4 with properties become MQTT 5. ``by_client``:
         messages of different publishers are never in one run.
         """
         start = max(low, self.base) - self.base

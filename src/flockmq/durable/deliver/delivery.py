@@ -1,4 +1,4 @@
-"""Committed messages to those who subscribed, in commit order, from the log of each partition.
+"""Committed messages to subscribers, in commit order, from the log of each partition.
 
 ```
  own replica: applied --.                                    .--> clients that keep up: at once
@@ -7,8 +7,8 @@
                                                              +--> shared groups: where the partition is led from
                                                              `--> retained messages
 ```
-What was committed before this node had caught up after its start is not live: nobody who is connected now waits for it.
-A stream exists for the partitions of topics that somebody here may get something of.
+What was committed before this node had caught up after its start is not live: no client that is connected now waits for
+it. A stream exists for the partitions of topics that a client here may get something of.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN
-from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
+from flockmq.durable.deliver.decoding import UNWANTED, BatchDecoder, Piece
 from flockmq.durable.deliver.log_readers import LogReaders, has_no_local, is_from
 from flockmq.durable.deliver.pacing import fits, would_overtake
 from flockmq.durable.deliver.replay import Replay
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flockmq.routing.plan import RoutePlan
 
 SHARED_VERSION: Final = 5
-"""In which version of MQTT messages for members of shared groups are made: who gets them is not known yet."""
+"""The version of MQTT in which messages for shared groups are made: which member gets them is not known yet."""
 
 
 class Delivery:
@@ -54,7 +54,7 @@ class Delivery:
     def topics_changed(self, now: int, is_restored: bool = False) -> None:
         """The table has other durable topics. ``is_restored``: taken over whole, so they may be old.
 
-        Who subscribed before a topic was created gets all of it; of topics that were there before, what is new.
+        A client that subscribed before a topic was created gets all of it; of older topics, what is new.
         """
         self.streams.topics_changed(now, is_restored)
 
@@ -88,7 +88,7 @@ class Delivery:
             decoder = BatchDecoder(batch)
             self._retain(group, decoder, leads, now)
             self._offer(group, stream, decoder, leads and group in self.caught_up, now)
-        except Exception as error:  # a bug; the message is in the log, and those who come behind it get theirs
+        except Exception as error:  # a bug; the message is in the log, and the messages behind it are delivered
             self.readers.note_fault(group, error)
             self._pass_over(stream, batch)
 
@@ -130,7 +130,7 @@ class Delivery:
             if plan is None:
                 plan = table.plan(topic)
             plans.append(plan)
-            version = NOBODY
+            version = UNWANTED
             if is_live and plan.targets:
                 version = plan.targets[0].session.version
                 by_client = by_client or has_no_local(plan.targets)

@@ -4,7 +4,7 @@
  subscription table --noticed: filters--> Interest --> topics that became wanted, or are no longer
  topic map ---------- topics came, went -----^
 ```
-Only subscriptions of one client alone count. Members of shared groups are served by the leader of the partition, who
+Only subscriptions of one client alone count. Members of shared groups are served by the leader of the partition, which
 sends to their node what is for them.
 """
 
@@ -24,7 +24,7 @@ FILTERS_MAX: Final = 10_000
 FOUND_MAX: Final = 1_000
 """Filters with wildcards of which it is kept which topics they overlap."""
 ANY: Final = b""
-"""Instead of a filter: the topic is wanted, nobody knows by whom."""
+"""Instead of a filter: the topic counts as wanted, whichever filter it is."""
 
 
 class Interest:
@@ -68,7 +68,7 @@ class Interest:
         return fresh, gone
 
     def note(self, topic_filter: bytes) -> list[DurableTopic]:
-        """Somebody here subscribed to a filter, or nobody does any more; the topics that are concerned."""
+        """A filter got its first subscriber here, or lost its last one; the topics that are concerned."""
         found = self.overlapping(topic_filter)
         is_own = self.table.count_own(b"", topic_filter) > 0
         for topic in found:

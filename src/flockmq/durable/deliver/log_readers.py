@@ -13,7 +13,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
-from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
+from flockmq.durable.deliver.decoding import UNWANTED, BatchDecoder, Piece
 from flockmq.durable.deliver.pacing import give, has_room
 from flockmq.errors import OffsetGone
 from flockmq.log.batch import BatchView
@@ -41,7 +41,7 @@ class LogReaders:
         self.lags = 0
         """How often a session fell behind and went on from the log."""
         self.gone = 0
-        """Records that somebody was to get and that were gone from all logs by then."""
+        """Records that a client was to get and that were gone from all logs by then."""
 
     def of(self, session: Session) -> Catchup:
         """Where a session stands; it begins to read."""
@@ -85,7 +85,7 @@ class LogReaders:
             catchup.stream_known(group, offset)
 
     def stream_ended(self, groups: list[int]) -> None:
-        """Nobody here wants these any more."""
+        """No client here wants these partitions any more."""
         for catchup in list(self.catching.values()):
             for group in groups:
                 if group in catchup.positions:
@@ -113,7 +113,7 @@ class LogReaders:
         self.node.events.note("internal_error", {**fields, "traceback": trace})
 
     def flush(self, now: int) -> bool:
-        """Let all read on; True when somebody could go on at once."""
+        """Let all read on; True when a session could go on at once."""
         more = False
         for catchup in list(self.catching.values()):
             more = self._pump(catchup, now) or more
@@ -183,7 +183,7 @@ class LogReaders:
                 continue  # a piece that was fetched may begin earlier
             try:
                 position = self._give_some(catchup, group, BatchDecoder(batch), position, end, now)
-            except Exception as error:  # a bug; who reads on must get what is behind it
+            except Exception as error:  # a bug; the messages behind it are delivered
                 self.note_fault(group, error)
                 position = end
             catchup.positions[group] = position
@@ -201,7 +201,7 @@ class LogReaders:
         while low < end:
             high = catchup.cut(group, low, min(end, low + STEP_RECORDS))
             targets = [catchup.target(self.node.table, group, topic, low) for topic in decoder.topics]
-            versions = [NOBODY if target is None else session.version for target in targets]
+            versions = [UNWANTED if target is None else session.version for target in targets]
             by_client = has_no_local([target for target in targets if target is not None])
             for piece in decoder.pieces(low, high, versions, self.node.wall_offset_ms, now, by_client):
                 target = targets[piece.topic_index]
@@ -219,7 +219,7 @@ class LogReaders:
 
 
 def has_no_local(targets: list[Target]) -> bool:
-    """Whether it matters to any of them who published a message."""
+    """Whether it matters to any of them which client published a message."""
     return any(target.has_no_local for target in targets)
 
 

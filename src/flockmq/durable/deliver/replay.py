@@ -275,7 +275,7 @@ class Replay:
         return True
 
     def look(self, now: int) -> None:
-        """Something may be known now, or somebody has waited for long enough."""
+        """A start may be known now, or a SUBACK has waited for long enough."""
         if self._wishes:
             self._wishes = [wish for wish in self._wishes if not self._resolve(wish, now)]
         if not self._pending:

@@ -1,7 +1,7 @@
 """The partitions that clients here get something of: up to where they were delivered, and where more comes from.
 
 ```
- somebody wants a topic --> Stream per partition: next offset unknown --.
+ a client wants a topic ---> Stream per partition: next offset unknown --.
                                                                         |  no replica here: a feed from its end
             the replica here has caught up: its end  <------------------+  a replica that starts: its leader tells the
             where the leader said that the log ends  <------------------'  end, what lies before it is not live
@@ -79,7 +79,7 @@ class Streams:
             left = [one.group for one in self.by_group.values() if one.topic.id == topic.id]
             self._end([group for group in left if group not in topic.groups])
             if self.interest.is_wanted(topic):
-                # Shards that a topic got while this node knew it are new to whoever subscribed here, however late it
+                # Shards that a topic got while this node knew it are new to the subscribers here, however late it
                 # hears of them: maybe more than was asked for, never less.
                 self._begin(topic, is_news or bool(left), now)
             self._groups_seen.update(topic.groups)
@@ -182,13 +182,13 @@ class Streams:
             self.find_source(stream, now)
 
     def tick(self, now: int) -> None:
-        """Look where streams can come from, ask again what nobody answered."""
+        """Look where streams can come from, ask again what no node answered."""
         if now >= self._look_at:
             self._look_at = now + LOOK_MS
             for group in self.local.groups():
                 if group not in self.caught_up:
                     self._look_at = now
-                    if self.local.leader_of(group):  # nobody else could tell
+                    if self.local.leader_of(group):  # no other node could tell
                         self._ask(group)
         is_thorough = now >= self._thorough_at
         if is_thorough:

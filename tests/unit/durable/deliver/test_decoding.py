@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.durable.deliver.decoding import NOBODY, BatchDecoder, Piece
+from flockmq.durable.deliver.decoding import UNWANTED, BatchDecoder, Piece
 from flockmq.log.batch import BatchBuilder, BatchError, BatchView, Record, stamp
 from flockmq.mqtt.properties import Properties, encode_block
 from flockmq.mqtt.run import Run, packet_ends
@@ -91,8 +91,8 @@ def test_topics_that_nobody_wants_are_left_out() -> None:
         builder.add(topic, b"c", WALL_MS, 0, topic)
     decoder = BatchDecoder(builder.build())
     assert decoder.topics == [b"a", b"b"]
-    assert [piece.offset for piece in decoder.pieces(0, 3, [NOBODY, 4], WALL_MS, 0)] == [1]
-    assert decoder.pieces(0, 3, [NOBODY, NOBODY], WALL_MS, 0) == []
+    assert [piece.offset for piece in decoder.pieces(0, 3, [UNWANTED, 4], WALL_MS, 0)] == [1]
+    assert decoder.pieces(0, 3, [UNWANTED, UNWANTED], WALL_MS, 0) == []
 
 
 def test_only_a_part_of_a_batch() -> None:
@@ -190,7 +190,7 @@ def test_runs_hold_what_the_records_hold(
         builder.mark(expires_at=expires_at, properties=properties)
     batch = stamp(builder.build(compress), 1, 1, 0)
     decoder = BatchDecoder(batch)
-    versions = [version if topic == b"a" else NOBODY for topic in decoder.topics]
+    versions = [version if topic == b"a" else UNWANTED for topic in decoder.topics]
     pieces = decoder.pieces(low, high, versions, WALL_MS, 10, by_client)
 
     def wanted(record: Record) -> bool:
