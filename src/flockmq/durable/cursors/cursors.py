@@ -36,23 +36,21 @@ NO_POSITION: Final = (1 << 62) - 1
 NAMES_MAX: Final = 1_024
 
 
-class Moved:
+class Moved(NamedTuple):
     """What became of a commit or reset: DONE at ``offset``, REFUSED_CURSOR or UNREACHABLE with the reason."""
 
-    def __init__(self, code: int, offset: int, reason: str) -> None:
-        self.code = code
-        self.offset = offset
-        self.reason = reason
+    code: int
+    offset: int
+    reason: str
 
 
-class Position:
+class Position(NamedTuple):
     """Where one cursor stands in one partition."""
 
-    def __init__(self, group: int, name: bytes, offset: int) -> None:
-        self.group = group
-        self.name = name
-        self.offset = offset
-        """-1 when the cursor was never moved there."""
+    group: int
+    name: bytes
+    offset: int
+    """-1 when the cursor was never moved there."""
 
 
 def lag_of(offset: int, first: int, end: int) -> int:

@@ -17,6 +17,7 @@ a clean start it has to be asked for again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN
@@ -45,43 +46,33 @@ ASKS_MAX: Final = 256
 OLDEST: Final = "flockmq-oldest"
 
 
+@dataclass(slots=True, eq=False)
 class Wish:
     """A subscription wants the history of one partition."""
 
-    def __init__(self, subscription: Subscription, group: int, shard: int, start: Start) -> None:
-        self.subscription = subscription
-        self.group = group
-        self.shard = shard
-        self.start = start
-        self.is_done = False
-        self.is_asked = False
-        self.retry_at = 0
-        self.oldest = UNKNOWN
-        """Where it begins instead, when what it wanted is gone."""
+    subscription: Subscription
+    group: int
+    shard: int
+    start: Start
+    is_done: bool = False
+    is_asked: bool = False
+    retry_at: int = 0
+    oldest: int = UNKNOWN
+    """The offset at which it begins instead, when its start is gone."""
 
 
+@dataclass(slots=True, eq=False)
 class Pending:
-    """A SUBACK that waits."""
+    """A SUBACK that waits until all streams and starts are known."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        session: Session,
-        suback: Suback,
-        entered: list[Subscription],
-        fresh: list[Subscription],
-        wishes: list[Wish],
-        groups: list[int],
-        deadline: int,
-    ) -> None:
-        self.connection = connection
-        self.session = session
-        self.suback = suback
-        self.entered = entered
-        self.fresh = fresh
-        self.wishes = wishes
-        self.groups = groups
-        self.deadline = deadline
+    connection: Connection
+    session: Session
+    suback: Suback
+    entered: list[Subscription]
+    fresh: list[Subscription]
+    wishes: list[Wish]
+    groups: list[int]
+    deadline: int
 
 
 class Replay:

@@ -13,7 +13,7 @@ another replica. Why the tail is pushed and not fetched: ``docs/decisions/one-wa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flockmq.durable.logs.feed_messages import (
     ACK,
@@ -64,13 +64,12 @@ class Tail:
         self.tries = 0
 
 
-class Fed:
+class Fed(NamedTuple):
     """What a feed brought: batches, or (without) where it begins."""
 
-    def __init__(self, group: int, offset: int, batches: list[bytes]) -> None:
-        self.group = group
-        self.offset = offset
-        self.batches = batches
+    group: int
+    offset: int
+    batches: list[bytes]
 
 
 class Feeds:

@@ -13,7 +13,7 @@ An answer is bounded. A batch that is larger comes in pieces: ``position`` says 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flockmq.durable.logs.batches import split_batches
 from flockmq.durable.logs.local import named
@@ -44,14 +44,13 @@ _ASK: Final = struct.Struct("<QQQQII")
 _HEAD: Final = struct.Struct("<BQQ")
 
 
-class Fetched:
+class Fetched(NamedTuple):
     """What a fetch brought: batches of a log that reaches from ``first`` to ``end``, or the error that says why not."""
 
-    def __init__(self, batches: list[bytes], first: int, end: int, error: FlockError | None = None) -> None:
-        self.batches = batches
-        self.first = first
-        self.end = end
-        self.error = error
+    batches: list[bytes]
+    first: int
+    end: int
+    error: FlockError | None = None
 
 
 class Wanted:

@@ -14,7 +14,7 @@ Every node answers for its own replicas, and says in ``grade`` what its word is 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flockmq.errors import NoReplica
 from flockmq.log.starts import EARLIEST, OFFSET, TIME, Start
@@ -49,13 +49,12 @@ _ASK: Final = struct.Struct("<BBQI")
 _TOLD: Final = struct.Struct("<QBQQQ")
 
 
-class Located:
+class Located(NamedTuple):
     """A place in a log that reaches from ``first`` to ``end``; ``offset`` may be before ``first``."""
 
-    def __init__(self, offset: int, first: int, end: int) -> None:
-        self.offset = offset
-        self.first = first
-        self.end = end
+    offset: int
+    first: int
+    end: int
 
     def merged(self, other: Located | None) -> Located:
         """What two replicas say together: the oldest answer counts."""
