@@ -47,7 +47,7 @@ class Callers:
         return True
 
     def forget(self, caller: Caller) -> None:
-        """It is gone, or no stranger any more."""
+        """The caller is gone, or no stranger any more."""
         address = self._addresses.pop(caller, None)
         if address is not None:
             line = self._strangers[address]

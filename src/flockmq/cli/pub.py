@@ -42,7 +42,7 @@ class Published:
     published: int = 0
     """Messages that the broker took."""
     unmatched: int = 0
-    """Those of them that had no subscriber."""
+    """Messages that had no subscriber."""
     places: list[tuple[int, int]] = field(default_factory=list)
     """Partition and offset of those that a durable topic keeps, where that was asked for."""
 

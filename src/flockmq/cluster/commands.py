@@ -264,7 +264,7 @@ class Ban(Struct, frozen=True, array_like=True, tag=40):
 
 
 class Unban(Struct, frozen=True, array_like=True, tag=41):
-    """It may connect again."""
+    """The banned client id, user name or address may connect again."""
 
     kind: str
     value: str

@@ -129,7 +129,7 @@ class PartitionRecord(Struct, frozen=True, array_like=True):
     target: tuple[int, ...]
     """The voters it should have. A move is under way when they are not the same nodes."""
     founders: tuple[int, ...]
-    """Those of ``first`` that never left, and never lost their store. Only they may begin the group's log."""
+    """Voters of ``first`` that never left and never lost their store. Only they may begin the group's log."""
     preferred: int
     """The node that should lead, one of ``target``."""
     first: tuple[int, ...]

@@ -49,9 +49,9 @@ class Datagrams:
         self.refusals = Refusals(self.events, "datagram_refused")
         self.sent = 0
         self.received = 0
-        """Those that were opened."""
+        """Datagrams that were opened."""
         self.dropped = 0
-        """That could not be sent: too long, no room, no such address."""
+        """Datagrams that could not be sent: too long, no room, no such address."""
         self._sealer = sealer
         self._on_datagram = on_datagram
         self._loop = asyncio.get_running_loop()

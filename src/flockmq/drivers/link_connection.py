@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
             self._links.on_writable(self._peer_id, False)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The peer has caught up."""
         if self.is_up and self.transport is not None:
             self._links.on_writable(self._peer_id, True)
 

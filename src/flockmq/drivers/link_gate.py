@@ -40,9 +40,9 @@ class Gate:
         self.links = links
         self.loop = links.loop
         self.strangers: dict[Arrival, None] = {}
-        """Those without a HELLO, the oldest first."""
+        """Callers without a HELLO, the oldest first."""
         self.proving: dict[Arrival, None] = {}
-        """Those with a right one."""
+        """Callers with a right HELLO."""
         self.tasks: set[asyncio.Task[None]] = set()
         self._nonces: dict[bytes, None] = {}
         """Of right HELLOs, the oldest first: a caller that repeats one has only overheard it."""

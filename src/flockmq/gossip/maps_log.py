@@ -55,7 +55,7 @@ class SegmentLog:
         del segments[:count]
 
     def clear(self) -> None:
-        """Forget all: what comes next does not follow on it."""
+        """Forget all segments: the next one does not follow on them."""
         self.segments = []
         self._begin = self._end
 

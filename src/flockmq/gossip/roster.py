@@ -126,7 +126,7 @@ class Roster:
         return claim.state != me.state
 
     def change_me(self, me: Member) -> None:
-        """This node itself is different now: tell it."""
+        """This node itself has changed: gossip the change."""
         old = self.me
         self._toggle(old)
         if self._addresses.get((old.host, old.port)) == old.node_id:
@@ -266,7 +266,7 @@ class Roster:
         self.members[member.node_id] = member
 
     def _toggle(self, member: Member) -> None:
-        """Into the digest, or out of it."""
+        """Put a live member into the digest, or take it out."""
         if member.state <= SUSPECT:
             print_ = fingerprint(member.node_id, member.boot, member.incarnation)
             self.buckets[member.node_id % BUCKETS] ^= print_

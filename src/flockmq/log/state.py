@@ -57,7 +57,7 @@ class Snapshot:
         self.length = length
         self.crc = crc
         self.saved = False
-        """Its file is durable: ``GroupLog.use_snapshot`` may name it."""
+        """The snapshot's file is durable: ``GroupLog.use_snapshot`` may name the snapshot."""
 
     def file_name(self) -> str:
         """Name of its file."""

@@ -43,7 +43,7 @@ class Chore:
     """Work that no acknowledgement waits for."""
 
     def perform(self, disk: Disk) -> None:
-        """Do it, all of it."""
+        """Do all of the work."""
         raise NotImplementedError
 
 
@@ -55,7 +55,7 @@ class AllocateJournal(Chore):
         self.length = length
 
     def perform(self, disk: Disk) -> None:
-        """Allocate it."""
+        """Allocate the file."""
         disk.allocate(self.path, self.length)
 
 

@@ -21,7 +21,7 @@ class Ban:
         self.reason = reason
         self.since = since
         self.kicked = 0
-        """Connections of this node that were ended because of it."""
+        """Connections of this node that the ban ended."""
 
 
 class BanList:

@@ -53,7 +53,7 @@ def delay_run(node: NodeState, run: Run, sender: str, levels_max: int, now: int)
 
 
 def take_delayed(node: NodeState, delayed: Delayed) -> Run:
-    """The time has come: no longer count it."""
+    """The delay of a message is over: no longer count the message."""
     node.delayed.pop(delayed.number, None)
     node.delayed_bytes -= len(delayed.run.wire)
     node.stats.delayed_published += 1

@@ -45,10 +45,10 @@ class Review:
         self.identify = identify
         self.removed = removed
         self.changed = changed
-        """Have other credentials."""
+        """Users with other credentials."""
         self.rights = rights
         self.namespaces = namespaces
-        """Have other rules; None: all of them."""
+        """Namespaces with other rules; None: all namespaces."""
 
     def with_later(self, later: Review) -> Review:
         """Both changes as one."""

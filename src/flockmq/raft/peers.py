@@ -32,7 +32,7 @@ class Peer:
         self.beat_is_due = False
         """Time to say something, if only that we live."""
         self.is_waiting = False
-        """What is in this turn's frame answers it."""
+        """A message in the frame of this turn answers the peer."""
 
     def is_current(self, boot: int) -> bool:
         """Whether a frame is from the node as it runs now, as far as we know."""

@@ -322,7 +322,7 @@ class SenderDesk:
         return self._wait(_Waiter(run, node, attempt, proposal.index))
 
     def _wait(self, waiter: _Waiter) -> Message | None:
-        """Answer when the run is committed; what may be said before that."""
+        """Answer when the run is committed; the early answer, if there is one."""
         self._waiters.setdefault(waiter.index, []).append(waiter)
         early = self.rules.early.get(self.node.state.group, 0)
         if early == TAKEN:

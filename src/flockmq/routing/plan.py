@@ -69,11 +69,11 @@ class RoutePlan(Named):
         self.targets = targets
         self.groups = groups
         self.remotes = remotes
-        """Other nodes whose clients want it, each once."""
+        """Other nodes whose clients subscribed to the name, each once."""
         self.durable: DurableTopic | None = None
         self.group = -1
-        """The Raft group of its partition, -1 when it depends on the message."""
+        """The Raft group of the name's partition, -1 when that depends on the message."""
         self.slot = -1
-        """Where the table keeps it."""
+        """The slot in which the table keeps the plan."""
         self.current = False
-        """True while the table keeps it, and so replaces it when subscriptions change. Else: use it once, ask again."""
+        """True while the table keeps the plan, and replaces it when subscriptions change. Else: use the plan once."""

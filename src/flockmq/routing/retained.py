@@ -56,7 +56,7 @@ class RetainedMessage(Named):
         self.run = run
         self.stamp = stamp
         self.origin = origin
-        """The node that stamped it."""
+        """The node that stamped the message."""
         self.is_system = is_system
         self.sequence = 0
         """Place in the order of storing, set by the store."""

@@ -159,7 +159,7 @@ def accept_loss(folder: Path) -> None:
 
 
 def used_acceptance(folder: Path) -> None:
-    """That start has happened: the next loss is another one."""
+    """The start with a lost store has happened: the next loss is another one."""
     (folder / ACCEPT_FILE).unlink(missing_ok=True)
 
 

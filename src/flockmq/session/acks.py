@@ -44,7 +44,7 @@ class PendingAck:
         answers[position] = data
 
     def words(self) -> bytes:
-        """All of it."""
+        """All bytes."""
         return self.data if self.answers is None else b"".join(self.answers)
 
 
@@ -74,7 +74,7 @@ class AckQueue:
             self.messages += pending.count
 
     def say(self, data: bytes) -> None:
-        """What needs not wait itself, but for those before it."""
+        """Queue an answer that is ready, behind earlier answers that are not."""
         self._queue.append(PendingAck(data, 0))
 
     def take(self) -> bytes:
