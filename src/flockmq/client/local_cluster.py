@@ -44,7 +44,7 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNode:
-    """One node of it."""
+    """One node of a local cluster."""
 
     name: str
     folder: str
@@ -54,7 +54,7 @@ class LocalNode:
     api_port: int
     port: int
     options: tuple[str, ...] = ()
-    """What it was started with besides: the same again when it has ended and is started by itself."""
+    """Further options of its command line: used again when the node is restarted."""
 
     @property
     def api_url(self) -> str:
@@ -63,7 +63,7 @@ class LocalNode:
 
     @property
     def log_file(self) -> Path:
-        """What it said."""
+        """Its log."""
         return Path(self.folder) / "node.log"
 
     def is_running(self) -> bool:
@@ -93,7 +93,7 @@ class Ports:
 
 
 PORT_TAKEN: Final = "another program uses it"
-"""What a node says that came too late for its port."""
+"""Part of a node's error when another program has its port."""
 SHIFT: Final = 100
 
 

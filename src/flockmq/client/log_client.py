@@ -49,7 +49,7 @@ class Batches:
     ) -> None:
         self.data = data
         self.offset = offset
-        """What was asked for."""
+        """The offset that was asked for."""
         self.first_offset = first_offset
         """The oldest record of the partition."""
         self.end_offset = end_offset

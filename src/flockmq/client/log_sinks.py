@@ -23,7 +23,7 @@ from flockmq.errors import ApiError, FlockError
 
 _AGAIN: Final = frozenset({401, 403, 421, 429, 500, 502, 503, 504})
 _UNCLEAR: Final = frozenset({500, 502, 504})
-"""What was asked may have been done or not."""
+"""Status codes after which the request may have been done or not."""
 
 
 class StageName(NamedTuple):

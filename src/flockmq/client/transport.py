@@ -40,7 +40,7 @@ class UnreachableError(FlockError):
 
 
 class Answer:
-    """What a server said; header names are in lower case."""
+    """The answer of a server; header names are in lower case."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status = status

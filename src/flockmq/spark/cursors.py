@@ -86,7 +86,7 @@ class QueryCursors:
         self._again_at_s = 0.0
 
     def create(self, topics: Sequence[str]) -> None:
-        """Those that are missing; one that is there stays where it stands."""
+        """Create the cursors that are missing; an existing one stays where it stands."""
         for topic in topics:
             if topic in self._known:
                 continue

@@ -41,12 +41,12 @@ TASK_RECORDS_MAX: Final = 2_000_000
 
 
 def to_json(offsets: ByShard) -> dict[str, dict[str, int]]:
-    """For Spark, which writes it down."""
+    """For Spark, which writes the offsets down."""
     return {topic: {str(shard): shards[shard] for shard in sorted(shards)} for topic, shards in sorted(offsets.items())}
 
 
 def from_json(tree: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """What Spark had written down."""
+    """The offsets that Spark had written down."""
     try:
         return {topic: {int(shard): int(at) for shard, at in shards.items()} for topic, shards in tree.items()}
     except (AttributeError, TypeError, ValueError) as error:

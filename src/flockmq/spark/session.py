@@ -180,7 +180,7 @@ class Archive:
         self._draft: Path | None = None
 
     def option(self) -> str:
-        """What the JVM is told: use it, or leave one."""
+        """The JVM's option: use the archive, or leave one."""
         if self.path.is_file():
             return f"-XX:SharedArchiveFile={self.path} -Xlog:cds=off -Xlog:cds+dynamic=off"
         try:

@@ -41,7 +41,7 @@ _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 _DIRECTORIES_MAX: Final = 16
 _ATTEMPT_BITS: Final = 59
-"""What 18 digits hold: the API takes no longer numbers."""
+"""Bits that 18 digits hold: the API takes no longer numbers."""
 
 
 class StagedShard(NamedTuple):
@@ -63,7 +63,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Sink:
-    """What both writers do in the same way."""
+    """The part that both writers share."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options = SinkOptions.parse(options)

@@ -43,7 +43,7 @@ CONNACK_PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the broker allows, as its CONNACK says."""
+    """Limits that the broker's CONNACK grants."""
 
     receive_maximum: int = 65_535
     topic_alias_maximum: int = 0

@@ -51,7 +51,7 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdOutcome:
-    """What the connections came to. ``None`` means not measured."""
+    """Figures of the held connections. ``None`` means not measured."""
 
     connections: int
     dropped: int

@@ -47,7 +47,7 @@ WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteErr
 
 
 class Greeting(NamedTuple):
-    """What a client says in its CONNECT."""
+    """Fields of a client's CONNECT."""
 
     version: int
     client_id: str

@@ -23,7 +23,7 @@ from flockmq.errors import FlockError
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """What a worker is told first."""
+    """The first line to a worker: its share of the plan."""
 
     target: Target
     load: Load
@@ -33,7 +33,7 @@ class Order(msgspec.Struct, kw_only=True):
 
 
 class Word(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a worker says."""
+    """One line of a worker's report."""
 
     ready: bool = False
     error: str = ""

@@ -30,7 +30,7 @@ class Rule:
 
 
 class Baseline(NamedTuple):
-    """What is known of a device's metric."""
+    """Statistics of one metric of a device."""
 
     values: int = 0
     mean: float = 0.0
@@ -38,7 +38,7 @@ class Baseline(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a value means."""
+    """The judgement of one value."""
 
     is_strange: bool
     expected: float

@@ -61,7 +61,7 @@ class Window(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What was computed."""
+    """Figures, table and files of a finished run."""
 
     readings: int = 0
     """In all windows together."""

@@ -150,7 +150,7 @@ class Display:
             print(text, file=self._stream, flush=True)
 
     def show(self, tallies: Iterable[Tally]) -> None:
-        """How it goes."""
+        """Show how far the queries are."""
         if self._moves:
             self._table(list(tallies))
         elif not self._quiet and time.monotonic() >= self._next_s:

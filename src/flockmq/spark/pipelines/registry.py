@@ -32,7 +32,7 @@ class Pipeline:
 
     name: str
     summary: str
-    """What it does, in one sentence."""
+    """What the pipeline does, in one sentence."""
     parameters: tuple[Parameter, ...]
     run: Callable[[Job], Summary]
     example: str = ""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Mark = int | list[int]
 COLUMNS: Final = ("mqtt_topic", "payload", "qos", "retain", "headers", "key")
-"""What is played: all that the sink takes."""
+"""Columns that are replayed: all that the sink takes."""
 
 
 class Span(NamedTuple):

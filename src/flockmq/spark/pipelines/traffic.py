@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FINE_BUCKETS: Final = 2_000
 """The asked range is cut into about so many, to find where there was traffic at all."""
 BUCKETS: Final = 100
-"""What is drawn."""
+"""Points of a chart."""
 LISTED_MAX: Final = 20
 ADVICE_FILE: Final = "advice.json"
 _SCHEMA: Final = "topic string, partition int, timestamp timestamp, mqtt_topic string, client_id string, payload binary"
