@@ -62,8 +62,42 @@ class SimulatedNode:
         self.link_bytes_sent += len(body) + LINK_HEAD_BYTES
         self.simulation.send_by_link(self.index, peer, body)
 
+    def receive_datagram(self, source: int, body: bytes) -> None:
+        """A datagram arrives."""
+        self.swim.receive_datagram(body, (f"h{source}", PORT), self.simulation.now)
 
-class GossipSimulation:
+    def receive_by_link(self, source: int, body: bytes) -> None:
+        """A message over a link arrives; it is lost if the link broke meanwhile."""
+        if self.simulation.are_linked(self.index, source):
+            self.swim.receive(self.simulation.nodes[source].swim.me.node_id, body, self.simulation.now)
+
+
+class Reach:
+    """Which nodes reach which."""
+
+    def __init__(self) -> None:
+        self.group: dict[int, int] = {}
+        """Node -> its part of the network while there is a partition; empty when there is none."""
+        self.cuts: set[tuple[int, int]] = set()
+        """One-way: nothing gets from the first to the second."""
+
+    def partition(self, *groups: list[int]) -> None:
+        """Only nodes of one group reach each other; links between groups are silent."""
+        self.group = {index: number for number, group in enumerate(groups) for index in group}
+
+    def heal(self) -> None:
+        """All nodes reach each other."""
+        self.group = {}
+        self.cuts.clear()
+
+    def can_reach(self, source: int, target: int) -> bool:
+        """Whether what is sent from here gets there."""
+        if self.group and self.group.get(source) != self.group.get(target):
+            return False
+        return not self.cuts or (source, target) not in self.cuts
+
+
+class GossipSimulation(Reach):
     """The cluster, its network and the truth about which nodes run."""
 
     def __init__(
@@ -78,6 +112,7 @@ class GossipSimulation:
         link_probes: bool = True,
         queue: EventQueue | None = None,
     ) -> None:
+        super().__init__()
         self.settings = settings
         self.rng = random.Random(seed)  # noqa: S311
         self.loss = loss
@@ -89,10 +124,6 @@ class GossipSimulation:
         self.queue = queue if queue is not None else EventQueue()
         self.nodes: list[SimulatedNode] = []
         self.index_of: dict[int, int] = {}
-        self.group: dict[int, int] = {}
-        """Node -> its part of the network while there is a partition; empty when there is none."""
-        self.cuts: set[tuple[int, int]] = set()
-        """One-way: nothing gets from the first to the second."""
         self.suspicions = 0
         """How often any node began to suspect one that runs."""
         self.false_deaths: list[tuple[int, int, int]] = []
@@ -184,21 +215,6 @@ class GossipSimulation:
         self.nodes[index].paused_until = self.now + duration_ms
         self.queue.after(duration_ms * 1_000, self._resume, index, self.nodes[index].life)
 
-    def partition(self, *groups: list[int]) -> None:
-        """Only nodes of one group reach each other; links between groups are silent."""
-        self.group = {index: number for number, group in enumerate(groups) for index in group}
-
-    def heal(self) -> None:
-        """All nodes reach each other."""
-        self.group = {}
-        self.cuts.clear()
-
-    def can_reach(self, source: int, target: int) -> bool:
-        """Whether what is sent from here gets there."""
-        if self.group and self.group.get(source) != self.group.get(target):
-            return False
-        return not self.cuts or (source, target) not in self.cuts
-
     def running(self) -> list[SimulatedNode]:
         """All nodes that live."""
         return [node for node in self.nodes if node.running]
@@ -261,13 +277,6 @@ class GossipSimulation:
         node.swim.tick(now)
         self._after(node)
 
-    def _receive_datagram(self, node: SimulatedNode, source: int, body: bytes) -> None:
-        node.swim.receive_datagram(body, (f"h{source}", PORT), self.now)
-
-    def _receive_by_link(self, node: SimulatedNode, source: int, body: bytes) -> None:
-        if (min(node.index, source), max(node.index, source)) in self._linked:
-            node.swim.receive(self.nodes[source].swim.me.node_id, body, self.now)
-
     # What nodes do
 
     def _after(self, node: SimulatedNode) -> None:
@@ -298,9 +307,13 @@ class GossipSimulation:
             if restricted and not self.can_reach(index, target):
                 continue
             delay = self.delay_ms_min + int(rng_random() * spread)
-            self.queue.after(delay * 1_000, self._happen, target, self._receive_datagram, index, body)
+            self.queue.after(delay * 1_000, self._happen, target, SimulatedNode.receive_datagram, index, body)
         node.datagrams_sent += len(out)
         self.datagrams += len(out)
+
+    def are_linked(self, one: int, other: int) -> bool:
+        """Whether there is a link."""
+        return (min(one, other), max(one, other)) in self._linked
 
     def send_by_link(self, index: int, peer: int, body: bytes) -> None:
         """A message for a link: it arrives, unless the link is gone or silent."""
@@ -308,7 +321,7 @@ class GossipSimulation:
         pair = (min(index, target), max(index, target))
         if pair in self._linked and self.can_reach(index, target) and self.can_reach(target, index):
             delay_us = self.delay_ms_max * 1_000
-            self.queue.after(delay_us, self._happen, target, self._receive_by_link, index, body)
+            self.queue.after(delay_us, self._happen, target, SimulatedNode.receive_by_link, index, body)
 
     def _link_up(self, node: SimulatedNode, other: int) -> None:
         """A connection is tried, again and again while this node holds the other alive."""
