@@ -7,23 +7,18 @@ connection ended it sends again, in order.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from flockmq.durable.publish.appending import Appending
 from flockmq.log.batch import DATA, BatchView
-from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.mqtt.packets import PUBACK, Ack, Publish
 from flockmq.raft.engine import RaftEngine
-from flockmq.raft.host import RaftHost
 from flockmq.raft.ready import Ready
 from flockmq.raft.settings import RaftSettings
 from flockmq.routing.durable import DurableTopic
 from flockmq.testing.harness import BrokerHarness, HarnessClient
-from flockmq.testing.lockstep import perform
-from flockmq.testing.simulation.disk import SimulatedDisk
+from flockmq.testing.lockstep import Lockstep, StoreNode
 
 REPLICAS = (1, 2, 3)
 PUBLISHER = 4
@@ -33,25 +28,20 @@ STEP_MS = 20
 STORE = StoreSettings(journal_bytes=1_048_576, commit_bytes=262_144)
 
 
-class Node:
+class Node(StoreNode):
     """A node with an engine."""
 
     def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number, STORE, RaftSettings())
         self.world = world
         self.id = number
-        self.disk = SimulatedDisk(world.rng)
-        self.boot = 0
         self.known = world.topic
-        self.running = False
         self.start()
 
     def start(self) -> None:
-        self.boot += 1
-        self.running = True
-        self.store = open_store(self.disk, STORE, self.world.rng)
-        self.host = RaftHost(self.id, self.boot, RaftSettings(), self.world.rng, self.world.now)
+        self.host, store = self.open()
         self.engine = RaftEngine(
-            self.host, self.store, self.applied, lambda group: b"", self.world.failed, on_room=self.world.room
+            self.host, store, self.applied, lambda group: b"", self.world.failed, on_room=self.world.room
         )
         self.learn(self.known)
 
@@ -73,31 +63,29 @@ class Node:
                 for position in range(view.count):
                     self.world.seen.setdefault(view.record(position).payload, len(self.world.seen))
 
-    def step(self) -> None:
-        self.engine.tick(self.world.now)
+    def tick(self, now: int) -> None:
+        self.engine.tick(now)
+
+    def turn(self) -> bool:
         for _ in range(2):
             self.engine.turn(lambda peer, frame: self.world.flying.append((self.id, peer, frame)))
         if self.world.rng.random() < self.world.disk_speed:
             self.write()
-
-    def write(self) -> None:
-        perform(self.store, self.disk, self.engine)
+        return False
 
 
-class World:
+class World(Lockstep[Node, tuple[int, int, bytes]]):
     """See the module."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
         self.harness = BrokerHarness(node_id=PUBLISHER)
-        self.now = self.harness.now
+        super().__init__(seed, self.harness.now, STEP_MS)
         self.topic = DurableTopic(b"default", b"t", [b"t/#"], [1], index=1)
         self.seen: dict[bytes, int] = {}
         """Payloads in the order in which they were first applied, anywhere."""
-        self.flying: list[tuple[int, int, bytes]] = []
-        self.cut: set[int] = set()
+        self.alone: set[int] = set()
         self.disk_speed = 0.7
-        self.nodes = {number: Node(self, number) for number in (*REPLICAS, PUBLISHER)}
+        self.nodes |= {number: Node(self, number) for number in (*REPLICAS, PUBLISHER)}
         own = self.nodes[PUBLISHER]
         broker = self.harness.broker.node
         self.appending = Appending(broker, own.engine.appends, 4_000_000)
@@ -161,6 +149,12 @@ class World:
 
     # What happens.
 
+    def is_lost(self, part: tuple[int, int, bytes]) -> bool:
+        return bool(self.alone & {part[0], part[1]})
+
+    def deliver(self, node: Node, part: tuple[int, int, bytes]) -> None:
+        node.engine.receive(part[2])
+
     def grow(self) -> None:
         topic = self.topic
         if len(topic.groups) < SHARDS_MAX:
@@ -176,34 +170,27 @@ class World:
         elif what == "publisher":
             self.publisher_learns()
         elif what == "cut":
-            self.cut = {rng.choice((*REPLICAS, PUBLISHER))}
+            self.alone = {rng.choice((*REPLICAS, PUBLISHER))}
         elif what == "heal":
-            self.cut = set()
+            self.alone = set()
         elif what == "learn" and node.running:
             node.learn(self.topic)
         elif what == "crash" and all(other.running for other in self.nodes.values()):
-            node.running = False
-            node.disk.lose_power(rng)
+            node.lose_power()
         elif what == "start" and not node.running:
             node.start()
 
     def step(self) -> None:
-        self.now += STEP_MS
-        self.harness.now = self.now
-        flying, self.flying = self.flying, []
-        for sender, receiver, frame in flying:
-            if self.nodes[receiver].running and not self.cut & {sender, receiver}:
-                self.nodes[receiver].engine.receive(frame)
-        for node in self.nodes.values():
-            if node.running:
-                node.step()
+        self.harness.now = self.now + STEP_MS
+        self.tick()
+        self.turn()
         self.appending.tick(self.now)
         self.harness.broker.tick(self.now)
         self.harness.flush()
         self.listen()
 
     def heal(self) -> None:
-        self.cut = set()
+        self.alone = set()
         self.disk_speed = 1.0
         for node in self.nodes.values():
             if not node.running:
