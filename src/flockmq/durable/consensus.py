@@ -48,7 +48,7 @@ class Consensus:
         """Whether a node votes is not for membership to decide."""
 
     def receive(self, peer: int, body: bytes, now: int) -> None:  # noqa: ARG002  (a frame names its sender itself)
-        """A frame; FlockError ends the link. Anything else is a bug, after which nobody knows what is true."""
+        """A frame; FlockError ends the link. Anything else is a bug: consensus stops."""
         try:
             self._engine.receive(body)
         except FlockError:

@@ -166,7 +166,7 @@ class DurableNode:
         return self.meta.is_current and not self.partitions.pending
 
     def may_serve_alone(self) -> bool:
-        """Whether clients can be served before anybody has confirmed what this node knows."""
+        """Whether clients can be served before a majority has confirmed what this node knows."""
         return not self.meta.is_in_doubt
 
     def begin(self, cluster_id: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUESTION: Final = 1
 ANSWER: Final = 2
 REFUSAL: Final = 3
-"""An answer that says no: nobody serves this kind there, or what was asked made no sense."""
+"""An answer that says no: the peer does not serve this kind, or what was asked made no sense."""
 
 TIMEOUT_MS: Final = 2_000
 OPEN_MAX: Final = 1_024

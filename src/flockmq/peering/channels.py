@@ -3,8 +3,8 @@
 ```
  frame = part part part ...          part = channel (1 byte), length (4 bytes, little-endian), body
 ```
-Everything that one node has to say to another in a loop turn goes into one frame. Whoever reads a channel that it does
-not know skips it: a newer node may speak of more.
+Everything that one node has to say to another in a loop turn goes into one frame. A node that reads a channel which it
+does not know skips it: a newer node may speak of more.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Contact(NamedTuple):
 
 
 def make_contact(host: str, port: int) -> Contact:
-    """A contact out of what somebody else said; FlockError when it can't be one."""
+    """A contact as another node told it; FlockError when it can't be one."""
     if not 0 < len(host) <= HOST_CHARACTERS_MAX or not host.isprintable() or not _FORBIDDEN.isdisjoint(host):
         raise FlockError(f"{host[:HOST_CHARACTERS_MAX]!r} is not a host; expected a name or an IP address.")
     if not 0 < port <= 65_535:

@@ -1,7 +1,7 @@
 """How a node comes to belong to a cluster, and why a second cluster does not come about by accident.
 
 ```
- has a cluster id? --yes--> it stays there for good: JOIN whoever has the same id, else WAIT (and serve)
+ has a cluster id? --yes--> it stays there for good: JOIN nodes with the same id, else WAIT (and serve)
    | no
  has data, though? --yes--> WAIT: the id was lost, a person must look
    | no
@@ -22,7 +22,7 @@
 Why that is safe. A promise names a node and its *attempt*; it is on disk before it is spoken, and it is given back only
 when that node itself says that it is fresh and at a later attempt, i.e. will never count the promise. So of two groups
 that share a node only one can mint: `bootstrap_expect` of more than half of the nodes makes two of them impossible,
-whatever the network does. Where the plugin lists everybody, smaller values are safe too: the listing is taken once more
+whatever the network does. Where the plugin lists all nodes, smaller values are safe too: the listing is taken once more
 after the promises are in, so of two groups that form at the same time the later one finds the other listed; if all of
 those are silent they hold minting up, and if one is in sight its promise, which is needed, is given away already.
 
@@ -72,7 +72,7 @@ class Ballot(NamedTuple):
     attempt: int = 1
     """Grows whenever this node stops trying to be the one that mints."""
     promised_to: int = 0
-    """Node that this one will mint nothing without; 0 is nobody."""
+    """Node that this one will mint nothing without; 0: none."""
     promised_attempt: int = 0
     """The attempt of that node which the promise is good for."""
 

@@ -88,7 +88,7 @@ class Formation:
         self._look()
 
     def silent(self) -> list[Contact]:
-        """Listed contacts that nobody in sight stands behind: the ones to call."""
+        """Listed contacts that no node in sight stands behind: the ones to call."""
         found = []
         for contact in self._listed:
             node_id = self._answers.get(contact, 0)

@@ -121,7 +121,7 @@ class Forwarding:
         look_at_peer(self.node, stream.peer)
 
     def peer_dead(self, peer: int, now: int) -> None:
-        """The node is gone with its clients: nobody waits for it any more."""
+        """The node is gone with its clients: no publisher waits for it any more."""
         self.peer_down(peer, now)
         stream = self.stream(peer)
         self._give_up(stream)

@@ -8,7 +8,7 @@
                     with --discard-data    --> leave the old cluster (if others are in it), set the data aside, join
 
  leave, others answer                     --> they take over what it stores, then it goes
-        nobody answers, or nobody is there --> refused, with what would be lost; --discard-data goes all the same
+        no node answers, or none is there --> refused, with what would be lost; --discard-data goes all the same
 ```
 Retained messages are no reason to refuse: a one-node cluster brings them along, and the newest of each topic stays.
 """
@@ -92,8 +92,8 @@ def plan_leave(mine: Belongings, *, discard_data: bool = False) -> LeavePlan:
         others = "The other node of this cluster does not answer" if mine.known == 2 else _silent(mine.known - 1)
         return LeavePlan(
             REFUSE,
-            f"{others}, so nobody can take over what this node stores. Start more nodes, or repeat with --discard-data "
-            "to leave all the same: what this node stores is set aside then.",
+            f"{others}, so no node can take over what this node stores. Start more nodes, or repeat with "
+            "--discard-data to leave all the same: what this node stores is set aside then.",
         )
     losses = _stored(mine)
     if losses:

@@ -8,8 +8,8 @@
                               turn(): flush all --> frames, one per peer; datagrams; whom to be linked with
                                       consensus --> ship(): its frames leave as soon as it has spoken
 ```
-A peer is *up* for the components when there is a link to it, it belongs to this node's cluster, and nobody holds it
-dead. Whoever is linked but not up gets as far as formation, membership and questions; the rest waits.
+A peer is *up* for the components when there is a link to it, it belongs to this node's cluster, and membership does not
+hold it dead. A peer that is linked but not up gets as far as formation, membership and questions; the rest waits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FACTS_MS: Final = 2_000
 
 
 class Wish:
-    """Somebody to be linked with (at an address), or no more (host is empty)."""
+    """A node to be linked with (at an address), or no more (host is empty)."""
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.node_id = node_id
@@ -159,7 +159,7 @@ class ClusterNode:
     # --- the network ---
 
     def datagram(self, body: bytes, address: tuple[str, int], now: int) -> None:
-        """A datagram of somebody who knows the cookie."""
+        """A datagram of a sender that knows the cookie."""
         if self.cluster_id:
             self.swim.receive_datagram(body, address, now)
             self._follow_members(now)

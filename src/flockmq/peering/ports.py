@@ -55,7 +55,7 @@ class Maps(Protocol):
         """Delete a key of the own map; the version that this change has."""
 
     def get(self, owner: int, key: bytes) -> bytes | None:
-        """A value of anybody's map."""
+        """A value of a node's map."""
 
     def acknowledged(self, peer: int) -> int:
         """The version of the own map that a peer has said to have applied."""

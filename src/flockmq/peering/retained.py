@@ -1,4 +1,4 @@
-"""Retained messages on all nodes: what changes here is told to everybody at once, what got lost is found and repaired.
+"""Retained messages on all nodes: what changes here is told to all nodes at once, what got lost is found and repaired.
 
 ```
  put, delete here --> unsent --flush--> CHANGES to all peers --> apply: the later stamp wins
@@ -10,7 +10,7 @@
                                      CHANGES, LIST -->          ... until nothing is left: DONE
 ```
 A repair is one peer at a time and one piece per round trip, both ways at once; the side that answers keeps nothing in
-mind. Whoever is busy puts others off: a node that comes back is not filled by fifty peers with the same messages.
+mind. A busy node puts others off: a node that comes back is not filled by fifty peers with the same messages.
 Everything may get lost: a repair that hears nothing is given up, and the next ROOT begins another.
 """
 
@@ -143,11 +143,11 @@ class RetainedSync:
             self._answering = 0
 
     def peer_dead(self, peer: int, now: int) -> None:
-        """Its messages stay: they are everybody's."""
+        """Its messages stay: they belong to all nodes."""
         self.peer_down(peer, now)
 
     def tick(self, now: int) -> None:
-        """Give up what hears nothing, compare with somebody now and then."""
+        """Give up what hears nothing, compare with a peer now and then."""
         repair = self._repair
         if repair is not None and now - repair.heard_at > SILENCE_MS:
             self._repair = None
@@ -386,7 +386,7 @@ class RetainedSync:
         return encode_deletion(topic, version) if version else b""
 
     def _names(self, bucket: Bucket, after: bytes, through: bytes, now: int) -> list[bytes]:
-        """The names in a range, without deletions that everybody may forget."""
+        """The names in a range, without deletions that all nodes may forget."""
         found: list[bytes] = []
         deleted = bucket.deleted
         for name in bucket.topics():

@@ -95,7 +95,7 @@ class Routes:
         self._look(now)
 
     def peer_suspect(self, peer: int, now: int) -> None:
-        """A node does not answer: nobody waits for it, but it gets its messages."""
+        """A node does not answer: SUBACKs do not wait for it, but it gets its messages."""
         known = self.alive.pop(peer, None)
         if known is not None:
             self.suspects[peer] = known

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """Whoever follows machines."""
+    """A part of the node that follows machines."""
 
     def applied(self, group: int, entries: list[Entry]) -> None:
         """These entries are applied; none: the state jumped ahead, to that of a checkpoint."""

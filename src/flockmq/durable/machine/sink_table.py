@@ -6,7 +6,7 @@
  PART  --> query: part 0, 1, 2 of b are in the log --> all: b is the query's last batch    v
 ```
 Part of the state of a partition (``machine.py``), so made of committed entries alone and the same on all replicas. From
-BEGIN on it is certain what will be committed: any leader goes on with the next part, and nobody can put others in.
+BEGIN on it is certain what will be committed: any leader goes on with the next part, and no node can put others in.
 
 Everything is bounded. Queries are remembered as long as there is room: the one that committed least recently goes
 first, but none within an hour.
@@ -122,7 +122,7 @@ class SinkTable:
         return sum([stage.bytes for key, stage in self.stages.items() if key[0] == query])
 
     def held_index(self) -> int:
-        """The oldest entry that is still needed; 0: none. Whoever may lead some day has to have it."""
+        """The oldest entry that is still needed; 0: none. Each node that may lead some day has to have it."""
         held = 0
         for known in self.committing.values():
             held = _lower(held, known.plan[known.done :])

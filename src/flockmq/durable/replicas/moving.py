@@ -1,4 +1,4 @@
-"""Partitions on their way: whoever leads one brings its voters to the target, then tells the cluster state.
+"""Partitions on their way: the leader of each brings its voters to the target, then tells the cluster state.
 
 ```
  target differs from the voters, or leadership began here --> consider(group)
@@ -88,7 +88,7 @@ class Mover:
         target = (record.heir,) if record.heir else record.target
         done = self.membership.step(group, target, now, record.preferred)
         if done == NOT_LED:
-            self._active.pop(group, None)  # whoever leads it now goes on
+            self._active.pop(group, None)  # the node that leads it now goes on
             return
         self._active.pop(group, None)
         self._active[group] = now + STEP_MS  # behind all others

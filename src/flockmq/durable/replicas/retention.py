@@ -42,7 +42,7 @@ SAVING_MAX: Final = 32
 """Checkpoints that are made for retention at once. Each time the store writes down where all its logs are."""
 EMPTY_BYTES_MAX: Final = 65_536
 """A log without records is left alone while it is not larger: what leaders note there as they change is not worth the
-files of a checkpoint, in each of thousands of topics that nobody uses."""
+files of a checkpoint, in each of thousands of unused topics."""
 SAVE_RETRY_MS: Final = 2_000
 DUE_GAP_MS: Final = 1_000
 """A group is not looked at sooner again because its oldest segment becomes too old."""
@@ -210,7 +210,7 @@ class RetentionSweeper:
             self._save(group, replica, now)
 
     def _save(self, group: int, replica: Replica, now: int) -> None:
-        """Begin a checkpoint, unless one is being saved already: then whoever began it lets it count."""
+        """Begin a checkpoint, unless one is being saved already: then its beginner lets it count."""
         saving = self._saving[group]
         saving.retry_at = now + SAVE_RETRY_MS
         table = self._engine.host.desks[group].table

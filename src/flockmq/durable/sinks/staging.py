@@ -106,7 +106,7 @@ class Staging:
             return ""
         return (
             f"This partition has {machine.sinks.chunks:,} chunks of {machine.sinks.bytes:,} bytes staged and takes no "
-            "more: commit smaller batches, or drop stages that nobody needs."
+            "more: commit smaller batches, or drop stages that no query needs."
         )
 
     def _is_staged(self, machine: PartitionMachine, body: SinkBody) -> bool:

@@ -1,4 +1,4 @@
-"""What the cluster state says about partitions, in the words of those who run them: who has which, what it keeps.
+"""What the cluster state says about partitions: which nodes have a replica, what a partition keeps.
 
 Reads the tables as they are; nothing is copied, so that a change of one topic costs nothing for all the others.
 """

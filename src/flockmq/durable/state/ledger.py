@@ -32,7 +32,7 @@ class Ledger:
     def __init__(self) -> None:
         self.state = ClusterState()
         self.jumps = 0
-        """How often a whole state took the place of commands, whose results nobody saw here."""
+        """How often a whole state took the place of commands, whose results were not seen here."""
         self._recent: deque[bytes] = deque()
         self._recent_bytes = 0
         self._whole = b""
@@ -45,7 +45,7 @@ class Ledger:
 
     @property
     def oldest(self) -> int:
-        """Whoever is at this index or after it can be given commands."""
+        """A node at this index or after it can be given commands."""
         return self.state.index - len(self._recent)
 
     def feed(self, index: int, data: bytes) -> Result | None:

@@ -7,7 +7,7 @@
    state --> cluster/placement.py ------> SetTarget: so many partitions under way at once, others when those are there
 ```
 Nothing is decided while commands of the last decision are open: no decision rests on a state that is about to change.
-Everything here goes through the log of group 0: without a quorum nothing happens, and nobody is removed.
+Everything here goes through the log of group 0: without a quorum nothing happens, and no node is removed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ AUTOCLEAN_SETTING: Final = "autoclean_ms"
 MOVES_SETTING: Final = "moves_at_once"
 MOVES_AT_ONCE: Final = 4
 WARN_AFTER_MS: Final = 20_000
-"""A cluster that is just being started passes two nodes as well, and nobody needs to hear of that."""
+"""A cluster that is just being started passes two nodes as well, and that is no reason to warn."""
 
 
 def seen_member(member: Member, api: str = "", zone: str = "", is_leaving: bool = False, store: int = 0) -> SeenMember:
-    """A member of gossip as policy sees it. Whoever stopped in good order may be back soon: it is dead, not gone."""
+    """A member of gossip as policy sees it. A node that stopped in good order may return: it is dead, not gone."""
     is_leaving = is_leaving and member.is_live
     state = model.LEFT if is_leaving else model.ALIVE if member.is_live else model.DEAD
     return SeenMember(

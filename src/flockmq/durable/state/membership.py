@@ -5,7 +5,7 @@
                                      |
               this node is not wanted: hand leadership to one that stays; there the rest is done
 ```
-Each call of ``step`` does what can be done now and returns; whoever calls it calls again. Nothing is begun while
+Each call of ``step`` does what can be done now and returns; the caller calls again. Nothing is begun while
 another change is not committed, nor towards voters of whom no majority can be reached. Voters that lost their vote
 (``raft/health.py``) are made learners and then voters again, which heals them.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flockmq.raft.state import RaftState
 
 NOT_LED: Final = 0
-"""Another node leads, or nobody."""
+"""Another node leads, or none."""
 WAITING: Final = 1
 """Something is under way."""
 SETTLED: Final = 2

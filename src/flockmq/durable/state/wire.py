@@ -30,7 +30,7 @@ DONE: Final = 1
 NOT_DONE: Final = 2
 """It is certainly not in the log; another node may take it."""
 MAYBE: Final = 3
-"""Nobody can say whether it is in the log."""
+"""No node can say whether it is in the log."""
 
 COMMANDS: Final = 1
 STATE: Final = 2
@@ -149,7 +149,7 @@ def decode_number(body: bytes) -> int:
 
 
 def encode_members(index: int, configuration: Configuration) -> bytes:
-    """Who is in a group, and where in its log that stands."""
+    """The members of a group, and where in its log they stand."""
     return _U64.pack(index) + configuration.encode()
 
 
