@@ -1,4 +1,4 @@
-"""``python -m flockmq.testing.simulation.gossip.measure``: a large cluster's membership for hours of simulated time.
+"""``python -m benchmarks.gossip``: a large cluster's membership for hours of simulated time.
 
 ```
  --nodes 1000 --loss 0.05 --hours 1     start them, let them find each other, then kill and restart one now and then;
@@ -27,7 +27,7 @@ MISSED_PROBES = 7
 
 def say(text: str) -> None:
     """Print a line now: runs are long and often watched through a pipe."""
-    print(text, flush=True)  # noqa: T201
+    print(text, flush=True)
 
 
 def bound_ms(settings: GossipSettings, nodes: int) -> int:
@@ -155,9 +155,7 @@ def measure_bandwidth(
 
 def parse_options(words: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m flockmq.testing.simulation.gossip.measure", description="Simulate members."
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gossip", description="Simulate members.")
     parser.add_argument("--nodes", type=int, default=100, help="how many (default 100)")
     parser.add_argument("--loss", type=float, help="share of datagrams that is lost (default 0.05; of --bandwidth: 0)")
     parser.add_argument("--hours", type=float, default=0.1, help="simulated (default 0.1)")
