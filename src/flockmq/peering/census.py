@@ -65,7 +65,7 @@ class Census:
             self.say_entries(REGISTER, batches)
 
     def say_entries(self, kind: int, batches: dict[int, list[bytes]]) -> None:
-        """Send lists of client ids to those who decide about them, in pieces."""
+        """Send lists of client ids to their registrars, in pieces."""
         for peer, entries in batches.items():
             piece: list[bytes] = []
             size = 0

@@ -20,7 +20,7 @@ MAPS: Final = 2
 RUNS: Final = 3
 """Published messages on their way to other nodes' subscribers."""
 SESSIONS: Final = 4
-"""Who owns a client id, and sessions that move."""
+"""Owners of client ids, and sessions that move."""
 WILLS: Final = 5
 """Copies of wills, for the case that a node dies."""
 RETAINED: Final = 6

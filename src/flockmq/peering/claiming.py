@@ -1,7 +1,7 @@
 """The claimant's side: a client connects here, and the cluster is asked whether it may have its client id here.
 
 ```
- claim --> ask --> GRANT: nobody had it ----------------------------------------.
+ claim --> ask --> GRANT: no node had it ---------------------------------------.
             |        `--> GRANT: another had it --> its session comes (taking) --+--> conclude --> CONNACK
             |                                 `---> FOUND_NONE -----------------'          |
             |--> REFUSE --> CONNACK with the code                                          |--> revoked meanwhile:
@@ -10,7 +10,7 @@
                                                                                                 collect them first
 ```
 A session whose owner died may have left QoS 2 messages in the logs of durable topics, with ids that their client has
-not released. Whoever goes on with it has to know them before the CONNACK (``Collector``).
+not released. The next owner has to know them before the CONNACK (``Collector``).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ CLAIM_RETRY_MS: Final = 500
 
 
 class Collector(Protocol):
-    """Who knows which QoS 2 messages of a client are in logs and not released."""
+    """Finds which QoS 2 messages of a client are in logs and not released."""
 
     def wants(self) -> bool:
         """Whether a client whose session this node has not had itself has to wait for ``collect``."""
 
     def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
-        """Find the packet ids of a client, once: (ids, now), or None when nobody can say."""
+        """Find the packet ids of a client, once: (ids, now), or None when no log can say."""
 
     def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
         """The client starts clean: ids of earlier epochs mean nothing any more."""
@@ -85,7 +85,7 @@ class Claim:
         self.had_session = False
         """The session was here when the claim was made: this node knows all of it."""
         self.is_alone = False
-        """Nobody could be asked for it."""
+        """No registrar could be asked."""
         self.collecting = False
         """It is this node's; the client's QoS 2 ids are being collected."""
         self.done = False
@@ -119,7 +119,7 @@ class Claimant:
         self.collector = collector
         """None: there are no durable topics."""
         self.uncollected: dict[str, None] = {}
-        """Sessions that came here without a client who would have had to wait."""
+        """Sessions that came here without a client that would have had to wait."""
 
     def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
         """Want a client id. See OwnerPort; while ``inline`` is set, the answer may be there before the turn is over."""
@@ -198,7 +198,7 @@ class Claimant:
             refuse(self.scene.node, connection, client_id, reasons.SERVER_BUSY, text, now)
 
     def ask(self, claim: Claim) -> None:
-        """Send a claim to whoever decides; when there is no link to it, later."""
+        """Send a claim to the registrar; when there is no link to it, later."""
         registrar = self.scene.ranking.first(claim.client_id)
         if registrar != self.scene.me and registrar not in self.scene.linked:
             return
@@ -242,7 +242,7 @@ class Claimant:
         self.look_at(claim, now)
 
     def on_late_grant(self, message: Message) -> None:
-        """A grant to a claim that is over: the session that is here has it, or nobody needs it."""
+        """A grant to a claim that is over: the session that is here has it, or it is not needed."""
         session = self.scene.node.sessions.get(message.client_id)
         if session is not None:
             session.epoch = max(session.epoch, message.epoch)
@@ -343,7 +343,7 @@ class Claimant:
                 del uncollected[known]
 
     def on_collected(self, claim: Claim, ids: set[int] | None, now: int) -> None:
-        """The ids are known, or nobody can say: then the client has to come again."""
+        """The ids are known, or no log can say: then the client has to come again."""
         claim.collecting = False
         if self.claims.get(claim.client_id) is not claim:
             return

@@ -6,8 +6,8 @@
                                             here: this node's clients
  explain_here(topic) on the other nodes --> their clients                  asked for over CALLS, encoded as JSON
 ```
-Nothing is published, and no choice of a shared group is used up. ACLs decide who may publish and subscribe, before
-there is anything to explain: they are not considered.
+Nothing is published, and no choice of a shared group is used up. ACLs are not considered: they
+decide before that, when a client publishes or subscribes.
 """
 
 from __future__ import annotations

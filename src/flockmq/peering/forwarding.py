@@ -344,7 +344,7 @@ class Forwarding:
             return
         if boot > stream.boot:
             if stream.boot and stream.unacknowledged:
-                self._give_up(stream)  # it started anew: those who wanted this are gone
+                self._give_up(stream)  # it started anew: the subscribers of this are gone
                 flags |= ANSWER  # and must not wait for what will not come
             stream.boot = boot
             stream.taken = 0

@@ -115,7 +115,7 @@ class Giver:
         self.scene.post.say(message.node, Message(HOLD_ON, claim.client_id, nonce=message.nonce))
 
     def revoke_absent(self, message: Message, now: int) -> None:
-        """The session is not here: on its way to somebody, or there is none."""
+        """The session is not here: on its way to another node, or there is none."""
         departure = self.leaving.get(message.client_id)
         if departure is None:
             self.none(message, 0)
@@ -268,7 +268,7 @@ class Giver:
         self.scene.changed(session)
 
     def on_ask(self, peer: int, message: Message) -> None:
-        """A registrar that is new to a client id wants to know who has it."""
+        """A registrar that is new to a client id wants to know which node has it."""
         client_id = message.client_id
         epoch = 0
         user = 0

@@ -178,7 +178,7 @@ def put_in(node: NodeState, moved: MovedSession, now: int) -> None:
     session = moved.session
     session.detached_at = now
     if session.received:
-        session.collected = set(session.received)  # somebody else may have had it since, with a client that went on
+        session.collected = set(session.received)  # another node may have had it since, with a client that went on
     if session.client_id not in node.sessions:
         node.spaces.session_began(session.client_id)
     node.sessions[session.client_id] = session

@@ -1,11 +1,11 @@
 """A broker among others: membership, routes, sessions and retained messages around one ``Broker``, as one pure object.
 
 ```
- datagrams --> Swim ----- who lives, who died ---------.
+ datagrams --> Swim ----- members alive, dead ---------.
  frames -----> parts, by channel --> Component --------+--> Broker: routes, takeovers, retained messages
  clients ----> Broker --> what concerns other nodes ---'
                                    |
-                              turn(): flush all --> frames, one per peer; datagrams; whom to be linked with
+                              turn(): flush all --> frames, one per peer; datagrams; links to open and close
                                       consensus --> ship(): its frames leave as soon as it has spoken
 ```
 A peer is *up* for the components when there is a link to it, it belongs to this node's cluster, and membership does not
@@ -238,7 +238,7 @@ class ClusterNode:
         return self.maps.changes_left() > 0
 
     def take_wishes(self) -> list[Wish]:
-        """Changes to whom this node wants to be linked with."""
+        """Changes of the nodes that this node wants to be linked with."""
         wishes = self._wishes
         self._wishes = []
         return wishes

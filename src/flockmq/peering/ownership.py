@@ -2,11 +2,11 @@
 
 ```
  CONNECT --> claim --> registrar (rendezvous of the client id over the nodes that are alive)
-               |          |-- GRANT, nobody had it ------------------------> session here, or a new one; CONNACK
+               |          |-- GRANT, no node had it -----------------------> session here, or a new one; CONNACK
                |          |-- GRANT, another node had it --> it REVOKEs ---> the session comes: chunks, INSTALLED, rest
                |          |                                  `-------------> or FOUND_NONE: ended, or never there
                |          `-- REFUSE: another user's --------------------------------------> CONNACK 0x85
-               `-- no answer: asked again every half second, of whoever is the registrar by then;
+               `-- no answer: asked again every half second, of the registrar of that moment;
                    after two seconds without news the node decides alone and registers what it has when it can
 ```
 Every owner has an epoch; the higher one wins wherever two meet: the other's client is disconnected with 0x8E, and its
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class Ownership:
-    """This node's part of deciding who has which session: claimant, owner, and registrar. Channel SESSIONS."""
+    """This node's part of deciding which node has which session: claimant, owner, and registrar. Channel SESSIONS."""
 
     def __init__(
         self,

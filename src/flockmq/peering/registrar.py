@@ -48,7 +48,7 @@ SWEEP_BUDGET: Final = 5_000
 
 
 class Record:
-    """Who has a client id."""
+    """The owner of a client id."""
 
     def __init__(self, owner: int, epoch: int, user: int) -> None:
         self.owner = owner
@@ -73,7 +73,7 @@ class Question:
 
 
 class Registrar:
-    """This node's part of deciding who owns which client id."""
+    """This node's part of deciding which node owns which client id."""
 
     def __init__(self, me: int, post: Post, ranking: Ranking, wills: WillCopies | None = None) -> None:
         self.me = me
@@ -101,7 +101,7 @@ class Registrar:
     # --- claims ---
 
     def on_claim(self, claim: Message, wall_ms: int, now: int) -> None:
-        """Somebody wants a client id."""
+        """A node wants a client id."""
         client_id = claim.client_id
         first = self.ranking.first(client_id)
         if first != self.me and not claim.flags & PASSED_ON and first in self.linked:
@@ -128,14 +128,14 @@ class Registrar:
         self.grant(claim, wall_ms, now)
 
     def record_of(self, client_id: str) -> Record | None:
-        """What is known about a client id; what a dead node had is nobody's."""
+        """What is known about a client id; what a dead node had has no owner."""
         record = self.records.get(client_id)
         if record is not None and record.owner not in self.alive:
             return None
         return record
 
     def grant(self, claim: Message, wall_ms: int, now: int) -> None:
-        """Give a client id to who asks for it, unless it is another user's."""
+        """Give a client id to the node that asks for it, unless it is another user's."""
         client_id = claim.client_id
         record = self.record_of(client_id)
         known = claim.epoch
@@ -163,7 +163,7 @@ class Registrar:
         self.tell(fresh, claim)
 
     def tell(self, record: Record, claim: Message) -> None:
-        """Say who has it now: to the new owner and to the last one."""
+        """Tell the new owner and the last one which node has the client id now."""
         last = record.last_owner if record.last_owner in self.alive else 0
         grant = Message(GRANT, claim.client_id, nonce=claim.nonce, epoch=record.epoch, node=last)
         self.post.say(claim.node, grant)
@@ -196,7 +196,7 @@ class Registrar:
             self.grant(claim, wall_ms, now)
 
     def learn(self, peer: int, client_id: str, epoch: int, user: int) -> None:
-        """A node has a client id under an epoch; whoever has it under a lower one has to give way."""
+        """A node has a client id under an epoch; an owner under a lower one has to give way."""
         record = self.record_of(client_id)
         if record is None:
             if len(self.records) >= RECORDS_MAX and client_id not in self.records:
@@ -310,7 +310,7 @@ class Registrar:
     def is_outdated(self, client_id: str, record: Record) -> bool:
         """Whether a record is of a dead node, not named by its owner, or of a client id that others decide about.
 
-        The last only if the owner sees the same members, and so has told them: else this node may be who decides soon.
+        The last only if the owner sees the same members, and so has told them: else this node may soon be registrar.
         """
         owner = record.owner
         if owner not in self.alive or record.stamp <= self.sweep_limits.get(owner, -1):

@@ -4,7 +4,7 @@
  put, delete here --> unsent --flush--> CHANGES to all peers --> apply: the later stamp wins
 
  now and then, with one peer:   ROOT -->                        the same: all is well, 9 bytes were spent
-                                     <-- BUCKETS                else who gets them compares, and goes through the
+                                     <-- BUCKETS                else the receiver compares, and goes through the
       for the buckets that differ:   LIST -->                   differing buckets, a piece at a time
                                      <-- CHANGES, ANSWER        what we lack or have older; what the other lacks
                                      CHANGES, LIST -->          ... until nothing is left: DONE

@@ -148,7 +148,7 @@ class Routes:
     # --- this node's routes ---
 
     def tick(self, now: int) -> None:
-        """Answer clean sessions that waited for long enough, and forget those who left."""
+        """Answer clean sessions that waited for long enough, and forget clients that left."""
         for pending in self._pending:
             if pending.done:
                 continue

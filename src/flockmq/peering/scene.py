@@ -28,7 +28,7 @@ class RoutesPort(Protocol):
 
 
 class Scene:
-    """See the module. No decisions: those are made by who stands in it."""
+    """See the module. No decisions: its users make those."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLAIM: Final = 1
 """``node`` wants ``client_id``; ``nonce`` names the wish, ``epoch`` is the newest it knows, ``user`` the client's."""
 GRANT: Final = 2
-"""The client id is yours under ``epoch``; ``node`` had it before and will send what it has (0: nobody had it)."""
+"""The client id is yours under ``epoch``; ``node`` had it before and will send what it has (0: no node had it)."""
 REFUSE: Final = 3
 """The client id is not yours, because ``value``: a reason code."""
 REVOKE: Final = 4
@@ -66,7 +66,7 @@ CLEAN: Final = 1
 CHECKS_USER: Final = 2
 """Flag of a claim: a session of another user is not to be had."""
 PASSED_ON: Final = 4
-"""Flag of a claim: the first to get it knew somebody else to decide."""
+"""Flag of a claim: the first node to get it knew another registrar."""
 IS_REST: Final = 8
 """Flag of a chunk: it is of what came after the session was encoded."""
 FOR_DEPARTURE: Final = 1

@@ -97,7 +97,7 @@ class Taker:
         self.scene.post.say(peer, Message(MOVED, node=message.node, flags=flags, value=message.value >> 32))
 
     def expect(self, peer: int, message: Message, now: int) -> Arrival:
-        """The first chunk of a session: whoever claims it waits for the rest of it."""
+        """The first chunk of a session: a claim for it waits for the rest of it."""
         client_id = message.client_id
         arrival = Arrival(message.node, peer, client_id, message.epoch, now)
         self.arrivals[peer, message.node] = arrival

@@ -9,7 +9,7 @@
  the owner leaves --> GOODBYE: it has published its wills itself; copies are dropped
  the client is back --> the registrar of its client id, which is the first holder, has the will dropped
 ```
-A copy is published once: whoever takes it on remembers that for a while. Only when a holder dies in the very moment
+A copy is published once: its holder remembers that for a while. Only when a holder dies in the very moment
 between publishing and telling the other can it be published twice; never, when the owner and both holders die at once.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
 
 KEEP: Final = 1
-"""Keep this copy of a will of mine (or of ``owner``, who is dead, for you to take on)."""
+"""Keep this copy of a will of mine (or of ``owner``, which is dead, for you to take on)."""
 DROP: Final = 2
 HELLO: Final = 3
 """This is the boot of mine that my wills are of; what you have of older ones is due."""
@@ -59,7 +59,7 @@ PLACE_BUDGET: Final = 2_000
 HELLO_MS: Final = 5_000
 """A greeting that comes later than this after the link did is news."""
 ORPHANS_MS: Final = 1_000
-"""How often copies of dead nodes' wills are sent to whoever is to take them on, until it says that it has."""
+"""How often copies of dead nodes' wills are sent to the node that is to take them on, until it says that it has."""
 TAKEN_MAX: Final = 100_000
 BODY_BYTES_MAX: Final = 262_144
 
@@ -249,7 +249,7 @@ class WillCopies:
                 )
 
     def first_holder(self, copy: Copy) -> int:
-        """Who takes a dead node's will on; this node, should it be the only one that knows of it."""
+        """The node that takes a dead node's will on; this one, should it be the only one that knows of it."""
         for holder in copy.holders:
             if holder in self.ranking.members:
                 return holder
@@ -360,7 +360,7 @@ class WillCopies:
             self.forget(copy)
 
     def on_hello(self, peer: int, boot: int, now: int) -> None:
-        """A node is there (again): wills of an earlier boot of it are due, nobody else will say so."""
+        """A node is there (again): wills of an earlier boot of it are due, no other node will say so."""
         self.boots[peer] = boot
         if now - self.up_at.get(peer, 0) >= HELLO_MS:  # only the peer thought that there was no way to it
             self.place_again(peer)

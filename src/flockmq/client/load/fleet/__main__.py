@@ -18,7 +18,7 @@ from flockmq.errors import FlockError
 
 
 def say(report: Report) -> None:
-    """Write one line to whoever started us."""
+    """Write one line to the parent process."""
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 

@@ -29,7 +29,7 @@ class ControlRoom:
         self.latency = Histogram()
         self.command_latency = Histogram()
         self.topics: Counter[str] = Counter()
-        """Messages by device, as the filter that matches them, since somebody last looked."""
+        """Messages by device, as the filter that matches them, since the last look."""
         self.broker: dict[str, str] = {}
         """What the broker says about itself."""
         self.events: list[str] = []

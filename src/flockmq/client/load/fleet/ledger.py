@@ -1,4 +1,4 @@
-"""Who promised what, and what came of it: the proof that nothing was lost.
+"""What each side promised, and what came of it: the proof that nothing was lost.
 
 ```
  device:        the broker acknowledged message 7 of this topic --> confirm(topic, 7)
@@ -69,7 +69,7 @@ class Ledger:
         """This message arrived at the control room."""
         fresh = self._arrivals.setdefault(topic, Arrivals()).add(number)
         if not fresh and number in (self._doubtful.get(topic, -1), self._doubtful.get(topic, -1) + 1):
-            return  # sent once more because nobody could say whether the dead node had passed it on
+            return  # sent once more because it was not known whether the dead node had passed it on
         (self.received if fresh else self.repeated)[qos] += 1
 
     def ask(self, device: str, command: int) -> None:

@@ -1,4 +1,4 @@
-"""What a fleet tells whoever watches it, once a second and at the end: one line of JSON each."""
+"""What a fleet tells its observer, once a second and at the end: one line of JSON each."""
 
 from __future__ import annotations
 
