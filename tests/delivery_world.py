@@ -64,8 +64,8 @@ class Replicas:
     def is_leader(self, group: int) -> bool:
         return self.world.truths[group].leader == self.node_id
 
-    def speaks_for(self, group: int, now: int) -> bool:
-        return self.is_leader(group)
+    def speaking_for(self, groups: list[int], now: int) -> set[int]:
+        return {group for group in groups if self.is_leader(group)}
 
     def confirm(self, group: int, now: int) -> Promise[bool]:
         return promised(self.is_leader(group))

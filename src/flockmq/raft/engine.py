@@ -29,7 +29,7 @@ from flockmq.raft.pending_reads import PendingReads, ReadDone
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.replay import ReplayBound
 from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
-from flockmq.raft.speaking import knows_all, near, speaks_for
+from flockmq.raft.speaking import knows_all
 from flockmq.raft.state import LEADER
 
 if TYPE_CHECKING:
@@ -164,10 +164,6 @@ class RaftEngine:
     def knows_all(self, group: int) -> bool:
         """Whether this node leads a group, and has applied all that was committed before it did."""
         return self.is_leader(group) and knows_all(self.host.groups[group].state)
-
-    def speaks_for(self, group: int, now: int) -> bool:
-        """Whether it may say what the group's log has (``raft/speaking.py``); ``now``: the present moment."""
-        return speaks_for(self.host, group, near(self.host, now))
 
     def leader_of(self, group: int) -> int:
         """The node that leads a group; 0 when that is not known here."""

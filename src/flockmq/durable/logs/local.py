@@ -20,6 +20,7 @@ from flockmq.durable.state.read_index import read_index
 from flockmq.errors import Behind, Damaged, FlockError, NoReplica, OffsetGone
 from flockmq.log.errors import DamageError
 from flockmq.log.extents import EXTENT_BYTES_MAX, Extents, fill
+from flockmq.raft.speaking import near, speaks_for
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.machines import Machines
@@ -59,8 +60,9 @@ class LocalLogs(Protocol):
     def leader_of(self, group: int) -> int:
         """The node that leads the partition, as far as this node knows; 0: unknown."""
 
-    def speaks_for(self, group: int, now: int) -> bool:
-        """Whether this node leads, knows all that is committed, and no other node can lead at ``now``, the present."""
+    def speaking_for(self, groups: list[int], now: int) -> set[int]:
+        """Partitions that this node leads, of which it knows all that is committed, and that no other node can lead at
+        ``now``, the present."""
 
     def confirm(self, group: int, now: int) -> Promise[bool]:
         """A promise of True once a quorum has confirmed that this node leads and has applied all that is committed."""
@@ -114,9 +116,11 @@ class EngineLogs:
         """See LocalLogs."""
         return self._engine.leader_of(group)
 
-    def speaks_for(self, group: int, now: int) -> bool:
+    def speaking_for(self, groups: list[int], now: int) -> set[int]:
         """See LocalLogs."""
-        return self.is_here(group) and self._engine.speaks_for(group, now)
+        host = self._engine.host
+        nearby = near(host, now)
+        return {group for group in groups if self.is_here(group) and speaks_for(host, group, nearby)}
 
     def confirm(self, group: int, now: int) -> Promise[bool]:
         """See LocalLogs."""

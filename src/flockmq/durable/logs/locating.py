@@ -38,7 +38,7 @@ ELSEWHERE: Final = 2
 """Another node leads; its id is in the place of the offset."""
 TOLD: Final = 3
 
-TIMEOUT_MS: Final = 2_000
+TIMEOUT_MS: Final = 3_000
 ATTEMPT_MS: Final = 1_000
 RETRY_MS: Final = 100
 HOPS_MAX: Final = 4
@@ -146,19 +146,27 @@ class Locating:
 
     def here(self, group: int, start: Start, sure: int) -> Located | None:
         """The answer of the replica here; None when there is none, or its word would not be enough."""
+        return self._place(group, start, sure) if group in self._known([group], start, sure) else None
+
+    def _known(self, groups: list[int], start: Start, sure: int) -> set[int]:
+        """The partitions for which the word of this node is enough; a quorum is not asked."""
         local = self._local
-        if sure == REPLICAS:
-            end = local.end(group)
-            # Where a log begins, a replica knows as soon as it has anything; the rest, once it has caught up.
-            has_part = start.what == EARLIEST and end > 0 and end > local.first(group)
-            if end < 0 or not (has_part or group in self.caught_up):
-                return None
-        else:
-            if not local.speaks_for(group, self._calls.now) and sure == LEADERS:
-                return None
-            end = local.committed_end(group)
+        if sure != REPLICAS:
+            return local.speaking_for(groups, self._calls.now)
+        # Where a log begins, a replica knows as soon as it has anything; the rest, once it has caught up.
+        is_beginning = start.what == EARLIEST
+        return {
+            group
+            for group in groups
+            if local.is_here(group)
+            and (group in self.caught_up or (is_beginning and local.end(group) > local.first(group)))
+        }
+
+    def _place(self, group: int, start: Start, sure: int) -> Located | None:
+        local = self._local
         try:
             first = local.first(group)
+            end = local.end(group) if sure == REPLICAS else local.committed_end(group)
             if start.what == TIME:
                 return Located(local.offset_at(group, start.value), first, end)
         except NoReplica:
@@ -177,15 +185,16 @@ class Locating:
         return (yield from self._tell(groups, Start(what, value), sure))
 
     def _tell(self, groups: list[int], start: Start, sure: int) -> Task[bytes | None]:
-        confirmed = groups
         if sure == QUORUM:
             yield Sleep(0)  # a lease is judged by the present, which a tick tells
             now = self._calls.now
             answers = yield from all_of([self._local.confirm(group, now) for group in groups])
-            confirmed = [group for group, is_sure in zip(groups, answers, strict=True) if is_sure]
+            known = {group for group, is_sure in zip(groups, answers, strict=True) if is_sure}
+        else:
+            known = self._known(groups, start, sure)
         parts: list[bytes] = []
         for group in groups:
-            found = self.here(group, start, sure) if group in confirmed else None
+            found = self._place(group, start, sure) if group in known else None
             if found is not None:
                 parts.append(_TOLD.pack(group, TOLD, found.offset, found.first, found.end))
                 continue
