@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from flockmq.drivers.clock import now_ms
 from flockmq.drivers.journal import JournalDriver
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flockmq.drivers.disk import FileDisk
+    from flockmq.drivers.links import Links
     from flockmq.log.store import Store
     from flockmq.log.work import Commit
     from flockmq.raft.host import RaftHost
@@ -39,19 +40,6 @@ LOOKS: Final = 3
 """How often sockets are looked at before a turn, then."""
 
 
-class FrameLinks(Protocol):
-    """What consensus needs of ``drivers/links.py``."""
-
-    def send(self, peer_id: int, frame: bytes) -> bool:
-        """Send a frame, or drop it."""
-
-    def set_reading(self, reading: bool) -> None:
-        """Let peers wait, or go on."""
-
-    def hang_up(self) -> None:
-        """Nothing more is to be said or heard."""
-
-
 class RaftDriver:
     """See the module. Made in a running event loop; the links call ``receive`` and ``writable``."""
 
@@ -60,7 +48,7 @@ class RaftDriver:
         host: RaftHost,
         store: Store,
         disk: FileDisk,
-        links: FrameLinks,
+        links: Links,
         on_applied: Callable[[int, Ready], None],
         state_of: Callable[[int], bytes],
         on_stopped: Callable[[str], None],
