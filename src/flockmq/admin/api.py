@@ -107,12 +107,11 @@ class AdminApi:
 
     def mark_ready(self) -> None:
         """All listeners serve: probes may send clients here."""
-        if self._desk.state == "starting":
-            self._desk.state = "ready"
+        self._desk.mark_ready()
 
     def mark_stopping(self) -> None:
         """The node is about to stop: probes send clients elsewhere, changes are refused."""
-        self._desk.state = "stopping"
+        self._desk.mark_stopping()
 
     async def stop(self) -> None:
         """Close the sockets; requests under way get a moment to finish."""

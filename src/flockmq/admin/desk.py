@@ -130,6 +130,15 @@ class Desk:
         """How long this node runs."""
         return (self.clock() - self.started_at_ms) / 1000
 
+    def mark_ready(self) -> None:
+        """All listeners serve, unless the node is about to stop."""
+        if self.state == "starting":
+            self.state = "ready"
+
+    def mark_stopping(self) -> None:
+        """The node is about to stop."""
+        self.state = "stopping"
+
     def check_running(self) -> None:
         """Refuse to change anything while the node stops."""
         if self.state == "stopping":

@@ -192,7 +192,7 @@ class DurableNode:
 
     def set_leaving(self, is_leaving: bool) -> None:
         """Ask the cluster to take this node's replicas and votes away, or to let it have some again."""
-        self.meta.removal.is_leaving = is_leaving
+        self.meta.removal.set_leaving(is_leaving)
         if is_leaving:
             self.base.maps.set(LEAVING, b"1")
         else:
@@ -211,8 +211,8 @@ class DurableNode:
 
     def take_events(self) -> list[tuple[str, dict[str, object]]]:
         """What happened, for the log."""
-        events = self.engine.events
-        self.engine.events = []
+        events = [*self.engine.events]
+        self.engine.events.clear()
         return events
 
     # --- within ---

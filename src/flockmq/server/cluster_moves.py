@@ -187,9 +187,9 @@ class ClusterMoves:
         return not self._service.durable.node.engine.appends.without_outcome()
 
     async def _wait(self, condition: Callable[[], bool], seconds: float = READY_S_MAX) -> None:
-        """Wait for it; 0: for ever."""
+        """Wait until it holds, but not for longer."""
         until = time.monotonic() + seconds
-        while not condition() and (not seconds or time.monotonic() < until):
+        while not condition() and time.monotonic() < until:
             self._service.runner.runner.flush_soon()
             await asyncio.sleep(0.02)
 

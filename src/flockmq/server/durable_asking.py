@@ -27,14 +27,11 @@ class Asking:
 
     def __init__(self, service: ClusterService) -> None:
         self._service = service
+        self._node = service.durable.node
 
-    def _node(self) -> DurableNode:
-        return self._service.durable.node
-
-    def _working(self, node: DurableNode | None = None) -> DurableNode:
-        """The node, when it can ask others and answer for itself. ``node``: the one that was asked first; in another
-        cluster the same numbers are other partitions."""
-        node = node or self._node()
+    def _working(self) -> DurableNode:
+        """The node, when it can ask others and answer for itself."""
+        node = self._node
         if node.engine.stopped:
             raise NotReady(f"This node takes part no more: {node.engine.stopped} Ask another one.")
         node.logs.tasks.now = now_ms()  # the present, for what is asked next
@@ -63,7 +60,7 @@ class Asking:
         return answered
 
     def _expected(self) -> asyncio.Future[Any]:
-        """For an answer that comes, or never does because this node is stopped or goes to another cluster."""
+        """For an answer that comes, or never does because this life of the node ends."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         expected = self._service.durable.expected
         expected.add(answered)

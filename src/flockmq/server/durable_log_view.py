@@ -30,7 +30,6 @@ from flockmq.server.durable_asking import Asking
 if TYPE_CHECKING:
     from flockmq.cluster.wanted_names import WantedNames
     from flockmq.durable.logs.locating import Located
-    from flockmq.durable.node import DurableNode
     from flockmq.log.extents import Extents
     from flockmq.log.extents_reading import Wants
     from flockmq.log.staging import Staging
@@ -64,49 +63,46 @@ class LogView(Asking):
         self, group: int, offset: int, bytes_max: int, wait_ms: int, wanted: WantedNames | None = None
     ) -> Chunk:
         """See ``DurablePort``. A follower may not know all commits: before it says "nothing", the leader is asked."""
-        node = self._working()
         due_at = now_ms() + wait_ms
         while True:
             left = max(due_at - now_ms(), 0)
             is_here = True
             try:
-                chunk = await self._read_here(node, group, offset, bytes_max, wanted)
+                chunk = await self._read_here(group, offset, bytes_max, wanted)
             except (OffsetGone, Behind, Damaged, NoReplica) as error:
                 is_here = False
                 if isinstance(error, Behind):
-                    await self._check_end(node, group, offset)
-                chunk = await self._fetch(node, group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
+                    await self._check_end(group, offset)
+                chunk = await self._fetch(group, offset, bytes_max, min(left, FETCH_WAIT_MS), wanted)
             if chunk.following > offset:
                 return chunk
             if not left:
-                return await self._confirm_end(node, group, offset, bytes_max, chunk, wanted)
-            await self._grown(node, {group: offset} if is_here else {}, left if is_here else min(left, AGAIN_MS))
+                return await self._confirm_end(group, offset, bytes_max, chunk, wanted)
+            await self._grown({group: offset} if is_here else {}, left if is_here else min(left, AGAIN_MS))
 
     async def _confirm_end(
-        self, node: DurableNode, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
+        self, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
     ) -> Chunk:
         """Nothing is here from this offset on: is there nothing at all?"""
-        [found] = await self._locate(node, [group], Start(LATEST))
+        [found] = await self._locate([group], Start(LATEST))
         if found.end <= offset:
             return chunk
-        return await self._fetch(node, group, offset, bytes_max, FETCH_WAIT_MS, wanted, found.end)
+        return await self._fetch(group, offset, bytes_max, FETCH_WAIT_MS, wanted, found.end)
 
-    async def _check_end(self, node: DurableNode, group: int, offset: int) -> None:
+    async def _check_end(self, group: int, offset: int) -> None:
         """Tell a reader that asks for more than there is so, instead of to wait. Without a leader no node can say."""
-        found = await self._await(self._working(node).logs.locate([group], Start(LATEST), QUORUM))
+        found = await self._await(self._working().logs.locate([group], Start(LATEST), QUORUM))
         if group in found and found[group].end < offset:
             raise BeyondEnd(found[group].end, f"Offset {offset}", named(group))
 
-    async def _read_here(
-        self, node: DurableNode, group: int, offset: int, bytes_max: int, wanted: WantedNames | None
-    ) -> Chunk:
-        local = self._working(node).local
+    async def _read_here(self, group: int, offset: int, bytes_max: int, wanted: WantedNames | None) -> Chunk:
+        local = self._working().local
         wants = None if wanted is None else wanted.wants_any
         scan_bytes_max = 0 if wants is None else SCAN_BYTES_MAX
         for _ in range(READ_TRIES):
             extents = local.extents(group, offset, bytes_max, scan_bytes_max=scan_bytes_max)
             first, end = local.first(group), local.end(group)
-            staging = node.engine.store.staging
+            staging = self._node.engine.store.staging
             try:
                 if extents.is_little(LITTLE_BYTES_MAX):
                     found = scan_extents(staging, extents, wants)
@@ -116,25 +112,24 @@ class LogView(Asking):
             except Again:
                 continue
             if suspect:
-                node.scrubbing.suspect(group, suspect)
+                self._node.scrubbing.suspect(group, suspect)
                 if following == offset:
-                    await self._looked_at(node, group)
+                    await self._looked_at(group)
                     raise Damaged(offset, offset + 1, named(group))
             return Chunk(data, first, end, following)
-        node.scrubbing.suspect(group, extents.first_index())  # a file is gone that no checkpoint removed
-        await self._looked_at(node, group)
+        self._node.scrubbing.suspect(group, extents.first_index())  # a file is gone that no checkpoint removed
+        await self._looked_at(group)
         raise Damaged(offset, offset + 1, named(group))
 
-    async def _looked_at(self, node: DurableNode, group: int) -> None:
+    async def _looked_at(self, group: int) -> None:
         """Until it is known what is damaged, or that takes too long."""
         for _ in range(LOOKS_MAX):
             await asyncio.sleep(LOOK_S)
-            if not self._working(node).scrubbing.is_looking_at(group):
+            if not self._working().scrubbing.is_looking_at(group):
                 return
 
     async def _fetch(
         self,
-        node: DurableNode,
         group: int,
         offset: int,
         bytes_max: int,
@@ -142,10 +137,10 @@ class LogView(Asking):
         wanted: WantedNames | None,
         until: int = 0,
     ) -> Chunk:
-        logs = self._working(node).logs
+        logs = self._working().logs
         found = await self._await(logs.fetch(group, offset, min(bytes_max, FETCH_BYTES_MAX), wait_ms, until))
         if isinstance(found.error, Behind):
-            await self._check_end(node, group, offset)
+            await self._check_end(group, offset)
         if found.error is not None:
             raise found.error
         try:
@@ -154,9 +149,9 @@ class LogView(Asking):
             raise NoAnswer(f"The answer of another node about {named(group)} can't be read: {error}") from error
         return Chunk(b"".join(batches), found.first, found.end, following)
 
-    async def _grown(self, node: DurableNode, positions: dict[int, int], wait_ms: int) -> None:
+    async def _grown(self, positions: dict[int, int], wait_ms: int) -> None:
         """Until one of these logs, which have replicas here, goes on; or the time is over."""
-        watch = self._working(node).logs.watch(positions) if positions else None
+        watch = self._working().logs.watch(positions) if positions else None
         if watch is None:
             await asyncio.sleep(min(wait_ms, POLL_MS) / 1000)
             return
@@ -171,18 +166,17 @@ class LogView(Asking):
         self, groups: Sequence[int], start: Start, after: Sequence[int] = (), wait_ms: int = 0
     ) -> list[Located]:
         """See ``DurablePort``."""
-        node = self._working()
         due_at = now_ms() + wait_ms
         while True:
-            found = await self._locate(node, groups, start)
+            found = await self._locate(groups, start)
             left = due_at - now_ms()
             if left <= 0 or not after or any(one.end > old for one, old in zip(found, after, strict=True)):
                 return found
-            here = {group: old for group, old in zip(groups, after, strict=True) if node.local.is_here(group)}
-            await self._grown(node, here, left if len(here) == len(groups) else min(left, POLL_MS))
+            here = {group: old for group, old in zip(groups, after, strict=True) if self._node.local.is_here(group)}
+            await self._grown(here, left if len(here) == len(groups) else min(left, POLL_MS))
 
-    async def _locate(self, node: DurableNode, groups: Sequence[int], start: Start) -> list[Located]:
-        found = await self._await(self._working(node).logs.locate(list(groups), start))
+    async def _locate(self, groups: Sequence[int], start: Start) -> list[Located]:
+        found = await self._await(self._working().logs.locate(list(groups), start))
         for group in groups:
             if group not in found:
                 raise NoLeader.of(group)

@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from flockmq.cluster.dump import SegmentReport
 from flockmq.durable.state.group0 import GROUP
-from flockmq.errors import FlockError, RemoteProtocolError
+from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt import reasons
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _deciders: Final = msgspec.msgpack.Decoder(Deciders | None)
 class Reports:
     """Answers for this node."""
 
-    def __init__(self, node: Callable[[], DurableNode]) -> None:
+    def __init__(self, node: DurableNode) -> None:
         self._node = node
 
     @staticmethod
@@ -52,10 +51,7 @@ class Reports:
         if len(question) != 8:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A question for segments names a group")
         after = int.from_bytes(question, "little")
-        try:
-            node = self._node()
-        except FlockError:
-            return msgspec.msgpack.encode([])
+        node = self._node
         me = node.node_id
         found: list[SegmentReport] = []
         for group in sorted(node.engine.replicas):
@@ -87,10 +83,7 @@ class Reports:
 
     def deciders_here(self) -> Deciders | None:
         """The node that decides, from the replica of group 0 on this node; None without one."""
-        try:
-            status = self._node().partitions.status(GROUP)
-        except FlockError:
-            return None
+        status = self._node.partitions.status(GROUP)
         return None if status is None else Deciders(status.leader, status.replicas, status.learners)
 
     @staticmethod

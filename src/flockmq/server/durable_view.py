@@ -61,7 +61,7 @@ class DurableView(LogView, SinkView):
 
     def state(self) -> ClusterState:
         """See ``DurablePort``."""
-        return self._node().meta.state
+        return self._node.meta.state
 
     def is_current(self) -> bool:
         """See ``DurablePort``."""
@@ -76,7 +76,7 @@ class DurableView(LogView, SinkView):
         return self._figures
 
     def _count(self) -> dict[str, Number]:
-        node = self._service.durable.node
+        node = self._node
         engine = node.engine
         state = node.meta.state
         groups = [group for group in engine.replicas if group != GROUP]
@@ -104,7 +104,7 @@ class DurableView(LogView, SinkView):
 
     def ends(self) -> dict[int, int]:
         """See ``DurablePort``."""
-        node = self._service.durable.node
+        node = self._node
         engine = node.engine
         led = [group for group in engine.replicas if group != GROUP and engine.is_leader(group)]
         return {group: max(node.local.end(group), 0) for group in led}

@@ -55,7 +55,7 @@ class Tenants:
 
     def expect(self) -> None:
         """Cluster state is still to come: until then no client that it decides about is let in."""
-        self._broker.node.spaces.is_known = False
+        self._broker.node.spaces.set_known(False)
 
     def know_when(self, is_current: Callable[[], bool]) -> None:
         """Go on once the state is that of the cluster, or after a while with what was stored here."""
@@ -63,7 +63,7 @@ class Tenants:
 
     def know(self) -> None:
         """There is nothing to wait for."""
-        self._broker.node.spaces.is_known = True
+        self._broker.node.spaces.set_known(True)
 
     def _wait(self, is_current: Callable[[], bool], until: float) -> None:
         loop = asyncio.get_running_loop()

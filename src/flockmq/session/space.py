@@ -109,6 +109,10 @@ class Spaces:
         self.listeners: dict[str, str] = {}
         """Namespace of clients that come through a listener and name none, where that is not the default one."""
 
+    def set_known(self, is_known: bool) -> None:
+        """The namespaces that the cluster agreed on are known here, or are still to come."""
+        self.is_known = is_known
+
     def find(self, name: str) -> Space | None:
         """The namespace of this name; None for the default one without limits, and for one that does not exist."""
         return self.default if name == DEFAULT_NAMESPACE else self.by_name.get(name)

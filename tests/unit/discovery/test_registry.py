@@ -11,7 +11,7 @@ from flockmq.discovery import registry
 from flockmq.discovery.manual import ManualDiscovery
 from flockmq.discovery.ports import Claim, Plugin, Surroundings, claim
 from flockmq.discovery.settings import DnsSettings, EtcdSettings, NoSettings
-from flockmq.errors import ConfigError, FlockError
+from flockmq.errors import ConfigError
 from flockmq.peering.contact import Contact
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -100,21 +100,8 @@ async def test_manual_is_a_list_that_people_feed() -> None:
     assert isinstance(manual, ManualDiscovery)
     assert not manual.lists_peers
     await manual.start(Contact("me", 1))
-    manual.add(Contact("b", 2))
-    manual.add(CONTACT)
-    assert await manual.find() == [CONTACT, Contact("b", 2)]
-    manual.remove(CONTACT)
-    assert await manual.find() == [Contact("b", 2)]
+    assert await manual.find() == [CONTACT]
     await manual.stop()
-
-
-def test_manual_is_bounded() -> None:
-    manual = ManualDiscovery(NoSettings(), HERE)
-    for port in range(1, 1_001):
-        manual.add(Contact("h", port))
-    manual.add(Contact("h", 1))
-    with pytest.raises(FlockError, match="contact points already"):
-        manual.add(Contact("h", 1_001))
 
 
 async def test_static_is_what_the_configuration_says() -> None:

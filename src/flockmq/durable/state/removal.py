@@ -51,6 +51,10 @@ class ReplicaRemoval:
         """This node wants to leave: it asks at once, whether it hears a leader or not."""
         calls.serve_task(META_MEMBERS, self._tell_members)
 
+    def set_leaving(self, is_leaving: bool) -> None:
+        """This node wants to leave, or to stay after all."""
+        self.is_leaving = is_leaving
+
     def consider(self, group: int, now: int, peers: tuple[int, ...] = ()) -> None:
         """Look at a replica; call it now and then. ``peers``: nodes that may lead it, else all that have group 0."""
         if not self.is_leaving and not is_lonely(self._engine.host.groups[group].state):
