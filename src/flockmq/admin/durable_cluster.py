@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_tenants_model as model
-from flockmq.admin.durable_common import change, durable, said_no
+from flockmq.admin.durable_common import change, durable
 from flockmq.admin.durable_views import leader_among, node_name
 from flockmq.cluster.advice import MOVE, ReplicaAdvice, plan_advice
 from flockmq.cluster.advice import REFUSED as NOT_DONE
 from flockmq.cluster.commands import Moves, Rebalance, RefusedError
 from flockmq.cluster.dump import dump
-from flockmq.errors import REFUSED, ApiError, FlockError
+from flockmq.errors import REFUSED, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,15 +117,9 @@ def _progress(state: ClusterState, told: dict[int, list[ReplicaStatus]], moves: 
 async def get_dump(desk: Desk, _call: Call[NoQuery, None]) -> Mapping[str, object]:
     """Everything that the cluster agreed on, and the segments that replicas hold."""
     port = durable(desk)
-    try:
-        segments = await port.segments()
-    except FlockError as error:
-        raise said_no(error) from None
+    segments = await port.segments()
     return dump(port.state(), segments)
 
 
 async def _told(desk: Desk) -> dict[int, list[ReplicaStatus]]:
-    try:
-        return await durable(desk).replicas(None)
-    except FlockError as error:
-        raise said_no(error) from None
+    return await durable(desk).replicas(None)

@@ -17,7 +17,6 @@ from flockmq.errors import (
     UNAVAILABLE,
     ApiError,
     ErrorKind,
-    FlockError,
     NotFound,
     NotReady,
 )
@@ -48,19 +47,13 @@ def durable(desk: Desk) -> DurablePort:
         raise ApiError(
             UNAVAILABLE, "This node has no durable topics: cluster.enabled is false, or its port was taken; ask another"
         )
-    try:
-        desk.ports.durable.state()
-    except FlockError as error:
-        raise said_no(error) from None  # it is starting
+    desk.ports.durable.state()
     return desk.ports.durable
 
 
 async def change(desk: Desk, command: Command) -> Value | None:
     """Change cluster state; what came of it."""
-    try:
-        result = await durable(desk).command(command)
-    except FlockError as error:
-        raise said_no(error) from None
+    result = await durable(desk).command(command)
     if not result.ok:
         raise ApiError(_KINDS.get(result.code, NO_QUORUM), result.error)
     return result.value
@@ -105,11 +98,6 @@ def group_of(topic: TopicRecord, shard: str) -> int:
             f"{shard[:20]!r}",
         )
     return topic.partitions[int(shard)].group
-
-
-def said_no(error: FlockError) -> ApiError:
-    """An error of the port as the API tells it."""
-    return error if isinstance(error, ApiError) else ApiError(UNAVAILABLE, str(error))
 
 
 def parse_moment(text: str, what: str) -> int:

@@ -17,13 +17,12 @@ from flockmq.admin.durable_common import (
     find_cursor,
     find_topic,
     group_of,
-    said_no,
 )
 from flockmq.admin.durable_port import NOWHERE
 from flockmq.admin.durable_views import cursor_view
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import CreateCursor, DeleteCursor
-from flockmq.errors import INVALID_BODY, ApiError, FlockError, NoLeader
+from flockmq.errors import INVALID_BODY, ApiError, NoLeader
 from flockmq.log.starts import LATEST, TIME, Start, parse_start
 
 if TYPE_CHECKING:
@@ -119,24 +118,18 @@ async def _put(
     """Put a cursor in some shards, whose groups these are by shard."""
     if not groups:
         return
-    try:
-        is_time = start.what == TIME
-        found = await port.locate(list(groups.values()), start if is_time else Start(LATEST))
-        offsets = [
-            one.offset if is_time else start.offset_in(shard, one.first, one.end)
-            for shard, one in zip(groups, found, strict=True)
-        ]
-    except FlockError as error:
-        raise said_no(error) from None
+    is_time = start.what == TIME
+    found = await port.locate(list(groups.values()), start if is_time else Start(LATEST))
+    offsets = [
+        one.offset if is_time else start.offset_in(shard, one.first, one.end)
+        for shard, one in zip(groups, found, strict=True)
+    ]
     await _commit(port, cursor, dict(zip(groups.values(), offsets, strict=True)), is_reset=is_reset)
 
 
 async def _commit(port: DurablePort, cursor: CursorRecord, wanted: dict[int, int], *, is_reset: bool) -> None:
-    try:
-        # Each partition is a group of its own: their commits need not wait for each other.
-        await asyncio.gather(*(port.commit(cursor.key, group, to, is_reset=is_reset) for group, to in wanted.items()))
-    except FlockError as error:
-        raise said_no(error) from None
+    # Each partition is a group of its own: their commits need not wait for each other.
+    await asyncio.gather(*(port.commit(cursor.key, group, to, is_reset=is_reset) for group, to in wanted.items()))
 
 
 def _check_start(to: str, shards: int, *, is_one: bool = False) -> Start:
@@ -173,10 +166,7 @@ async def _views(desk: Desk, cursors: Sequence[CursorRecord]) -> list[model.Read
     groups = [[one.group for one in topic.partitions] if topic is not None else [] for topic in topics]
     every = sorted({group for some in groups for group in some})
     keys = [one.key for one in cursors]
-    try:
-        told = await port.replicas(every) if every else {}
-    except FlockError as error:
-        raise said_no(error) from None
+    told = await port.replicas(every) if every else {}
     positions = await _positions(port, [(key, group) for key, some in zip(keys, groups, strict=True) for group in some])
     heads = {group: _head(some) for group, some in told.items() if some}
     found = []
@@ -199,7 +189,4 @@ def _problem(offsets: Sequence[int | None], heads: Sequence[tuple[int, int] | No
 
 async def _positions(port: DurablePort, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
     """Where cursors stand, by key and group: an offset, NOWHERE, or None for unknown."""
-    try:
-        return dict(zip(wanted, await port.positions(wanted), strict=True))
-    except FlockError as error:
-        raise said_no(error) from None
+    return dict(zip(wanted, await port.positions(wanted), strict=True))

@@ -21,7 +21,6 @@ from flockmq.admin.durable_common import (
     group_of,
     owner_of,
     parse_moment,
-    said_no,
 )
 from flockmq.admin.durable_port import Message
 from flockmq.admin.durable_records import batch_views, records_of
@@ -38,7 +37,6 @@ from flockmq.errors import (
     REFUSED,
     UNAVAILABLE,
     ApiError,
-    FlockError,
     OffsetGone,
     RemoteProtocolError,
 )
@@ -64,11 +62,8 @@ async def read_records(desk: Desk, call: Call[model.ReadQuery, None]) -> Raw | m
     if query.offset is not None and query.time is not None:
         raise ApiError(INVALID_PARAMETER, "`offset` and `time` are both given; give one of them")
     wanted = _wanted(topic, query.filter)
-    try:
-        with desk.polls.waits(query.wait_ms):
-            offset, chunk = await _read(port, group, query, wanted)
-    except FlockError as error:
-        raise said_no(error) from None
+    with desk.polls.waits(query.wait_ms):
+        offset, chunk = await _read(port, group, query, wanted)
     if BATCHES in call.accept:
         headers = {
             FIRST_OFFSET: str(chunk.first),
@@ -131,13 +126,10 @@ async def get_heads(desk: Desk, call: Call[model.HeadsQuery, None]) -> model.Hea
     groups = [one.group for one in topic.partitions]
     after = _offsets(query.after)[: len(groups)] if query.after is not None else []
     wait_ms = query.wait_ms if after else 0
-    try:
-        with desk.polls.waits(wait_ms):
-            # A shard that was added meanwhile is news: its end is compared with 0.
-            after += [0] * (len(groups) - len(after)) if after else []
-            found = await port.locate(groups, Start(LATEST), after, wait_ms)
-    except FlockError as error:
-        raise said_no(error) from None
+    with desk.polls.waits(wait_ms):
+        # A shard that was added meanwhile is news: its end is compared with 0.
+        after += [0] * (len(groups) - len(after)) if after else []
+        found = await port.locate(groups, Start(LATEST), after, wait_ms)
     heads = [
         model.Head(shard=shard, group=group, first_offset=one.first, end_offset=one.end)
         for shard, (group, one) in enumerate(zip(groups, found, strict=True))
@@ -157,11 +149,8 @@ async def get_offsets(desk: Desk, call: Call[model.OffsetsQuery, None]) -> model
     port = durable(desk)
     topic = find_topic(port, call.query.namespace, call.path["name"])
     time_ms = 0 if call.query.time is None else parse_moment(call.query.time, "`time`")
-    try:
-        found = await port.locate([one.group for one in topic.partitions], Start(TIME, time_ms))
-        return model.Offsets(offsets=[one.offset for one in found])
-    except FlockError as error:
-        raise said_no(error) from None
+    found = await port.locate([one.group for one in topic.partitions], Start(TIME, time_ms))
+    return model.Offsets(offsets=[one.offset for one in found])
 
 
 async def publish_records(desk: Desk, call: Call[model.InNamespace, model.PublishRecords]) -> model.Publication:
@@ -177,10 +166,7 @@ async def publish_records(desk: Desk, call: Call[model.InNamespace, model.Publis
 
 async def append(desk: Desk, topic: TopicRecord, client: bytes, messages: list[Message]) -> model.Publication:
     """Append messages and tell where they are."""
-    try:
-        outcomes = await durable(desk).publish(topic, client, messages)
-    except FlockError as error:
-        raise said_no(error) from None
+    outcomes = await durable(desk).publish(topic, client, messages)
     placed = [None if isinstance(one, str) else model.Placed(shard=one[0], offset=one[1]) for one in outcomes]
     reasons = [one for one in outcomes if isinstance(one, str)]
     if reasons and len(reasons) == len(outcomes):

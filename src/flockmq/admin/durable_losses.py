@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.admin.durable_common import change, durable, said_no
+from flockmq.admin.durable_common import change, durable
 from flockmq.admin.durable_views import is_lost, leader_among, node_name, partition_view, silent_replicas
 from flockmq.cluster.commands import AcceptLoss
-from flockmq.errors import NOT_FOUND, REFUSED, ApiError, FlockError
+from flockmq.errors import NOT_FOUND, REFUSED, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +34,7 @@ async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> mo
     if topic is None:
         raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
     partition = port.state().partition(group)
-    try:
-        told = (await port.replicas([group])).get(group, [])
-    except FlockError as error:
-        raise said_no(error) from None
+    told = (await port.replicas([group])).get(group, [])
     nodes = port.state().nodes
     if leader_among(told) and partition.heir in silent_replicas(partition, told):
         await change(desk, AcceptLoss(group, 0, partition.as_of))  # its leader would wait for that node for ever

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.admin import model
-from flockmq.admin.durable_common import owner_of, said_no
+from flockmq.admin.durable_common import owner_of
 from flockmq.admin.durable_port import Message
 from flockmq.admin.publishing import message_parts, topic_inside
-from flockmq.errors import INVALID_BODY, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
+from flockmq.errors import INVALID_BODY, UNAVAILABLE, ApiError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ async def publish_durably(desk: Desk, port: DurablePort, request: model.PublishR
         [outcome] = await port.publish(record, b"", [Message(topic, payload, request.retain, properties)])
     except RemoteProtocolError as error:
         raise ApiError(INVALID_BODY, f"`topic` can't be {request.topic[:80]!r}: {error}") from None
-    except FlockError as error:
-        raise said_no(error) from None
     if isinstance(outcome, str):
         raise ApiError(UNAVAILABLE, outcome)
     plan = desk.broker.subscriptions.plan(topic)

@@ -14,12 +14,12 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_sinks_model as model
-from flockmq.admin.durable_common import durable, find_topic, group_of, owner_of, said_no
+from flockmq.admin.durable_common import durable, find_topic, group_of, owner_of
 from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.durable.machine.sink_bodies import QUERY_BYTES_MAX
 from flockmq.durable.sinks.checking import ChunkRules, check_chunk, names_in
-from flockmq.errors import INVALID_BODY, INVALID_PARAMETER, ApiError, FlockError
+from flockmq.errors import INVALID_BODY, INVALID_PARAMETER, ApiError
 from flockmq.log.batch import BatchError
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ async def stage_batch(desk: Desk, call: Call[model.StageQuery, bytes]) -> None:
     except BatchError as error:
         raise ApiError(INVALID_BODY, str(error)) from None
     name = ChunkName(_query(query.query), query.batch, query.task, query.attempt, query.sequence)
-    try:
-        await port.stage(group, name, call.body)
-    except FlockError as error:
-        raise said_no(error) from None
+    await port.stage(group, name, call.body)
 
 
 async def commit_sink(desk: Desk, call: Call[InNamespace, model.SinkCommit]) -> model.SinkCommitted:
@@ -74,8 +71,6 @@ async def commit_sink(desk: Desk, call: Call[InNamespace, model.SinkCommit]) -> 
     found = await asyncio.gather(*asked, return_exceptions=True)
     answers: list[model.CommittedShard] = []
     for shard, one in zip(shards, found, strict=True):
-        if isinstance(one, FlockError):
-            raise said_no(one) from None
         if isinstance(one, BaseException):
             raise one
         answers.append(_told(shard, one))
@@ -111,10 +106,7 @@ async def get_sink(desk: Desk, call: Call[InNamespace, None]) -> model.SinkState
     port = durable(desk)
     topic = find_topic(port, call.query.namespace, call.path["name"])
     groups = [one.group for one in topic.partitions]
-    try:
-        found = await port.sink_states(groups, _query(call.path["query"]))
-    except FlockError as error:
-        raise said_no(error) from None
+    found = await port.sink_states(groups, _query(call.path["query"]))
     return model.SinkState(
         shards=[
             model.ShardSink(shard=shard, last_batch=last, staged_bytes=staged)
@@ -128,10 +120,7 @@ async def drop_stages(desk: Desk, call: Call[model.DropQuery, None]) -> None:
     port = durable(desk)
     topic = find_topic(port, call.query.namespace, call.path["name"])
     query = _query(call.path["query"])
-    try:
-        await asyncio.gather(*(port.drop_stages(one.group, query, call.query.batch) for one in topic.partitions))
-    except FlockError as error:
-        raise said_no(error) from None
+    await asyncio.gather(*(port.drop_stages(one.group, query, call.query.batch) for one in topic.partitions))
 
 
 def _query(text: str) -> bytes:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from flockmq.admin import durable_model as model
-from flockmq.admin.durable_common import change, durable, find_topic, said_no
+from flockmq.admin.durable_common import change, durable, find_topic
 from flockmq.admin.durable_views import node_name, partition_view, topic_view
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic
 from flockmq.cluster.model import ACK_NAMES, BY_CLIENT, BY_PROPERTY, BY_TOPIC, TopicRecord
-from flockmq.errors import NOT_FOUND, ApiError, FlockError
+from flockmq.errors import NOT_FOUND, ApiError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -134,18 +134,12 @@ async def start_scrub(desk: Desk, call: Call[ScrubQuery, None]) -> model.Scrub:
     topics = _topics(state, call.query.namespace, call.query.topic)
     if call.query.topic is not None and not topics:
         raise ApiError(NOT_FOUND, f"There is no topic {call.query.topic!r}; list them to see which there are")
-    try:
-        replicas, silent = await port.scrub([one.group for topic in topics for one in topic.partitions])
-    except FlockError as error:
-        raise said_no(error) from None
+    replicas, silent = await port.scrub([one.group for topic in topics for one in topic.partitions])
     return model.Scrub(replicas=replicas, silent=sorted(node_name(state.nodes, node) for node in silent))
 
 
 async def _told(desk: Desk, groups: list[int] | None) -> dict[int, list[ReplicaStatus]]:
-    try:
-        return await durable(desk).replicas(groups)
-    except FlockError as error:
-        raise said_no(error) from None
+    return await durable(desk).replicas(groups)
 
 
 def _topics(state: ClusterState, namespace: str | None, name: str | None) -> list[TopicRecord]:

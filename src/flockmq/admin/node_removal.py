@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import cluster_model as model
-from flockmq.admin.durable_common import change, durable, said_no
+from flockmq.admin.durable_common import change, durable
 from flockmq.cluster.commands import RemoveNode
 from flockmq.cluster.model import ALIVE, NodeRecord
-from flockmq.errors import NOT_FOUND, REFUSED, ApiError, FlockError
+from flockmq.errors import NOT_FOUND, REFUSED, ApiError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
@@ -24,10 +24,7 @@ async def remove_node(desk: Desk, call: Call[model.RemoveNodeQuery, None]) -> mo
     node = find_node(port.state(), call.path["node"])
     _check_gone(desk, node)
     await change(desk, RemoveNode(node.id, call.query.accept_data_loss))
-    try:
-        meta = await port.meta()
-    except FlockError as error:
-        raise said_no(error) from None
+    meta = await port.meta()
     state = port.state()
     held = sum(1 for partition in state.partitions() if node.id in partition.members())
     votes = node.id in (*meta.voters, *meta.learners)

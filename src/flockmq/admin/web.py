@@ -35,8 +35,10 @@ from flockmq.errors import (
     INTERNAL,
     TIMEOUT,
     TOOK_TOO_LONG,
+    UNAVAILABLE,
     UNSUPPORTED_MEDIA_TYPE,
     ApiError,
+    FlockError,
 )
 
 if TYPE_CHECKING:
@@ -210,6 +212,8 @@ class WebServer(web.Server):
                     "look at what it changed before trying again",
                 )
             )
+        except FlockError as error:
+            return error_response(ApiError(UNAVAILABLE, str(error)))
         except ConnectionError:
             raise
         except Exception as error:  # the last line of defence: one broken handler must not look like a broken server
