@@ -3,7 +3,7 @@
 ```
  a loop turn ends   turn_of:       routes ... consensus ... formation --> one frame per peer
  in its middle      before_consensus --> a turn of consensus --> after_consensus
- every 100 ms       tick_of:       formation, calls, components, routes
+ every 100 ms       tick_of:       formation, components, routes, calls with tasks
                     slow_tick_of:  what durable topics look at besides consensus, which ticks every 50 ms
 ```
 """
@@ -75,9 +75,9 @@ def tick_of(base: Base, formation: Formation, components: dict[int, Component]) 
     """What looks at the time about every 100 ms, behind membership."""
     return (
         ("formation", formation.tick),
-        ("calls", base.calls.tick),
         *((type(one).__name__, one.tick) for one in components.values()),
         ("routes", base.routes.tick),
+        ("calls", base.calls.tick),  # runs tasks: the error of one is raised when all others have ticked
     )
 
 

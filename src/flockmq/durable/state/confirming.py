@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.durable.state.read_index import read_index
 from flockmq.durable.state.wire import decode_number, encode_number
 from flockmq.peering.kinds import META_HEAD
+from flockmq.tasks import Sleep
 
 if TYPE_CHECKING:
     import random
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flockmq.tasks import Task
 
 CONFIRM_MS: Final = 500
+"""How long after a question without an answer the next node is asked."""
 
 
 class Confirmation:
@@ -56,6 +58,8 @@ class Confirmation:
         elif peer:
             body = yield from self._calls.ask(peer, META_HEAD, b"")
             self._index = decode_number(body) if body is not None else -1
+            if body is None:
+                yield Sleep(CONFIRM_MS)
         return self._index >= 0
 
     def _leader_or_any_replica(self) -> int:

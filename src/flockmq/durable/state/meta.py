@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import Command, Result, SetClusterId
-from flockmq.durable.state.confirming import CONFIRM_MS, Confirmation
+from flockmq.durable.state.confirming import Confirmation
 from flockmq.durable.state.doubt import last_doubtful
 from flockmq.durable.state.group0 import GROUP, has_replica
 from flockmq.durable.state.ledger import Ledger
@@ -124,7 +124,7 @@ class Meta:
             self._open(None)
             self._doubt = last_doubtful(self.engine.replicas[GROUP], self.ledger.index)
         tasks = self.calls.tasks
-        tasks.repeat("confirm the committed state", self._confirmation.confirm, CONFIRM_MS)
+        tasks.repeat("confirm the committed state", self._confirmation.confirm, LOOK_MS)
         tasks.repeat("found the cluster", self._found, LOOK_MS)
         tasks.repeat("pull the state from peers", self._puller.pull, LOOK_MS)
         tasks.every("see whether group 0 goes on without this node", LOOK_MS, self._consider_removal)
