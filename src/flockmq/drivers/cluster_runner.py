@@ -132,11 +132,11 @@ class ClusterRunner:
                 _send(links, peer, pieces)
             for address, body in node.swim.take_datagrams():
                 datagrams.send(address, body)
-            for wish in node.take_wishes():
-                if wish.host:
-                    links.set_peer(wish.node_id, wish.host, wish.port)
+            for request in node.take_link_requests():
+                if request.host:
+                    links.set_peer(request.node_id, request.host, request.port)
                 else:
-                    links.forget_peer(wish.node_id)
+                    links.forget_peer(request.node_id)
         except Exception as error:  # a bug must be seen, and must not stop the loop for all
             self.runner.fault("cluster turn", error)
         if node.has_more():

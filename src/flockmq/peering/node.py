@@ -59,7 +59,7 @@ FACTS_MS: Final = 2_000
 """How often a node looks whether what it tells of itself has changed."""
 
 
-class Wish:
+class LinkRequest:
     """A node to be linked with (at an address), or no more (host is empty)."""
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
@@ -143,7 +143,7 @@ class ClusterNode:
         self._upper = upper
         self._told: dict[bytes, Callable[[], None]] = upper.told if upper is not None else {}
         self._waking: set[int] = upper.waking if upper is not None else set()
-        self._wishes: list[Wish] = []
+        self._link_requests: list[LinkRequest] = []
         self._clusters = base.exchange.clusters
         self._up: dict[int, None] = {}
         self._changes_room = CHANGES_MAX
@@ -237,11 +237,11 @@ class ClusterNode:
         """Whether another turn is needed, whatever else comes."""
         return self.maps.changes_left() > 0
 
-    def take_wishes(self) -> list[Wish]:
+    def take_link_requests(self) -> list[LinkRequest]:
         """Changes of the nodes that this node wants to be linked with."""
-        wishes = self._wishes
-        self._wishes = []
-        return wishes
+        requests = self._link_requests
+        self._link_requests = []
+        return requests
 
     def take_events(self) -> list[MemberEvent]:
         """What happened to members since the last call."""
@@ -310,7 +310,7 @@ class ClusterNode:
             member = event.member
             peer = member.node_id
             if event.kind in (JOINED, ALIVE_AGAIN, CHANGED):
-                self._wishes.append(Wish(peer, member.host, member.port))
+                self._link_requests.append(LinkRequest(peer, member.host, member.port))
                 self.maps.peer_alive(peer, member.boot, now)
                 self.routes.peer_alive(peer, member.name, now)
                 self._set_members(now)
@@ -325,7 +325,7 @@ class ClusterNode:
                     component.peer_dead(peer, now)
                 self._apply(self.maps.take_changes())  # what it said before: nothing of it comes after its death
                 self.routes.peer_dead(peer, now)
-                self._wishes.append(Wish(peer, "", 0))
+                self._link_requests.append(LinkRequest(peer, "", 0))
         self._apply_changes()
 
     def _set_members(self, now: int) -> None:

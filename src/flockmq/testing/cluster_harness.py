@@ -65,7 +65,7 @@ class ClusterProcess:
         self.name = f"n{machine.number}@sim"
         now = self.cluster.now_ms()
         self.rng = rng
-        self.wishes: dict[int, None] = {}
+        self.link_requests: dict[int, None] = {}
         """Nodes that this one wants to be linked with."""
         self.clients: list[tuple[HarnessClient, Callable[[], None]]] = []
         boot = self.cluster.next_boot()
@@ -160,12 +160,12 @@ class ClusterProcess:
             self.ship(peer, pieces)
         for (host, _), body in self.node.swim.take_datagrams():
             network.send_datagram(self.number, int(host.rpartition(".")[2]), body)
-        for wish in self.node.take_wishes():
-            if wish.host:
-                self.wishes[wish.node_id] = None
+        for request in self.node.take_link_requests():
+            if request.host:
+                self.link_requests[request.node_id] = None
             else:
-                self.wishes.pop(wish.node_id, None)
-                network.unlink(self.number, wish.node_id)
+                self.link_requests.pop(request.node_id, None)
+                network.unlink(self.number, request.node_id)
         self.harness.flush()
         self.cluster.turned(self.number)
         self._tell_clients()

@@ -106,7 +106,7 @@ class LinkNetwork:
         for machine in self._machines:
             if machine.process is None:
                 continue
-            for other in list(machine.process.wishes):
+            for other in list(machine.process.link_requests):
                 peer = self._machines[other - 1]
                 pair = _pair(machine.number, other)
                 if pair in self._links or peer.process is None or not self.reaches(*pair):
