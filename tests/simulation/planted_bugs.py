@@ -46,7 +46,7 @@ BUGS: dict[str, list[Change]] = {
         Change("raft.election", "on_vote_request", "state.promise(VoteReply(", "state.send(VoteReply("),
     ],
     "older term committed by count": [
-        Change("raft.commits", "commit_by_count", "state.log.term_at(agreed) != state.term", "False"),
+        Change("raft.replication", "commit_by_count", "state.log.term_at(agreed) != state.term", "False"),
     ],
     "stale read after a partition": [
         Change("raft.reads", "read", "elif has_lease(state, now):", "elif True:"),

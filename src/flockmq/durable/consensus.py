@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flockmq.errors import FlockError
-from flockmq.peering.channels import RAFT
 
 if TYPE_CHECKING:
     from flockmq.raft.engine import RaftEngine
@@ -27,7 +26,7 @@ class Consensus:
     def __init__(
         self,
         engine: RaftEngine,
-        send_now: Callable[[int, int, bytes], None],
+        send_now: Callable[[int, bytes], None],
         before: tuple[tuple[str, Callable[[int], None]], ...],
         after: tuple[tuple[str, Callable[[int], None]], ...],
     ) -> None:
@@ -64,14 +63,11 @@ class Consensus:
         try:
             for flush in self._before:
                 flush(now)
-            self._engine.turn(self._send)
+            self._engine.turn(self._send_now)
             for flush in self._after:
                 flush(now)
         except Exception as error:
             self._fail(error)
-
-    def _send(self, peer: int, frame: bytes) -> None:
-        self._send_now(peer, RAFT, frame)
 
     def _fail(self, error: Exception) -> None:
         self._engine.fail(error, "".join(traceback.format_exception(error)[-8:]))

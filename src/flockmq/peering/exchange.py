@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.peering.channels import part_head
+from flockmq.peering.channels import RAFT, part_head
 
 Frames = list[tuple[int, list[bytes]]]
 """Peer, and the pieces of one frame for it."""
@@ -39,9 +39,9 @@ class Exchange:
         parts.append(part_head(channel, len(body)))
         parts.append(body)
 
-    def send_now(self, peer: int, channel: int, body: bytes) -> None:
-        """Send a part before the turn ends, together with all parts that were put before it."""
-        self.send(peer, channel, body)
+    def send_now(self, peer: int, body: bytes) -> None:
+        """Send a part of consensus before the turn ends, together with all parts that were put before it."""
+        self.send(peer, RAFT, body)
         pieces = self._out.pop(peer, None)
         if pieces is not None:
             self._ship(peer, pieces)

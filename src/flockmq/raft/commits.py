@@ -15,22 +15,6 @@ if TYPE_CHECKING:
     from flockmq.raft.state import RaftState
 
 
-def commit_by_count(state: RaftState) -> None:
-    """A leader commits what a quorum holds durably, itself counted like any other (paper, 5.3)."""
-    if state.role != LEADER:
-        return
-    durable = {node: progress.match for node, progress in state.progress.items()}
-    durable[state.node] = state.log.durable
-    agreed = state.configuration.agreed(durable)
-    if agreed <= state.commit:
-        return
-    # Entries of earlier terms are never committed by counting (paper, 5.4.2, figure 8): a later leader could still
-    # replace them. They are committed along with an entry of this term.
-    if state.log.term_at(agreed) != state.term:
-        return
-    commit_to(state, agreed)
-
-
 def commit_to(state: RaftState, index: int) -> None:
     """All up to ``index`` is decided."""
     if index <= state.commit:

@@ -26,9 +26,10 @@ from flockmq.raft.configuration import Configuration
 from flockmq.raft.errors import SafetyError
 from flockmq.raft.handing_over import successor
 from flockmq.raft.pending_reads import PendingReads, ReadDone
+from flockmq.raft.persistence import stage
 from flockmq.raft.ready import Proposal, Refusal
 from flockmq.raft.replay import ReplayBound
-from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
+from flockmq.raft.replicas import Replica, bootstrap, open_replica
 from flockmq.raft.speaking import knows_all
 from flockmq.raft.state import LEADER
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from flockmq.log.work import Commit
     from flockmq.raft.host import RaftHost
     from flockmq.raft.ready import Ready
-    from flockmq.raft.turn import GroupReady
+    from flockmq.raft.turn import GroupReady, Turn
 
 UNWRITTEN_BYTES_MAX: Final = 64 * 1024 * 1024
 """Frames that are taken in while the disk has no room; then peers have to wait."""
@@ -273,31 +274,41 @@ class RaftEngine:
             return
         self.turns += 1
         try:
-            self._take_turn(send)
+            self.appends.submit()
+            turn = self.host.take_turn(self.store.has_room())
+            for peer, frame in turn.frames:
+                send(peer, frame)
+            if turn.number:
+                self._write(turn)
+            for one in turn.applies:
+                self._apply(one)
+            self.appends.settle()
+            self._act_after_turn()
         except StoreDown as error:
             self.stop(str(error))
-
-    def _take_turn(self, send: Send) -> None:
-        self.appends.submit()
-        turn = self.host.take_turn(self.store.has_room())
-        for peer, frame in turn.frames:
-            send(peer, frame)
-        if turn.number:
-            _stage(self.host, self.replicas, turn.writes)
-            # Whatever is staged now goes with the next record that is taken, whenever that is.
-            self._writing.append((self.store.sequence, turn.number))
-            self.kick()
-        for one in turn.applies:
-            self._apply(one)
-        self.appends.settle()
-        after = self.after_turn
-        self.after_turn = []
-        for action in after:
-            action()
+            return
         if self.host.broken:
             self._note_broken()
         if self.has_work():
             self._wake()
+
+    def _write(self, turn: Turn) -> None:
+        """Let the next record of the journal have what all groups want to be durable."""
+        for write in turn.writes:
+            try:
+                stage(self.replicas[write.group], write.ready)
+            except DamageError as error:
+                # What it was to forget can't be found. Nothing of this group becomes durable any more.
+                self.host.break_group(write.group, error)
+        # Whatever is staged now goes with the next record that is taken, whenever that is.
+        self._writing.append((self.store.sequence, turn.number))
+        self.kick()
+
+    def _act_after_turn(self) -> None:
+        after = self.after_turn
+        self.after_turn = []
+        for action in after:
+            action()
 
     def _apply(self, one: GroupReady) -> None:
         ready = one.ready
@@ -331,10 +342,7 @@ class RaftEngine:
         self.stopped = reason
         self.appends.stop()
         self._reads.stop()
-        after = self.after_turn
-        self.after_turn = []
-        for action in after:
-            action()
+        self._act_after_turn()
         self._on_stopped(reason)
 
     def fail(self, error: Exception, trace: str) -> None:
@@ -352,12 +360,3 @@ class RaftEngine:
     def _wake(self) -> None:
         if not self.stopped:
             self.wake()
-
-
-def _stage(host: RaftHost, replicas: dict[int, Replica], writes: list[GroupReady]) -> None:
-    for write in writes:
-        try:
-            stage(replicas[write.group], write.ready)
-        except DamageError as error:
-            # What it was to forget can't be found. Nothing of this group becomes durable any more.
-            host.break_group(write.group, error)

@@ -278,7 +278,10 @@ class RaftHost:
         self._awake[group] = None
         try:
             if isinstance(message, Forward):
-                self._accept(group, message)
+                self._follow_role(group)
+                answer = self.desks[group].accept(message)
+                if answer is not None:
+                    self._send(answer)
             else:
                 node.state.is_answer = self._is_answer
                 node.step(message)
@@ -288,13 +291,6 @@ class RaftHost:
             return
         if node.has_ready():  # the answer of the last of three changes nothing: no need for a turn
             self._dirty[group] = None
-
-    def _accept(self, group: int, forward: Forward) -> None:
-        desk = self.desks[group]
-        self._follow_role(group)
-        answer = desk.accept(forward)
-        if answer is not None:
-            self._send(answer)
 
     def _follow_role(self, group: int) -> None:
         desk = self.desks[group]

@@ -120,7 +120,24 @@ class RaftNode:
         elif message.term < state.term:
             self._answer_stale(state, message)
             return
-        self._dispatch(state, message)
+        if isinstance(message, Append):
+            on_append(state, message)
+        elif isinstance(message, AppendReply):
+            replication.on_append_reply(state, message)
+        elif isinstance(message, Heartbeat):
+            on_heartbeat(state, message)
+        elif isinstance(message, HeartbeatReply):
+            replication.on_heartbeat_reply(state, message)
+        elif isinstance(message, VoteRequest):
+            on_vote_request(state, message)
+        elif isinstance(message, VoteReply):
+            on_vote_reply(state, message)
+        elif isinstance(message, SnapshotChunk):
+            snapshots.on_chunk(state, message)
+        elif isinstance(message, SnapshotReply):
+            replication.on_snapshot_reply(state, message)
+        elif isinstance(message, TimeoutNow):
+            on_timeout_now(state, message)
 
     def _follow_term(self, state: RaftState, message: Message) -> bool:
         """A later term makes every replica a follower (paper, 5.1); False when the message is to be ignored."""
@@ -145,26 +162,6 @@ class RaftNode:
         elif isinstance(message, (Append, Heartbeat, SnapshotChunk)):
             reply = AppendReply(state.group, state.node, message.sender, state.term, False, 0, 0, 0, 0, False)
             state.send(reply)
-
-    def _dispatch(self, state: RaftState, message: Message) -> None:
-        if isinstance(message, Append):
-            on_append(state, message)
-        elif isinstance(message, AppendReply):
-            replication.on_append_reply(state, message)
-        elif isinstance(message, Heartbeat):
-            on_heartbeat(state, message)
-        elif isinstance(message, HeartbeatReply):
-            replication.on_heartbeat_reply(state, message)
-        elif isinstance(message, VoteRequest):
-            on_vote_request(state, message)
-        elif isinstance(message, VoteReply):
-            on_vote_reply(state, message)
-        elif isinstance(message, SnapshotChunk):
-            snapshots.on_chunk(state, message)
-        elif isinstance(message, SnapshotReply):
-            replication.on_snapshot_reply(state, message)
-        elif isinstance(message, TimeoutNow):
-            on_timeout_now(state, message)
 
     def propose(self, batch: bytes) -> Proposal | Refusal:
         """Put a batch into the log, if this replica leads. Appends leave with the next ``take_ready``."""

@@ -1,9 +1,9 @@
 """What must be durable before another node hears of it, and what follows once it is.
 
 ```
- take_ready() --> number n: hard state, truncation, entries --> disk --> persisted(n)
-                                                                           |-- own log counts for the quorum
-                                                                           `-- promises up to n may leave
+ take_ready() --> number n: hard state, truncation, entries --> stage() --> disk --> persisted(n)
+                                                                                      |-- own log counts for the quorum
+                                                                                      `-- promises up to n may leave
 ```
 Several Readies may be on their way to the disk; they become durable in order. A leader's appends do not wait for its
 own disk (thesis, 10.2.1), only its own count does. Votes, vote requests and acknowledgements are promises.
@@ -11,22 +11,25 @@ own disk (thesis, 10.2.1), only its own count does. Votes, vote requests and ack
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.log.errors import SpoiledError
 from flockmq.raft import reads
-from flockmq.raft.commits import commit_by_count
 from flockmq.raft.election import on_vote_reply
 from flockmq.raft.health import recover
 from flockmq.raft.messages import AppendReply, VoteReply
 from flockmq.raft.ready import Ready
-from flockmq.raft.replication import replicate
+from flockmq.raft.replication import commit_by_count, replicate
 from flockmq.raft.state import LEADER, SOUND, HardState, InFlight, Promise
 
 if TYPE_CHECKING:
     from flockmq.raft.entry import Entry
     from flockmq.raft.messages import Message
+    from flockmq.raft.replicas import Replica
     from flockmq.raft.state import RaftState
+
+COMMIT_STEP: Final = 64
+"""The commit index need not be durable. It is noted only so often, then a restart has little left to learn."""
 
 
 def take_ready(state: RaftState, may_write: bool) -> Ready:
@@ -77,6 +80,28 @@ def _take_writes(state: RaftState, ready: Ready) -> None:
     if log.rewritten:
         log.rewritten = False
         state.barrier = ready.number
+
+
+def stage(replica: Replica, ready: Ready) -> None:
+    """Let the next group commit make durable what a replica asks for, all or nothing."""
+    log = replica.log
+    if ready.install is not None:
+        content = replica.checkpoints.install(ready.install)
+        if ready.restores:
+            replica.desk.table = content.table
+        log.reset(ready.install.index, ready.install.term, ready.install.next_offset)
+    if ready.truncate_from:
+        log.truncate_from(ready.truncate_from)
+    if ready.entries:
+        log.append_views([entry.take_view() for entry in ready.entries])
+    hard = ready.hard_state
+    if hard is None:
+        if ready.commit - log.commit >= COMMIT_STEP:
+            log.set_hard_state(log.term, log.vote, ready.commit)
+        return
+    log.set_hard_state(hard.term, hard.vote, ready.commit)
+    if hard.health == SOUND:
+        log.repaired()
 
 
 def persisted(state: RaftState, number: int) -> None:

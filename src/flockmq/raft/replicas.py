@@ -3,7 +3,6 @@
 ```
  bootstrap(log, voters)     the first entry of a new group, the same on all its replicas
  open_replica(host, log)    after a start: what the log and its checkpoint hold becomes a replica
- stage(log, ready)          what a turn asks to be written becomes part of the next group commit
  Checkpoints                save(state): a checkpoint of what is applied; sends and takes in those of others
 ```
 The content of a checkpoint: configuration, table of senders, and the state of whatever machine stands behind the group.
@@ -30,13 +29,10 @@ if TYPE_CHECKING:
     from flockmq.raft.host import RaftHost
     from flockmq.raft.messages import SnapshotMeta
     from flockmq.raft.node import RaftNode
-    from flockmq.raft.ready import Ready
     from flockmq.raft.senders import SenderDesk
 
 BOOTSTRAP_TERM: Final = 1
 """No leader is ever elected in it: all replicas of a new group start there."""
-COMMIT_STEP: Final = 64
-"""The commit index need not be durable. It is noted only so often, then a restart has little left to learn."""
 CHECKPOINT_BYTES_MAX: Final = 268_435_456
 """A checkpoint that announces more is not taken in."""
 _HEAD: Final = struct.Struct("<4sIII")
@@ -143,28 +139,6 @@ def _health(log: GroupLog) -> int:
     if log.damage is None:
         return SOUND
     return FORGOTTEN if log.damage.everything else DAMAGED
-
-
-def stage(replica: Replica, ready: Ready) -> None:
-    """Let the next group commit make durable what a replica asks for, all or nothing."""
-    log = replica.log
-    if ready.install is not None:
-        content = replica.checkpoints.install(ready.install)
-        if ready.restores:
-            replica.desk.table = content.table
-        log.reset(ready.install.index, ready.install.term, ready.install.next_offset)
-    if ready.truncate_from:
-        log.truncate_from(ready.truncate_from)
-    if ready.entries:
-        log.append_views([entry.take_view() for entry in ready.entries])
-    hard = ready.hard_state
-    if hard is None:
-        if ready.commit - log.commit >= COMMIT_STEP:
-            log.set_hard_state(log.term, log.vote, ready.commit)
-        return
-    log.set_hard_state(hard.term, hard.vote, ready.commit)
-    if hard.health == SOUND:
-        log.repaired()
 
 
 class Checkpoints:

@@ -1,4 +1,4 @@
-"""The leader's side of replication (Raft paper, 5.3): what each follower gets, and what its answers mean."""
+"""The leader's side of replication (Raft paper, 5.3): what each follower gets, and what a quorum of answers means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.log.errors import SpoiledError
 from flockmq.raft import reads, snapshots, transfer
-from flockmq.raft.commits import commit_by_count
+from flockmq.raft.commits import commit_to
 from flockmq.raft.messages import Append, Heartbeat
 from flockmq.raft.progress import PROBE, SNAPSHOT, Progress
 from flockmq.raft.state import LEADER
@@ -151,6 +151,22 @@ def on_durable(state: RaftState, progress: Progress, index: int) -> None:
         state.dirty = True  # there may be room to send more
     elif _wants_news(state, progress):
         state.dirty = True
+
+
+def commit_by_count(state: RaftState) -> None:
+    """A leader commits what a quorum holds durably, itself counted like any other (paper, 5.3)."""
+    if state.role != LEADER:
+        return
+    durable = {node: progress.match for node, progress in state.progress.items()}
+    durable[state.node] = state.log.durable
+    agreed = state.configuration.agreed(durable)
+    if agreed <= state.commit:
+        return
+    # Entries of earlier terms are never committed by counting (paper, 5.4.2, figure 8): a later leader could still
+    # replace them. They are committed along with an entry of this term.
+    if state.log.term_at(agreed) != state.term:
+        return
+    commit_to(state, agreed)
 
 
 def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> None:

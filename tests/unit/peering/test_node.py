@@ -77,7 +77,7 @@ def test_what_is_said_now_leaves_at_once_and_nothing_overtakes_it() -> None:
     shipped = Shipped()
     node = linked_node(shipped)
     node.exchange.send(PEER, WILLS, b"first")
-    node.exchange.send_now(PEER, RAFT, b"second")
+    node.exchange.send_now(PEER, b"second")
     node.exchange.send(PEER, FEEDS, b"third")
     assert [(peer, parts(pieces)) for peer, pieces in shipped.frames] == [
         (PEER, [(WILLS, b"first"), (RAFT, b"second")])
@@ -88,7 +88,7 @@ def test_what_is_said_now_leaves_at_once_and_nothing_overtakes_it() -> None:
 def test_what_is_said_to_a_peer_without_a_link_is_dropped() -> None:
     shipped = Shipped()
     node = linked_node(shipped)
-    node.exchange.send_now(7, RAFT, b"x")
+    node.exchange.send_now(7, b"x")
     assert node.exchange.frames_dropped == 1
     assert shipped.frames == []
     assert node.turn(NOW) == []
@@ -98,7 +98,7 @@ def test_a_link_may_break_while_something_is_shipped() -> None:
     shipped = Shipped()
     node = linked_node(shipped)
     shipped.breaking = node
-    node.exchange.send_now(PEER, RAFT, b"first")
+    node.exchange.send_now(PEER, b"first")
     node.exchange.send(PEER, FEEDS, b"second")
     assert node.exchange.frames_dropped == 1
     assert node.turn(NOW) == []

@@ -12,8 +12,9 @@ from flockmq.raft.configuration import Configuration
 from flockmq.raft.entry import Entry
 from flockmq.raft.forwarder import Forwarder
 from flockmq.raft.outcome import Outcome
+from flockmq.raft.persistence import stage
 from flockmq.raft.ready import Proposal
-from flockmq.raft.replicas import CheckpointContent, Replica, bootstrap, decode_content, open_replica, stage
+from flockmq.raft.replicas import CheckpointContent, Replica, bootstrap, decode_content, open_replica
 from flockmq.raft.senders import COMMITTED, RunId, SenderTable
 from flockmq.raft.settings import RaftSettings
 from flockmq.raft.state import DAMAGED, FORGOTTEN, LEADER, SOUND

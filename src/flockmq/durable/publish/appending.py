@@ -1,7 +1,7 @@
 """Messages of durable topics on their way into logs, and their outcomes on the way back to publishers.
 
 ```
- accept() --> append(topic, run, connection) --> records (entering.py) --> the open batch of a group, one per turn
+ accept() --> append(topic, run, connection) --> enter: records --> the open batch of a group, one per turn
                        | PENDING                                                  |
                        v                                                          v
         the client's queue of acknowledgements <-- answers <-- outcome of the batch (batches.py)
@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.publish.answers import Answer, CallAnswer, Place, PublishAnswer
 from flockmq.durable.publish.batches import Batch, Share, name_of, number_of
-from flockmq.durable.publish.entering import enter, enter_again, is_too_large
+from flockmq.durable.publish.entering import enter_again, enter_each, enter_parts, is_too_large
 from flockmq.durable.publish.lanes import HeldRun, Lane
 from flockmq.durable.publish.pausing import Stopped
 from flockmq.durable.publish.releasing import ReleasePort, release
 from flockmq.durable.publish.unsettled import ids_of, note_unsettled, repeat_of
 from flockmq.errors import RemoteProtocolError
+from flockmq.log.columns import RETAIN
 from flockmq.mqtt import reasons
-from flockmq.mqtt.payloads import plain_acks
+from flockmq.mqtt.payloads import payloads_of, plain_acks
 from flockmq.node.ports import NAMESPACE_FULL, PENDING
 from flockmq.node.publishing import WHY_NAMESPACE_FULL, forget_ids
-from flockmq.raft.appends import Appends
+from flockmq.raft.appends import BATCH_BYTES, Appends
+from flockmq.routing.durable import BY_CLIENT, MANY_GROUPS
 from flockmq.session.acks import AckQueue, PendingAck
 from flockmq.session.outbound import PACKET_IDS
 
@@ -197,7 +199,7 @@ class Appending:
         if lane.must_wait(topic):
             self._hold(lane, held, now)
         else:
-            enter(self, lane, held, run, 0)
+            self.enter(lane, held, run, 0)
 
     def after_retained(self, topic: bytes, wall_ms: int) -> int:
         """The date of a message that is to be retained: after the one that is known of its topic name.
@@ -214,6 +216,30 @@ class Appending:
         lane.held.append(held)
         if held.connection is not None:
             lane.stopped.stop(held.connection)
+
+    def enter(self, lane: Lane, held: HeldRun, run: Run, first: int) -> None:
+        """Put a run, or the part of it that begins with message ``first``, into the open batches of its groups.
+
+        Messages with one key, without properties and expiry, at QoS 0 or 1: payloads are cut out in one loop.
+        """
+        size = len(run.wire)
+        if size > BATCH_BYTES and run.count > 1:
+            enter_parts(self, lane, held, run)
+            return
+        topic = lane.topic
+        group = topic.group_of(run.topic)
+        if group == MANY_GROUPS:
+            group = topic.group_of_key(held.client if topic.key == BY_CLIENT else run.topic)
+        payloads = payloads_of(run) if run.qos < 2 and not held.expires_at else None
+        if payloads is None:
+            enter_each(self, lane, held, run, first, group)
+            return
+        batch = self.batch(lane, group, size)
+        builder = batch.opened.builder
+        at = builder.count
+        flags = run.qos | RETAIN if run.retain else run.qos
+        builder.add_run(run.topic, held.client, held.wall_ms, flags, payloads)
+        self.share(batch, Share(held.answer, held.connection, first, at, run.count, size))
 
     def batch(self, lane: Lane, group: int, size: int) -> Batch:
         """Where ``size`` bytes of records for a group go, in this turn."""
@@ -314,7 +340,7 @@ class Appending:
                 run.epoch = epoch
                 if run.run.retain:
                     run.wall_ms = self.after_retained(run.run.topic, run.wall_ms)
-                enter(self, lane, run, run.run, 0)
+                self.enter(lane, run, run.run, 0)
         lane.stopped.let_all_go(self.node)
 
     def _stop_waiting(self, lane: Lane) -> tuple[list[Batch], list[HeldRun]]:

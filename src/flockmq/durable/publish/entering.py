@@ -1,8 +1,8 @@
-"""How messages become records: which columns they have, and which partition each goes to.
+"""How messages become records that ``Appending.enter`` can't put into a batch as one run.
 
 ```
- run --> no properties, no expiry, QoS 0 or 1, one key --> one group: payloads cut out in one loop, one add_run
-     `-> else message by message: key --> group, columns as they are needed
+ run with properties, an expiry or QoS 2 --> message by message: key --> group, columns as they are needed
+ run that is larger than a batch --> parts of it
  batch that was given back --> record by record, in their order
 ```
 The raw MQTT 5 properties (without alias and expiry) are kept as they came, so that subscribers get them unchanged; the
@@ -18,10 +18,9 @@ from flockmq.durable.publish.batches import Batch, Share, add_record
 from flockmq.durable.publish.lanes import HeldRun, Lane
 from flockmq.log.batch import BatchView
 from flockmq.log.columns import RETAIN
-from flockmq.mqtt.payloads import payloads_of
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
 from flockmq.raft.appends import BATCH_BYTES
-from flockmq.routing.durable import BY_CLIENT, BY_PROPERTY, MANY_GROUPS, DurableTopic
+from flockmq.routing.durable import BY_CLIENT, BY_PROPERTY, DurableTopic
 
 if TYPE_CHECKING:
     from flockmq.durable.publish.answers import Answer
@@ -48,28 +47,6 @@ def is_too_large(run: Run, client: bytes, bytes_max: int) -> bool:
     return False
 
 
-def enter(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int) -> None:
-    """Put a run, or the part of it that begins with message ``first``, into the open batches of its groups."""
-    if len(run.wire) > BATCH_BYTES and run.count > 1:
-        enter_parts(owner, lane, held, run)
-        return
-    topic = lane.topic
-    group = topic.group_of(run.topic)
-    if group == MANY_GROUPS:
-        group = topic.group_of_key(held.client if topic.key == BY_CLIENT else run.topic)
-    payloads = payloads_of(run) if run.qos < 2 and not held.expires_at else None
-    if payloads is None:
-        enter_each(owner, lane, held, run, first, group)
-        return
-    size = len(run.wire)
-    batch = owner.batch(lane, group, size)
-    builder = batch.opened.builder
-    at = builder.count
-    flags = run.qos | RETAIN if run.retain else run.qos
-    builder.add_run(run.topic, held.client, held.wall_ms, flags, payloads)
-    owner.share(batch, Share(held.answer, held.connection, first, at, run.count, size))
-
-
 def enter_parts(owner: Appending, lane: Lane, held: HeldRun, run: Run) -> None:
     """Cut a run into parts that fit into batches."""
     if not run.ends:
@@ -78,7 +55,7 @@ def enter_parts(owner: Appending, lane: Lane, held: HeldRun, run: Run) -> None:
     while low < run.count:
         start = run.ends[low - 1] if low else 0
         high = max(run.fitting(start + BATCH_BYTES), low + 1)
-        enter(owner, lane, held, run.part(low, high), low)
+        owner.enter(lane, held, run.part(low, high), low)
         low = high
 
 

@@ -24,7 +24,8 @@ from flockmq.raft.errors import SafetyError
 from flockmq.raft.forwarder import Forwarder
 from flockmq.raft.host import RaftHost
 from flockmq.raft.node import RaftNode
-from flockmq.raft.replicas import Replica, bootstrap, open_replica, stage
+from flockmq.raft.persistence import stage
+from flockmq.raft.replicas import Replica, bootstrap, open_replica
 from flockmq.raft.state import LEADER
 from flockmq.raft.turn import GroupReady
 from flockmq.testing.simulation.consensus.chain import Machine, machine_from
