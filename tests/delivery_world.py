@@ -15,7 +15,7 @@ from typing import Final
 from flockmq.durable.deliver.delivery import Delivery
 from flockmq.durable.logs.local import NOT_HERE
 from flockmq.durable.logs.logs import Logs
-from flockmq.errors import Behind, NoReplica, OffsetGone
+from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
 from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
 from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry
 from flockmq.node.settings import BrokerSettings
@@ -53,6 +53,8 @@ class Replicas:
         self.applied: dict[int, int] = {}
         self.kept: dict[int, int] = {}
         self.broken: set[int] = set()
+        self.lost: dict[int, int] = {}
+        """By partition: damaged up to here, and there is no other replica."""
         self.reads = 0
 
     def groups(self) -> list[int]:
@@ -94,6 +96,8 @@ class Replicas:
             raise NoReplica
         if max(offset, until) > self.end(group):
             raise Behind(self.end(group))
+        if self.lost_until(group, offset):
+            raise Damaged(offset, self.lost[group])
         if offset < self.first(group):
             raise OffsetGone(self.first(group), f"Offset {offset}")
         found: list[bytes] = []
@@ -115,7 +119,7 @@ class Replicas:
         return self.end(group)
 
     def lost_until(self, group: int, offset: int) -> int:
-        return 0
+        return self.lost.get(group, 0) if offset < self.lost.get(group, 0) else 0
 
 
 class Node(BrokerHarness):

@@ -5,7 +5,7 @@
                                FETCH: it waits a moment at the end of its log, if asked to
 
  question: group (8) offset (8) until (8) position (8) size (4) wait (4)
- answer:   OK first (8) end (8) batches | GONE first end | BEHIND 0 end | DAMAGED first end | NOT_HERE
+ answer:   OK first (8) end (8) batches | GONE first end | BEHIND 0 end | DAMAGED first end | LOST first end | NOT_HERE
 ```
 An answer is bounded. A batch that is larger comes in pieces: ``position`` says how much of it is here already.
 """
@@ -34,6 +34,7 @@ GONE: Final = 1
 BEHIND: Final = 2
 DAMAGED: Final = 3
 NOT_HERE: Final = 4
+LOST: Final = 5
 
 TIMEOUT_MS: Final = 3_000
 WAIT_MS_MAX: Final = 2_000
@@ -42,6 +43,10 @@ BATCH_BYTES_MAX: Final = 64 * 1_048_576
 """Largest batch that is put together from pieces."""
 _ASK: Final = struct.Struct("<QQQQII")
 _HEAD: Final = struct.Struct("<BQQ")
+
+
+class Lost(Damaged):
+    """The records are damaged, and there is no other replica that could have them."""
 
 
 class Fetched(NamedTuple):
@@ -146,7 +151,8 @@ class Fetching:
         except Behind as error:
             return _HEAD.pack(BEHIND, 0, error.end)
         except Damaged as error:
-            return _HEAD.pack(DAMAGED, error.first, error.end)
+            lost = local.lost_until(group, offset)
+            return _HEAD.pack(LOST if lost else DAMAGED, error.first, lost or error.end)
         except NoReplica:
             return _HEAD.pack(NOT_HERE, 0, 0)
         data = b"".join(batches)
@@ -161,6 +167,8 @@ def _error(code: int, first: int, end: int, wanted: Wanted) -> FlockError:
         return OffsetGone(first, f"Offset {wanted.offset} of {of}")
     if code == BEHIND:
         return Behind(end, max(wanted.offset, wanted.until), of)
+    if code == LOST:
+        return Lost(first, end, of)
     return Damaged(first, end, of) if code == DAMAGED else NoReplica((), of)
 
 

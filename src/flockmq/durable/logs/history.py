@@ -2,7 +2,7 @@
 
 ```
  read(group, offset) --> the replica here | a kept piece | None: a fetch is under way, ``wake`` follows
-                         OffsetGone: no replica that lives has the offset
+                         OffsetGone: no replica that lives has the offset, or it is damaged on the only one
 ```
 Sessions that read the same partition share the pieces. What is kept and what is under way are bounded.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from flockmq.durable.logs.fetching import Lost
 from flockmq.durable.logs.local import named
 from flockmq.durable.logs.locating import REPLICAS
 from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
@@ -91,6 +92,8 @@ class History:
         found = yield from self._fetching.fetch(group, offset, CHUNK_BYTES)
         if found.batches:
             self._keep(Piece(group, offset, found.batches))
+        elif isinstance(found.error, Lost):
+            self._gone[group] = found.error.end
         elif not isinstance(found.error, OffsetGone):
             yield Sleep(RETRY_MS)
         else:

@@ -238,3 +238,24 @@ def test_a_node_whose_replica_does_not_work_keeps_nobody_waiting() -> None:
     screen = world[3].client("screen")
     assert ask(screen, b"plant/#", start="earliest").reasons == [1]
     assert got(screen.consume()) == [b"3"]
+
+
+def test_what_is_damaged_on_the_only_replica_is_skipped_and_told() -> None:
+    world = plant()
+    screen = world[2].client("screen")
+    ask(screen, b"plant/#")
+    world.commit(5, (A, b"0"))
+    world.cut(1, 2)
+    world.commit(5, *numbered(A, 2, 1))
+    world.commit(5, (A, b"3"))
+    world[1].replicas.lost[5] = 3
+    world.mend(1, 2)
+    world.run(700)
+    assert got(screen.consume()) == [b"0", b"3"]
+    assert world[2].delivery.readers.gone == 2
+    assert world[2].logs.history.read(5, 1) is None, "it has to ask the replica"
+    world.settle()
+    for number in (1, 2):
+        with pytest.raises(OffsetGone) as error:
+            world[number].logs.history.read(5, 1)
+        assert error.value.first == 3

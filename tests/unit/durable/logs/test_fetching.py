@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from delivery_world import World, numbered
 from flockmq.durable.logs import fetching
 from flockmq.durable.logs.fetching import Fetched
 from flockmq.errors import Behind, NoReplica, OffsetGone, TooLarge
@@ -77,3 +78,21 @@ def test_a_dead_replica_is_passed_over() -> None:
     cluster.kill(1)
     cluster.run(3_000)
     assert len(fetch(cluster, 4, 0).batches) == 3
+
+
+def test_what_one_replica_has_removed_comes_from_another() -> None:
+    world = World(3)
+    world.create("plant", 5, on=(1, 2))
+    for number in range(4):
+        world.commit(5, *numbered(b"plant/a", 1, number))
+    world[1].replicas.kept[5] = 3
+    for number in (1, 3):
+        found = world[number].logs.fetch(5, 0, 1 << 20)
+        world.settle()
+        assert found.value.error is None
+        assert [BatchView(batch).base_offset for batch in found.value.batches] == [0, 1, 2, 3]
+    world[2].replicas.kept[5] = 2
+    gone = world[3].logs.fetch(5, 0, 1 << 20)
+    world.settle()
+    assert isinstance(gone.value.error, OffsetGone)
+    assert gone.value.error.first == 2, "the oldest offset of all replicas"
