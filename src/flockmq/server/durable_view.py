@@ -128,16 +128,22 @@ class DurableView(LogView, SinkView):
     async def meta(self) -> MetaStatus:
         """See ``DurablePort``."""
         node = self._working()
-        found = self._reports.deciders_here()
-        if found is None:
-            heads = node.meta.facts.heads()
-            for peer in [peer for peer, head in heads.items() if head.has_replica]:
-                body = await self._call(peer, DECIDERS, b"")
-                found = Reports.read_deciders(body) if body else None
-                if found is not None:
-                    break
-        found = found or Deciders(0, (), ())
+        found = await self.deciders()
         return MetaStatus(found.leader, found.voters, found.learners, node.meta.state.index)
+
+    async def deciders(self) -> Deciders:
+        """The nodes that decide, from the replica of group 0 here, or from another node that knows a leader."""
+        here = self._reports.deciders_here()
+        if here is not None:
+            return here
+        found = Deciders(0, (), ())
+        heads = self._node.meta.facts.heads()
+        for peer in [peer for peer, head in heads.items() if head.has_replica]:
+            body = await self._call(peer, DECIDERS, b"")
+            found = (Reports.read_deciders(body) if body else None) or found
+            if found.leader:
+                break
+        return found
 
     async def replicas(self, groups: Sequence[int] | None) -> dict[int, list[ReplicaStatus]]:
         """See ``DurablePort``."""

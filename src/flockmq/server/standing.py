@@ -20,16 +20,12 @@ from flockmq.drivers.links import HelloError
 from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import FlockError
 from flockmq.gossip.member import CORE, DEAD
-from flockmq.peering.kinds import DECIDERS
-from flockmq.server.durable_asking import unless_done
-from flockmq.server.durable_reports import Reports
 from flockmq.wire import hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flockmq.durable.node import DurableNode
     from flockmq.peering.contact import Contact
     from flockmq.server.cluster import ClusterService
 
@@ -118,7 +114,7 @@ class Standing:
     async def _look(self) -> None:
         durable = self._service.durable.node
         if durable.partitions.status(GROUP) is None:
-            self._has_leader_elsewhere = await self._ask_for_leader(durable)
+            self._has_leader_elsewhere = bool((await self._service.view.durable.deciders()).leader)
         self._has_leader()  # probes may come seldom
         now = time.monotonic()
         if now >= self._disk_at:
@@ -130,19 +126,6 @@ class Standing:
         elif now >= self._call_at:
             self._call_at = now + CALL_S
             await self._call_others()
-
-    async def _ask_for_leader(self, durable: DurableNode) -> bool:
-        """Ask nodes with a replica of group 0 until one knows a leader."""
-        heads = durable.meta.facts.heads()
-        for peer in [peer for peer, head in heads.items() if head.has_replica]:
-            answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-            self._service.node.calls.ask(peer, DECIDERS, b"").then(unless_done(answered))
-            self._service.runner.runner.flush_soon()
-            body = await answered
-            found = Reports.read_deciders(body) if body else None
-            if found is not None and found.leader:
-                return True
-        return False
 
     async def _call_others(self) -> None:
         for contact in self._contacts[:CALLS_MAX]:
