@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.mqtt import reasons
 from flockmq.peering.channels import CALLS
-from flockmq.tasks import Promise, Task, Tasks, promised
+from flockmq.tasks import TASKS_MAX, Promise, Task, Tasks, promised
 
 if TYPE_CHECKING:
     from flockmq.peering.ports import Outbox
@@ -29,6 +29,8 @@ REFUSAL: Final = 3
 
 TIMEOUT_MS: Final = 2_000
 OPEN_MAX: Final = 1_024
+ANSWERS_MAX: Final = TASKS_MAX // 2
+"""With so many tasks on this node questions that take a task are refused: the rest is for its own flows."""
 BODY_BYTES_MAX: Final = 1 << 20
 _HEAD: Final = struct.Struct("<BQH")
 
@@ -114,7 +116,7 @@ class Calls:
         served = self._served.get(kind)
         found: bytes | None = None
         try:
-            if handler is not None:
+            if handler is not None and len(self.tasks) < ANSWERS_MAX:
                 answer = handler(peer, body)
                 self.tasks.start(f"answer to question {kind}", self._answered_later(peer, number, kind, answer))
                 return

@@ -122,6 +122,22 @@ def test_a_question_that_a_task_finds_to_be_nonsense_is_refused() -> None:
     assert answers == [None]
 
 
+def test_a_node_with_many_tasks_refuses_questions_that_take_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flockmq.peering.calls.ANSWERS_MAX", 1)
+    one, one_post, two, two_post = pair()
+    found: Promise[bytes | None] = Promise()
+    two.serve_task(PING, lambda _peer, _body: found_by(found))
+    answers: list[bytes | None] = []
+    one.ask(2, PING, b"x").then(answers.append)
+    one.ask(2, PING, b"y").then(answers.append)
+    carry(one_post, 1, two)
+    carry(two_post, 2, one)
+    assert answers == [None]
+    found.set(b"z")
+    carry(two_post, 2, one)
+    assert answers == [None, b"z"]
+
+
 def found_by(promise: Promise[bytes | None]) -> Task[bytes | None]:
     return (yield from promise)
 

@@ -9,15 +9,15 @@ Only groups that need something are looked at. Besides, a few others a second, i
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.cluster.commands import ReplicasAre, Result
+from flockmq.cluster.commands import ReplicasAre
 from flockmq.durable.state.membership import NOT_LED, SETTLED, MembershipChange
 
 if TYPE_CHECKING:
     from flockmq.durable.state.meta import Meta
     from flockmq.raft.engine import RaftEngine
+    from flockmq.tasks import Task
 
 STEP_MS: Final = 200
 STEPS_MAX: Final = 64
@@ -97,14 +97,17 @@ class Mover:
         if not record.is_moving and not record.heir:
             self.forget(group)
         elif group not in self._telling:
-            self._telling.add(group)
             self._active[group] = now + TELL_AGAIN_MS
-            as_of = self._engine.host.groups[group].state.configuration_index
-            self._meta.submit(ReplicasAre(group, target, as_of)).then(partial(self._told, group))
+            self._meta.calls.tasks.start("tell where a partition is", self._tell(group, target))
 
-    def _told(self, group: int, result: Result) -> None:  # noqa: ARG002
-        """If it did not succeed it is told again with the next step."""
-        self._telling.discard(group)
+    def _tell(self, group: int, target: tuple[int, ...]) -> Task[None]:
+        """Tell the cluster state; if that does not succeed, the next step tells it again."""
+        as_of = self._engine.host.groups[group].state.configuration_index
+        self._telling.add(group)
+        try:
+            yield from self._meta.submit(ReplicasAre(group, target, as_of))
+        finally:
+            self._telling.discard(group)
         if group in self._active:
             self._active[group] = 0
 

@@ -19,15 +19,17 @@ from flockmq.cluster.placement import next_moves
 from flockmq.cluster.policy import PolicySettings, SeenMember, decide
 from flockmq.durable.state.group0 import GROUP
 from flockmq.durable.state.membership import MembershipChange
+from flockmq.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from flockmq.cluster.commands import Command, Result
+    from flockmq.cluster.commands import Command
     from flockmq.cluster.policy import Decision
     from flockmq.durable.state.meta import Meta
     from flockmq.gossip.member import Member
     from flockmq.raft.engine import RaftEngine
+    from flockmq.tasks import Task
 
 DECIDE_MS: Final = 1_000
 MOVES_MS: Final = 200
@@ -83,8 +85,8 @@ class Members:
         self._leading_since = -1
         self._decide_at = 0
         self._moves_at = 0
-        self._open = 0
-        """Commands without a result."""
+        self._is_busy = False
+        """Commands of the last decision have no result yet."""
         self._warn_at = 0
         """When the log is told the warning; 0: there is none, or it was told."""
         self._gone: tuple[int, ...] = ()
@@ -103,10 +105,10 @@ class Members:
         if self._warn_at and now >= self._warn_at:
             self._warn_at = 0
             self._engine.events.append(("two_voters", {"message": self.warning}))
-        if now >= self._decide_at and not self._open:
+        if now >= self._decide_at and not self._is_busy:
             self._decide_at = now + DECIDE_MS
             self._decide(now)
-        elif now >= self._moves_at and not self._open:
+        elif now >= self._moves_at and not self._is_busy:
             self._moves_at = now + MOVES_MS
             self._move()
 
@@ -133,8 +135,7 @@ class Members:
         self._warn(decision.warning, now)
         self._gone = decision.gone
         self._change_group(decision, now)
-        for command in decision.commands:
-            self._submit(command)
+        self._begin(decision.commands)
 
     def _warn(self, warning: str, now: int) -> None:
         """The log hears of a warning that lasts, once."""
@@ -180,14 +181,19 @@ class Members:
         moves = next_moves(state, self._gone, at_once)
         if not moves:
             self._planned = planned
-        for move in moves:
-            self._submit(move)
+        self._begin(moves)
 
-    def _submit(self, command: Command) -> None:
-        self._open += 1
-        self._meta.submit(command).then(self._done)
+    def _begin(self, commands: Sequence[Command]) -> None:
+        if commands:
+            self._meta.calls.tasks.start("carry out a decision about nodes", self._carry_out(commands))
 
-    def _done(self, result: Result) -> None:
-        self._open -= 1
-        if not result.ok:
-            self.refused = result.error
+    def _carry_out(self, commands: Sequence[Command]) -> Task[None]:
+        """Submit the commands of one decision, and wait for the results of all."""
+        self._is_busy = True
+        try:
+            results = yield from all_of([self._meta.submit(command) for command in commands])
+        finally:
+            self._is_busy = False
+        for result in results:
+            if not result.ok:
+                self.refused = result.error
