@@ -1,4 +1,4 @@
-"""The machines of all partitions that have a replica here, and who wants to know that they have moved on.
+"""The machines of all partitions that have a replica here, and the watchers that hear when they have moved on.
 
 ```
  engine: on_applied(group, ready) --> machine.apply(entry)... --> listeners: proposals that are done, readers that wait

@@ -8,12 +8,12 @@
  run of the admin API -------> CallAnswer        all of it at once, when all is known
  QoS 0, wills, delayed messages: no answer
 ```
-A failure code is a promise that the message is not in the log. Where nobody can promise that, the connection ends with
+A failure code is a promise that the message is not in the log. Where no node can promise that, the connection ends with
 0x80 (unspecified error): the client connects again, here or elsewhere, and sends the message again with DUP.
 
-A QoS 1 message that comes with DUP can only be stored or lost: its client left somebody without an answer, and there an
-earlier copy may still wait for a leader. At QoS 2 the session's owner asked the logs before, and earlier copies are
-shut out.
+A QoS 1 message that comes with DUP can only be stored or lost: its client left another node before the answer, and an
+earlier copy may still wait for a leader there. At QoS 2 the session's owner asked the logs before, and earlier copies
+are shut out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flockmq.session.session import Session
 
 PARTITION_PROPERTY: Final = "flockmq-partition"
 OFFSET_PROPERTY: Final = "flockmq-offset"
-WHY_LOST: Final = "Nobody could say in time whether a message was stored; connect again and send it again"
+WHY_LOST: Final = "It was not known in time whether a message was stored; connect again and send it again"
 
 Place = tuple[int, int]
 """(shard, offset)"""
@@ -49,7 +49,7 @@ class Unsettled:
 
 
 class Answer:
-    """Somebody waits to hear what becomes of a run's messages. Positions are those within the run."""
+    """A publisher waits for the outcome of a run's messages. Positions are those within the run."""
 
     def __init__(self) -> None:
         self.wants_places = False
@@ -57,7 +57,7 @@ class Answer:
         self.waits_for_commit = False
         """Whatever the topic's ack level: before the commit no offset is final, and no QoS 2 message is there once."""
         self.has_copies = False
-        """Its messages may be in the log, or get there, by themselves: nobody can refuse them."""
+        """Its messages may be in the log, or get there, by themselves: they can't be refused."""
 
     def asks_for_places(self) -> None:
         """One of its messages asks for its offset."""
@@ -75,7 +75,7 @@ class Answer:
         raise NotImplementedError
 
     def lost(self, first: int, count: int) -> None:
-        """Nobody can say."""
+        """The outcome of these messages is not known."""
         raise NotImplementedError
 
 
@@ -156,7 +156,7 @@ class PublishAnswer(Answer):
 
 
 class CallAnswer(Answer):
-    """To whoever published a run within this node: place, or why not, for each message; None when nobody knows."""
+    """To the publisher of a run within this node: place, or why not, for each message; None when that is not known."""
 
     def __init__(self, count: int, reply: Callable[[list[Place | str] | None], None]) -> None:
         super().__init__()

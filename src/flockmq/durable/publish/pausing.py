@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Stopped:
-    """Who waits. A connection may wait for several reasons; it is read when none is left."""
+    """Connections that wait, maybe for several reasons; one is read when no reason is left."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, Connection] = {}
@@ -34,6 +34,6 @@ class Stopped:
             connection.start_reading_again()
 
     def let_all_go(self, node: NodeState) -> None:
-        """Nobody has to wait for this reason any more."""
+        """No connection has to wait for this reason any more."""
         for connection in list(self._waiting.values()):
             self.let_go(node, connection)

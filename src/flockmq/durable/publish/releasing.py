@@ -2,7 +2,7 @@
 
 ```
  PUBREL ids --> release --> ReleasePort: a marker in the log of each group that knows some --> committed --> PUBCOMPs
-                                                                          `--> nobody can say: closed, and sent again
+                                                                          `--> not known: closed, and sent again
 ```
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
 
-WHY_LOST = "Nobody could say in time whether a message was released; connect again and send PUBREL again"
+WHY_LOST = "It was not known in time whether a message was released; connect again and send PUBREL again"
 
 
 class ReleasePort(Protocol):
-    """Who knows which ids of a session are in which logs, and has them forgotten (``releases.py``)."""
+    """Knows which ids of a session are in which logs, and has them forgotten (``releases.py``)."""
 
     def may_append(self, session: Session, group: int) -> bool:
         """Whether it is known which of the session's ids a group has."""
@@ -59,7 +59,7 @@ class Releasing:
         self.pending = PendingAck(data, len(packet_ids))
 
     def told(self, ok: bool) -> None:
-        """The logs have forgotten the ids, or nobody can say."""
+        """The logs have forgotten the ids, or that is not known."""
         connection = self.connection
         if not ok:
             if connection.phase == CONNECTED:

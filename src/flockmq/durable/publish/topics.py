@@ -5,7 +5,7 @@
                       |--> TopicMap of the routing table; only plans that the changed filters match are made anew
                       |--> rules of the desks: from which plan on runs are taken, what is told before it is committed
                       |--> where the groups are that have no replica here
-                      `--> appending: whoever waited for a plan goes on; groups that are no more are forgotten
+                      `--> appending: publishers that waited for a plan go on; groups that are no more are forgotten
 ```
 Records of cluster state are never changed, only replaced: what is new is found by looking at one reference per topic.
 """

@@ -2,7 +2,7 @@
 
 ```
  PUBLISH id --> unsettled --> in the log, which remembers the id until PUBREL (releasing.py)
-                   |    `---> certainly not, or nobody will ever know: the id is free again
+                   |    `---> certainly not, or never known: the id is free again
                    `<-- the same id again, perhaps on another connection: answered with the first one
  in doubt (the session was elsewhere, a log can't be asked): the same id again closes its connection, and the outcome
  of the old message does not count: ``settle_late`` once the logs said what the id means
@@ -96,7 +96,7 @@ def settle_ids(answer: PublishAnswer, first: int, count: int) -> None:
 
 
 def drop_ids(answer: PublishAnswer, first: int, count: int, text: str) -> None:
-    """Messages are not in the log, or (without ``text``) nobody knows: their ids mean nothing any more."""
+    """Messages are not in the log, or (without ``text``) that is not known: their ids mean nothing any more."""
     session = answer.session
     for position in range(first, first + count):
         if answer.unsettled is None or not settle(answer, position):

@@ -8,7 +8,7 @@
         groups that know ids: ADOPT them for the new owner, wait until that is applied as well
         answer: which groups these were, and the ids
  here: every group answered for? --> the ids, each with the groups that know it
-             `-- not yet: again, until ``COLLECT_MS`` is over, then nobody can say
+             `-- not yet: again, until ``COLLECT_MS`` is over, then the ids are not known
 ```
 What was answered for once need not be asked again: the fences stand. They are in memory, though, and a leader that was
 not there has none: so groups that an older owner may still send something to have the new epoch in their logs.
@@ -66,7 +66,7 @@ GROUPS_MAX: Final = 1 << 20
 Found = dict[int, list[int]]
 """Packet id -> groups that know it."""
 Collected = Callable[[Found | None, list[int], int], None]
-"""(what was found, groups that could not be asked, now); None: nobody can say."""
+"""(what was found, groups that could not be asked, now); None: the ids are not known."""
 
 
 class _Client:
@@ -149,7 +149,7 @@ class Collecting:
         self._waiting: dict[int, dict[_Job, None]] = {}
         """By group: jobs that wait for it."""
         self._leaderless: dict[int, int] = {}
-        """Groups that nobody answered for, and since when."""
+        """Groups that no node answered for, and since when."""
         self._note_at = 0
         self._round_at = 0
         calls.serve_replica(UNRELEASED_CALL, self._on_question)
@@ -307,7 +307,7 @@ class Collecting:
         """A leader that was cut off, and does not know of the next one, must not speak for its group.
 
         A group at work has its quorum asked. To wake all others for every client would cost too much: of a quiet one it
-        is enough that its members were heard just now, for they wait much longer before they elect somebody else.
+        is enough that its members were heard just now, for they wait much longer before they elect another leader.
         """
         engine = self._calls.engine
         host = engine.host
@@ -371,7 +371,7 @@ class Collecting:
                 del self._waiting[group]
 
     def closed(self, group: int) -> None:
-        """Nobody can wait for it here."""
+        """A group was closed: no job can wait for it here."""
         for job in list(self._waiting.get(group, {})):
             self._stop_waiting(job, group)
             self._look_at(job)
@@ -388,7 +388,7 @@ class Collecting:
             job.answer.set(Reply(OK, self._encode(job)))
 
     def _adopt(self, job: _Job) -> None:
-        """Let the logs of all groups that know ids say who owns them now."""
+        """Let the logs of all groups that know ids name their owner now."""
         by_group: dict[int, list[Statement]] = {}
         for client, epoch in job.clients:
             for group in self._machines.by_client.get(client, ()):

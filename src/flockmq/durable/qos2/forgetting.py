@@ -4,7 +4,7 @@
  add(client, epoch) ... tick --> FORGET to every node that is alive, all clients together --> in the groups it leads
                                         `-- a group has no leader, or no answer came: again, a few times
 ```
-Nobody waits for it: a client that starts clean knows no ids that could be mixed up with old ones. It is said so that a
+No client waits for it: one that starts clean knows no ids that could be mixed up with old ones. It is said so that a
 later session of the client does not inherit them.
 """
 

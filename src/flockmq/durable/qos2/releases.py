@@ -8,7 +8,7 @@
 ```
 Which group each id went to is known here as long as the session is; another owner learns it by collecting
 (``collecting.py``). An id that is not known here went to no partition: there is nothing to wait for. Unless a partition
-could not be asked: then nobody can say, its ids are collected again and again, and until that works the session appends
+could not be asked: then its ids are collected again and again, and until that works the session appends
 nothing there, and ids that are not known here are not released.
 """
 
@@ -56,7 +56,7 @@ SWEEP: Final = 20
 """Sessions looked at in one tick, whether they are still here."""
 
 Released = Callable[[bool], None]
-"""True: committed, answer with PUBCOMP. False: nobody can say, close the connection."""
+"""True: committed, answer with PUBCOMP. False: that is not known, close the connection."""
 
 
 class _Held:
@@ -127,7 +127,7 @@ class Releases:
     # Publishing.
 
     def may_append(self, session: Session, group: int) -> bool:
-        """Whether QoS 2 messages of a session may go to a group: not while nobody knows what is there already, nor
+        """Whether QoS 2 messages of a session may go to a group: not while it is not known what is there already, nor
         while earlier ones are on their way that may have to come again, and would come behind these.
 
         False: close the connection; whether a message is in the log can't be told.
@@ -263,7 +263,7 @@ class Releases:
         return self._calls.layout.has_groups()
 
     def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
-        """Find the ids of a client; None: nobody can say."""
+        """Find the ids of a client; None: they are not known."""
         self._calls.now = now
         ended = self._take_ended(client_id)
         collected = partial(self._on_collected, client_id, epoch, {} if ended is None else ended.groups, reply)
@@ -298,7 +298,7 @@ class Releases:
         reply(set(found), now)
 
     def _free(self, client_id: str, epoch: int, found: Found, is_missing: bool) -> dict[int, Unsettled]:
-        """The session was here before: what its ids mean is for the logs to say, whoever owned it meanwhile. Returned
+        """The session was here before: the logs say what its ids mean, whichever node owned it meanwhile. Returned
         are those of messages that may still arrive.
 
         What was on its way from here, or waited to be, and can't arrive any more gives its id back, for it comes again;
@@ -375,7 +375,7 @@ class Releases:
         self._tidy(client_id, held)
 
     def ended(self, session: Session) -> None:
-        """A session is over: its ids mean nothing any more. Whoever does not say so is found out by and by."""
+        """A session is over: its ids mean nothing any more. Sessions whose end is not told are found by and by."""
         held = self._of(session)
         if held is not None:
             del self._held[session.client_id]

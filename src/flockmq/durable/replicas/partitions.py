@@ -277,7 +277,7 @@ class Partitions:
         self._opened(group, replica)
 
     def _prefer(self, group: int, record: PartitionRecord) -> None:
-        """Who should lead: it campaigns first, and others hand over to it."""
+        """The node that should lead: it campaigns first, and others hand over to it."""
         self._engine.host.prefer(group, record.preferred)
 
     def _inherit(self, group: int) -> None:

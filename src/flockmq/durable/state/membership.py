@@ -6,7 +6,7 @@
               this node is not wanted: hand leadership to one that stays; there the rest is done
 ```
 Each call of ``step`` does what can be done now and returns; the caller calls again. Nothing is begun while
-another change is not committed, nor towards voters of whom no majority can be reached. Voters that lost their vote
+another change is not committed, nor towards voters without a reachable majority. Voters that lost their vote
 (``raft/health.py``) are made learners and then voters again, which heals them.
 """
 

@@ -4,7 +4,7 @@
  META_SUBMIT   envelope                             --> status, index, result     put this command into group 0's log
  META_PULL     index, index of a state, position    --> COMMANDS index, commands | STATE index, size, crc, piece
  META_HEAD     -                                    --> index                     all that is committed is up to here
- META_MEMBERS  group                                --> index, configuration      who is in a group, by its leader
+ META_MEMBERS  group                                --> index, configuration      the members of a group, by its leader
 ```
 """
 
