@@ -1,12 +1,11 @@
-"""The functions through which one message goes, as plain Python runs them: ``python -m flockmq.testing.walks``.
+"""The calls that hand one message on, as plain Python runs them: ``python -m flockmq.testing.walks``.
 
 ```
- publish one message in a harness --> sys.setprofile --> is it laid down in a place? --> all functions on the stack
+ publish one message in a harness --> sys.setprofile --> is it laid down in a place? --> the functions above that
 ```
 A message rests in a few places on its way: an open batch, a log, a frame, a client's buffer. A walk is every function
-that is on the stack when the message, or its outcome, is laid down in one of them. Functions that only check or
-compute something are not on the stack then, so they are no part of the walk. Compiled functions can't be seen: run
-this with ``FLOCKMQ_PURE=1``.
+on the stack when the message, or its outcome, is laid down in one of them. Functions that only check or compute a value
+are not on the stack then. Compiled functions can't be seen: run this with ``FLOCKMQ_PURE=1``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from flockmq.testing.harness import HarnessClient
 
 ROOT: Final = Path(__file__).parents[1]
-QOS0_PLACES: Final = frozenset({"Run.__init__", "SubscriptionTable.plan", "Connection.send", "Connection.take"})
+QOS0_PLACES: Final = frozenset({"Connection.send", "Connection.take"})
 DURABLE_PLACES: Final = frozenset(
     {
         "BatchBuilder.add_run",  # the open batch of its partition
@@ -52,7 +51,7 @@ DURABLE_PLACES: Final = frozenset(
 
 
 def record(places: frozenset[str], action: Callable[[], None]) -> list[str]:
-    """Do something; the functions of the walk as ``file:function``, in the order of their first call."""
+    """Do something; the calls of the walk as ``file:function``, in the order in which they first hand something on."""
     found: dict[str, None] = {}
     stack: list[str] = []
 
@@ -65,9 +64,9 @@ def record(places: frozenset[str], action: Callable[[], None]) -> list[str]:
             if stack:
                 stack.pop()
             return
-        stack.append(f"{file.relative_to(ROOT)}:{code.co_qualname}")
         if code.co_qualname in places:
             found.update(dict.fromkeys(stack))
+        stack.append(f"{file.relative_to(ROOT)}:{code.co_name}")
 
     sys.setprofile(follow)
     try:
@@ -150,14 +149,19 @@ def durable_publish() -> list[str]:
     return record(DURABLE_PLACES, walk.publish)
 
 
+WALKS: Final[dict[str, Callable[[], list[str]]]] = {
+    "A QoS 0 publish on one node": qos0_publish,
+    "A durable QoS 1 publish": durable_publish,
+}
+"""By their titles in ``docs/internals/walks.md``."""
+
+
 def main() -> None:
-    """Print both walks."""
-    for name, walk in (("QoS 0 publish", qos0_publish), ("durable QoS 1 publish", durable_publish)):
-        functions = walk()
-        files = {function.partition(":")[0] for function in functions}
-        print(f"{name}: {len(functions)} functions, {len(files)} files")  # noqa: T201
-        for function in functions:
-            print(f"  {function}")  # noqa: T201
+    """Print all walks."""
+    for title, walk in WALKS.items():
+        calls = walk()
+        files = {call.partition(":")[0] for call in calls}
+        print(f"# {title}: {len(calls)} calls in {len(files)} files", *calls, sep="\n")  # noqa: T201
 
 
 if __name__ == "__main__":
