@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from flockmq.client.mqtt import MqttClient, Options
 from flockmq.config.bind import Address
 from flockmq.config.load import Flags, load
 from flockmq.config.sections import Config
 from flockmq.errors import FlockError
+from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.server.app import Server
 from flockmq.server.log import Log, json_line
 
@@ -112,3 +114,45 @@ async def test_ports_that_were_free_are_the_same_on_both_addresses(config: Confi
     models = [one for one in server.listener_models() if one.name == "tcp:default"]
     assert sum(one.connections or 0 for one in models) == 0
     await server.stop()
+
+
+async def test_a_cluster_port_that_is_taken_leaves_a_node_that_serves_alone(config: Config) -> None:
+    lines = Lines()
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        cluster = replace(config.cluster, enabled=True, host="127.0.0.1", port=port)
+        server = Server(replace(config, cluster=cluster, cluster_asked_for=False), lines.log)
+        await server.start()
+    assert server.cluster is None
+    host, port = server.listeners[0].addresses[0]
+    options = Options(host=host, port=port, client_id="c")
+    async with await MqttClient.connect(options) as client:
+        assert await client.subscribe(SubscribeEntry(b"a/#", 1)) == [1]
+        assert await client.publish("a/1", b"x", qos=1) == 0
+    await server.stop()
+    assert "cluster_left_out" in [line["event"] for line in lines.events()]
+
+
+async def test_a_node_that_joins_begins_a_new_life_on_the_same_ports(config: Config, tmp_path: Path) -> None:
+    first = Server(config, Lines().log)
+    lines = Lines()
+    name = replace(config.broker, node_name="n2@127.0.0.1")
+    second = Server(replace(config, data_dir=str(tmp_path / "second"), broker=name), lines.log)
+    await first.start()
+    await second.start()
+    assert first.cluster is not None
+    assert second.cluster is not None
+    before, ports = second.life, second.ports()
+    joined = await second.cluster.moves.join(f"127.0.0.1:{first.cluster.port}", discard_data=False)
+    assert joined.changed
+    assert second.life is not before
+    assert second.ports() == ports
+    assert second.cluster.id_text() == first.cluster.id_text() == joined.id
+    assert {one.name for one in second.cluster.node.swim.alive()} == {"n2@127.0.0.1", config.broker.node_name}
+    left = await second.cluster.moves.leave(discard_data=False)
+    assert left.changed
+    assert second.ports() == ports
+    assert len(second.cluster.node.swim.alive()) == 1
+    await second.stop()
+    await first.stop()
+    assert "node_failed" not in [line["event"] for line in lines.events()]
