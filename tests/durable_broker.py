@@ -18,6 +18,7 @@ from flockmq.log.batch import DATA, BatchView
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.view import Record
+from flockmq.mqtt.packets import Ack, Publish
 from flockmq.node.settings import BrokerSettings
 from flockmq.raft.codec import decode_frame, encode_frame
 from flockmq.raft.engine import RaftEngine
@@ -28,7 +29,7 @@ from flockmq.raft.ready import Ready
 from flockmq.raft.senders import ELSEWHERE, run_of
 from flockmq.raft.settings import RaftSettings
 from flockmq.routing.durable import DurableTopic
-from flockmq.testing.harness import BrokerHarness
+from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 from flockmq.testing.lockstep import perform
 from flockmq.testing.simulation.disk import SimulatedDisk
 
@@ -161,3 +162,22 @@ class DurableBroker(BrokerHarness):
 
     def _stopped(self, reason: str) -> None:
         self.reason = reason
+
+
+def publish(client: HarnessClient, payload: bytes, packet_id: int = 0, qos: int = 1, **more: object) -> None:
+    """Send a PUBLISH; what comes back is not read."""
+    topic = more.pop("topic", b"t/a")
+    retain = bool(more.pop("retain", False))
+    dup = bool(more.pop("dup", False))
+    assert isinstance(topic, bytes)
+    properties = make_properties(**more) if more else None
+    client.send(Publish(topic, payload, qos, retain, dup, packet_id, properties))
+
+
+def acks(client: HarnessClient) -> list[tuple[int, int, int]]:
+    """Kind, packet id and reason of all that came back, which must be acknowledgements."""
+    found = []
+    for packet in client.received():
+        assert isinstance(packet, Ack), packet
+        found.append((packet.kind, packet.packet_id, packet.reason))
+    return found
