@@ -12,6 +12,7 @@ A listener that was asked for must get its port or the start fails; one that is 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from dataclasses import replace
@@ -142,6 +143,7 @@ class Server:
             self.config = replace(config, cluster=replace(config.cluster, contact_points=contact_points))
             await life.stop()
             await life.close()
+            gc.unfreeze()  # what the old life leaves behind may be collected
             kept = await asyncio.to_thread(finish_move, data_dir.path)
             life = self.life = await open_life(self.config, data_dir, self.log, self)
             await life.start(_nothing_beside)
