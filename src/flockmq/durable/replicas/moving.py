@@ -47,7 +47,7 @@ class Mover:
         return list(self._active)
 
     def consider(self, group: int, now: int) -> None:
-        """Something about a group has changed: its record, its members or who leads it."""
+        """Something about a group has changed: its record, its members or its leader."""
         if group and self._engine.is_leader(group) and self._is_needed(group):
             self._active.setdefault(group, now)
 
