@@ -231,8 +231,8 @@ class NotFound(ApiError):  # noqa: N818
 class TryAgain(ApiError):  # noqa: N818
     """Nothing is wrong with the request: another node can serve it, or the same node a moment later."""
 
-    def __init__(self, kind: ErrorKind, text: str) -> None:
-        super().__init__(kind, text, {"Retry-After": "1"})
+    def __init__(self, kind: ErrorKind, text: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(kind, text, {"Retry-After": "1", **(headers or {})})
 
 
 class Behind(TryAgain):
@@ -241,7 +241,9 @@ class Behind(TryAgain):
     def __init__(self, end: int, wanted: int = -1, of: str = "the log") -> None:
         beyond = f", not {wanted}" if wanted >= 0 else ""
         super().__init__(
-            BEHIND, f"This replica of {of} is committed up to offset {end}{beyond}. Wait, or ask another one."
+            BEHIND,
+            f"This replica of {of} is committed up to offset {end}{beyond}. Wait, or ask another one.",
+            {END_OFFSET: str(end)},
         )
         self.end = end
 

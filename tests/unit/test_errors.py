@@ -57,10 +57,12 @@ def test_the_client_raises_what_the_broker_raised(raised: ApiError) -> None:
 
 def test_offsets_cross_the_api() -> None:
     gone, beyond, damaged = (across(error) for error in RAISED[:3])
+    behind = across(Behind(12, 20))
     assert isinstance(gone, OffsetGone)
     assert isinstance(beyond, BeyondEnd)
     assert isinstance(damaged, Damaged)
-    assert (gone.first, beyond.end, damaged.first, damaged.end) == (40, 90, 5, 9)
+    assert isinstance(behind, Behind)
+    assert (gone.first, beyond.end, damaged.first, damaged.end, behind.end) == (40, 90, 5, 9, 12)
 
 
 def test_what_helps_to_ask_again_is_one_family() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
 from flockmq.durable.deliver.decoding import UNWANTED, BatchDecoder, Piece
 from flockmq.durable.deliver.pacing import give, has_room
-from flockmq.errors import OffsetGone
+from flockmq.errors import Damaged, OffsetGone
 from flockmq.log.batch import BatchView
 from flockmq.session.session import Session
 
@@ -163,9 +163,10 @@ class LogReaders:
         if position < stream.next:
             try:
                 batches = self._history.read(group, position)
-            except OffsetGone as error:
-                self.note_gone(group, position, error.first, catchup.session.client_id)
-                catchup.positions[group] = min(error.first, stream.next)
+            except (OffsetGone, Damaged) as error:
+                following = error.first if isinstance(error, OffsetGone) else error.end
+                self.note_gone(group, position, following, catchup.session.client_id)
+                catchup.positions[group] = min(following, stream.next)
                 return True
             if not batches:
                 return False

@@ -2,7 +2,7 @@
 
 ```
  read(group, offset) --> the replica here | a kept piece | None: a fetch is under way, ``wake`` follows
-                         OffsetGone: no replica that lives has the offset, or it is damaged on the only one
+                         OffsetGone: no replica that lives has the offset. Damaged: it is damaged on the only replica
 ```
 Sessions that read the same partition share the pieces. What is kept and what is under way are bounded.
 """
@@ -62,9 +62,14 @@ class History:
         self._under_way: set[tuple[int, int]] = set()
         self._gone: dict[int, int] = {}
         """By partition: where the log begins on all replicas."""
+        self._lost: dict[int, Lost] = {}
+        """By partition: records that are damaged on its only replica, which is on another node."""
 
     def read(self, group: int, offset: int) -> list[bytes] | None:
-        """Batches from the one that holds ``offset`` on; None: they are on their way. OffsetGone: no replica has it."""
+        """Batches from the one that holds ``offset`` on; None: they are on their way.
+
+        OffsetGone: no replica has the offset any more. Damaged: the only replica can't give it back.
+        """
         local = self._local
         if local.is_here(group) and local.first(group) <= offset < local.end(group):
             try:
@@ -72,7 +77,7 @@ class History:
             except (OffsetGone, Behind, Damaged, NoReplica):
                 end = local.lost_until(group, offset)
                 if end:
-                    raise OffsetGone(end, f"Offset {offset} of {named(group)}") from None
+                    raise Damaged(offset, end, named(group)) from None
         return self.fetch(group, offset)
 
     def fetch(self, group: int, offset: int) -> list[bytes] | None:
@@ -83,6 +88,10 @@ class History:
         first = self._gone.pop(group, 0)
         if offset < first:
             raise OffsetGone(first, f"Offset {offset} of {named(group)}")
+        lost = self._lost.get(group)
+        if lost is not None and lost.first <= offset < lost.end:
+            del self._lost[group]
+            raise Damaged(offset, lost.end, named(group))
         if (group, offset) not in self._under_way and len(self._under_way) < FETCHES_MAX:
             self._under_way.add((group, offset))
             self._tasks.start("history", self._bring(group, offset))
@@ -93,7 +102,7 @@ class History:
         if found.batches:
             self._keep(Piece(group, offset, found.batches))
         elif isinstance(found.error, Lost):
-            self._gone[group] = found.error.end
+            self._lost[group] = found.error
         elif not isinstance(found.error, OffsetGone):
             yield Sleep(RETRY_MS)
         else:

@@ -8,7 +8,7 @@ from delivery_world import World, ask, got, numbered
 from flockmq.durable.logs import feed_messages as m
 from flockmq.durable.logs import feed_serving, history
 from flockmq.durable.logs.feed_serving import FeedServer
-from flockmq.errors import FlockError, OffsetGone, RemoteProtocolError
+from flockmq.errors import Damaged, FlockError, OffsetGone, RemoteProtocolError
 from flockmq.log.batch import BatchView
 
 A = b"plant/a"
@@ -256,6 +256,6 @@ def test_what_is_damaged_on_the_only_replica_is_skipped_and_told() -> None:
     assert world[2].logs.history.read(5, 1) is None, "it has to ask the replica"
     world.settle()
     for number in (1, 2):
-        with pytest.raises(OffsetGone) as error:
+        with pytest.raises(Damaged, match="Offsets 1 to 2 of partition group 5 are damaged") as error:
             world[number].logs.history.read(5, 1)
-        assert error.value.first == 3
+        assert (error.value.first, error.value.end) == (1, 3)
