@@ -28,7 +28,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from flockmq.errors import FlockError
 
-TASKS_MAX: Final = 50_000
+TASKS_MAX: Final = 100_000
+"""More than all bounded flows of a node can start: an error here would end what the caller does."""
 
 T = TypeVar("T")
 

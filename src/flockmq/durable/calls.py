@@ -41,6 +41,8 @@ RETRY_MS: Final = 100
 HOPS_MAX: Final = 4
 """Nodes that are asked in a row before waiting a moment."""
 ASKS_MAX: Final = 20_000
+"""Questions to leaders that wait for their answer; each takes at most ``TASKS_PER_ASK`` tasks of this node."""
+TASKS_PER_ASK: Final = 3
 ON_WIRE_MAX: Final = 400
 HINTS_MAX: Final = 20_000
 GROUPS_MAX: Final = 1_024
@@ -165,12 +167,12 @@ class PartitionCalls:
         """Ask the leader of a group."""
         if self._asks >= ASKS_MAX:
             return promised(Reply(REFUSED, b"Too many questions wait for answers on this node; try again."))
+        self._asks += 1  # now: within a task the first step comes later
         question = self._ask_leader(group, kind, body, self.now + timeout_ms)
         return self.tasks.start(f"question {kind} to the leader of group {group}", question)
 
     def _ask_leader(self, group: int, kind: int, body: bytes, due_at: int) -> Task[Reply]:
         attempts = hops = 0
-        self._asks += 1
         try:
             while self.now < due_at:
                 target = self._target(group, attempts)

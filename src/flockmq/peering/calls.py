@@ -29,7 +29,7 @@ REFUSAL: Final = 3
 
 TIMEOUT_MS: Final = 2_000
 OPEN_MAX: Final = 1_024
-ANSWERS_MAX: Final = TASKS_MAX // 2
+ANSWERS_MAX: Final = TASKS_MAX // 4
 """With so many tasks on this node questions that take a task are refused: the rest is for its own flows."""
 BODY_BYTES_MAX: Final = 1 << 20
 _HEAD: Final = struct.Struct("<BQH")
@@ -129,7 +129,7 @@ class Calls:
     def _answered_later(self, peer: int, number: int, kind: int, answer: Task[bytes | None]) -> Task[None]:
         try:
             found = yield from answer
-        except RemoteProtocolError:
+        except FlockError:
             found = None
         self._reply(peer, number, kind, found)
 
@@ -146,8 +146,14 @@ class Calls:
         self.tasks.tick(now)
 
     def _give_up(self, numbers: list[int]) -> None:
+        failure: Exception | None = None
         for waiting in [self._open.pop(number) for number in numbers]:
-            waiting.answer.set(None)
+            try:
+                waiting.answer.set(None)
+            except Exception as error:  # of this caller alone: the others must not wait for ever
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def flush(self, now: int) -> None:
         """Nothing is collected."""

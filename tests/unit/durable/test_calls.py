@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from flockmq.durable.calls import LATER, OK, REFUSED, TIMED_OUT, Gathered, Reply
+import pytest
+
+from flockmq.durable.calls import ASKS_MAX, LATER, OK, REFUSED, TASKS_PER_ASK, TIMED_OUT, Gathered, Reply
+from flockmq.peering.calls import ANSWERS_MAX
 from flockmq.peering.fields import Reader
 from flockmq.peering.kinds import SCRUB_CALL
+from flockmq.tasks import TASKS_MAX, Task, all_of
 from partition_cluster import Node, PartitionCluster
 
 KIND = 39
@@ -81,6 +85,25 @@ def test_a_question_follows_a_leadership_that_moves() -> None:
     target = next(number for number in (1, 2, 3) if number not in (dead, cluster.leader(1).id))
     cluster.lead(1, target)
     assert ask(cluster, 4, b"z") == (OK, b"%d:1:z" % target)
+
+
+def test_questions_of_one_task_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flockmq.durable.calls.ASKS_MAX", 2)
+    cluster = PartitionCluster(nodes=3, groups=1)
+    serve(cluster)
+    asking = cluster.leader(1).asking
+    body = b"\x01\x00x"
+
+    def ask_thrice() -> Task[list[int]]:
+        replies = yield from all_of([asking.ask_leader(1, KIND, body) for _ in range(3)])
+        return [reply.code for reply in replies]
+
+    assert asking.tasks.start("asks", ask_thrice()).value == [OK, OK, REFUSED]
+    assert asking.tasks.start("asks again", ask_thrice()).value == [OK, OK, REFUSED]
+
+
+def test_all_questions_and_answers_together_leave_tasks_for_the_rest() -> None:
+    assert ASKS_MAX * TASKS_PER_ASK + ANSWERS_MAX <= TASKS_MAX * 9 // 10
 
 
 def test_gathering_asks_each_node_once_and_says_who_is_missing() -> None:

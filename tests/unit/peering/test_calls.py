@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from flockmq.errors import RemoteProtocolError
+from flockmq.errors import FlockError, NotReady, RemoteProtocolError
 from flockmq.peering.calls import BODY_BYTES_MAX, OPEN_MAX, TIMEOUT_MS, Calls
 from flockmq.peering.kinds import PING
 from flockmq.tasks import Promise, Task
@@ -119,6 +121,34 @@ def test_a_question_that_a_task_finds_to_be_nonsense_is_refused() -> None:
     carry(one_post, 1, two)
     found.fail(RemoteProtocolError(0x82, "nonsense"))
     carry(two_post, 2, one)
+    assert answers == [None]
+
+
+def test_a_question_whose_task_fails_later_is_refused() -> None:
+    one, one_post, two, two_post = pair()
+    found: Promise[bytes | None] = Promise()
+    two.serve_task(PING, lambda _peer, _body: found_by(found))
+    answers: list[bytes | None] = []
+    one.ask(2, PING, b"x").then(answers.append)
+    carry(one_post, 1, two)
+    found.fail(NotReady("not now"))
+    carry(two_post, 2, one)
+    assert answers == [None]
+
+
+@pytest.mark.parametrize("end", ["down", "late"])
+def test_an_error_of_one_caller_does_not_leave_the_others_waiting(end: str) -> None:
+    one, _, _, _ = pair()
+    answers: list[bytes | None] = []
+
+    def broken(_answer: bytes | None) -> None:
+        raise FlockError("broken")
+
+    one.ask(2, PING, b"x").then(broken)
+    one.ask(2, PING, b"y").then(answers.append)
+    give_up = partial(one.peer_down, 2, 1) if end == "down" else partial(one.tick, TIMEOUT_MS)
+    with pytest.raises(FlockError, match="broken"):
+        give_up()
     assert answers == [None]
 
 
