@@ -53,6 +53,7 @@ class Node(StoreNode):
         self.role = role
         self.may_stop = False
         self.kept = b""
+        self.is_outdated = False
         self.head: Head | None = None
         self.payloads: dict[int, list[bytes]] = {}
         """What the partitions here applied."""
@@ -75,11 +76,11 @@ class Node(StoreNode):
         self.head = None
         self.engine = RaftEngine(host, store, self._applied, self._state_of, self._stopped)
         self.calls = Calls(self)
-        self.meta = Meta(
-            self.engine, self.calls, self, cluster.rng, WallClock(WALL), self._keep, self._changed, self._parted
-        )
+        self.meta = Meta(self.engine, self.calls, self, cluster.rng, WallClock(WALL), self, self._changed, self._parted)
         self.partitions = Partitions(self.meta, self.engine, self._opened, self.closed.append)
         self.members = Members(self.meta, self.engine, self.list_members, cluster.policy)
+        if self.is_outdated:
+            self.meta.doubt_all()
         if self.kept:
             self.meta.restore(self.kept)
         self.meta.start()
@@ -154,8 +155,14 @@ class Node(StoreNode):
     def _stopped(self, reason: str) -> None:
         assert self.may_stop, reason
 
-    def _keep(self, data: bytes) -> None:
-        self.kept = data
+    def keep(self, state: bytes) -> None:
+        """The copy beside the store."""
+        self.kept = state
+        self.is_outdated = False
+
+    def outdate(self) -> None:
+        """The copy lacks a change."""
+        self.is_outdated = True
 
     # What a driver does.
 

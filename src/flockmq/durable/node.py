@@ -109,7 +109,7 @@ class DurableNode:
             facts,
             base.rng,
             self._wall,
-            edges.keep,
+            edges,
             self._state_changed,
             self._was_taken_out,
         )
@@ -150,7 +150,7 @@ class DurableNode:
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
         """Run what the store holds. ``copy``: the cluster state that ``keep`` saved last, empty when there is none.
 
-        ``is_copy_lost``: there was one that can't be read. Clients wait until the state is known again.
+        ``is_copy_lost``: the last one can't be read or is outdated. Clients wait until the state is known again.
         """
         if is_copy_lost:
             self.meta.doubt_all()

@@ -36,6 +36,9 @@ class Edges(Protocol):
     def keep(self, state: bytes) -> None:
         """Save this copy of the cluster state; the next start reads it."""
 
+    def outdate(self) -> None:
+        """Note that the copy lacks a change that other nodes rely on, until the next ``keep``."""
+
     def changed(self, state: ClusterState) -> None:
         """The cluster state has changed."""
 

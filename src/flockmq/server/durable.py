@@ -24,7 +24,7 @@ from flockmq.raft.state import SOUND
 from flockmq.server.cluster_id import forget_founded, note_founded
 from flockmq.server.folder_trouble import why_unwritable
 from flockmq.server.scrub_driver import ScrubDriver
-from flockmq.server.state_copy import load_state, peek_state, save_state
+from flockmq.server.state_copy import is_outdated, load_state, outdate_state, peek_state, save_state
 from flockmq.server.store_opening import OpenedStore, open_checked, used_acceptance
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class DurableService:
         copy, trouble = load_state(folder)
         if trouble:
             log.event("warning", "cluster_state_set_aside", message=trouble)
-        node.open(copy, now_ms(), is_copy_lost=bool(trouble))
+        node.open(copy, now_ms(), is_copy_lost=bool(trouble) or is_outdated(folder))
         host = node.engine.host
         decider = host.groups.get(GROUP)
         is_alone = decider is not None and decider.state.configuration.voters == (host.node_id,)
@@ -147,6 +147,13 @@ class DurableService:
         try:
             save_state(self._folder, state)
             self.trouble = ""
+        except OSError as error:
+            self._tell_trouble(error)
+
+    def outdate(self) -> None:
+        """Note that the copy of cluster state lacks a change."""
+        try:
+            outdate_state(self._folder)
         except OSError as error:
             self._tell_trouble(error)
 

@@ -126,6 +126,11 @@ class Life:
         if self._service is not None:
             self._service.durable.keep(state)
 
+    def outdate(self) -> None:
+        """See Edges."""
+        if self._service is not None:
+            self._service.durable.outdate()
+
     def changed(self, state: ClusterState) -> None:
         """See Edges."""
         self.tenants.follow(state)

@@ -21,7 +21,7 @@ from flockmq.security.files import replace_file
 from flockmq.server.cluster_id import forget_founded, note_founded, save_cluster_id
 from flockmq.server.data_dir import MOVE_FILE, STORE_FOLDER
 from flockmq.server.known_peers import KnownPeer, KnownPeers
-from flockmq.server.state_copy import STATE_FILE
+from flockmq.server.state_copy import STATE_FILE, trust_state
 from flockmq.server.store_opening import forget_witness
 
 
@@ -97,5 +97,6 @@ def _clear_store(folder: Path, label: str, *, keep: bool) -> Path | None:
     elif store.exists():
         shutil.rmtree(store)
     (folder / STATE_FILE).unlink(missing_ok=True)
+    trust_state(folder)
     forget_witness(folder)
     return kept

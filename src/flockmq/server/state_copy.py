@@ -1,6 +1,9 @@
 """The copy of the cluster state that a node keeps beside its store, for its next start.
 
 A replica of group 0 needs one as well: only a leader can tell how much of its log is committed.
+
+An empty file beside the copy notes that it lacks a change that this node has told others it applied. Until the next
+copy a start serves no clients before the state is current.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STATE_FILE: Final = "cluster-state"
+OUTDATED_FILE: Final = "cluster-state.outdated"
 _MAGIC: Final = b"FLKS"
 _HEAD: Final = struct.Struct("<4sI")
 """Before the copy: magic, CRC-32C of what follows."""
@@ -31,6 +35,22 @@ def save_state(folder: Path, data: bytes) -> None:
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(_HEAD.pack(_MAGIC, crc32c(data)) + data)
     partial.replace(folder / STATE_FILE)
+    trust_state(folder)
+
+
+def outdate_state(folder: Path) -> None:
+    """Note that the copy lacks a change."""
+    (folder / OUTDATED_FILE).touch(mode=0o600)
+
+
+def is_outdated(folder: Path) -> bool:
+    """Whether the copy is known to lack a change."""
+    return (folder / OUTDATED_FILE).exists()
+
+
+def trust_state(folder: Path) -> None:
+    """The copy has all changes, or is gone with its cluster."""
+    (folder / OUTDATED_FILE).unlink(missing_ok=True)
 
 
 def load_state(folder: Path) -> tuple[bytes, str]:

@@ -187,6 +187,9 @@ class ClusterProcess:
     def keep(self, state: bytes) -> None:
         """Save this copy of the cluster state."""
 
+    def outdate(self) -> None:
+        """The copy lacks a change."""
+
     def changed(self, state: ClusterState) -> None:
         """The cluster state has changed."""
 
@@ -232,6 +235,8 @@ class NodeMachine(Machine[P]):
         self.cluster = cluster
         self.kept_state = b""
         """The copy of cluster state that lies beside the store."""
+        self.is_kept_outdated = False
+        """Whether that copy is known to lack a change."""
         self.founding = 0
         """The store that begins the cluster, until the state knows that there is one."""
         self.witness = b""

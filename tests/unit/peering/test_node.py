@@ -42,6 +42,9 @@ class Shipped:
     def keep(self, state: bytes) -> None:
         pass
 
+    def outdate(self) -> None:
+        pass
+
     def changed(self, state: ClusterState) -> None:
         pass
 

@@ -11,6 +11,7 @@ from flockmq.server.cluster_id import load_cluster_id, note_founded, save_cluste
 from flockmq.server.data_dir import MOVE_FILE
 from flockmq.server.known_peers import KnownPeers
 from flockmq.server.move_note import Acquaintance, MoveNote, carry_out, finish_move, write_note
+from flockmq.server.state_copy import outdate_state
 
 OLD, NEW = 7, 9
 
@@ -20,6 +21,7 @@ def folder(tmp_path: Path) -> Path:
     """Of a node that has stored something."""
     (tmp_path / "store" / "groups").mkdir(parents=True)
     (tmp_path / "cluster-state").write_bytes(b"state")
+    outdate_state(tmp_path)
     save_cluster_id(tmp_path, OLD)
     return tmp_path
 

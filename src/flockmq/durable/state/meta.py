@@ -11,12 +11,12 @@ node that was taken out, and so hears no leader any more, asks and removes its r
 *Current*: everything that was committed before this start of the node is applied. Until then state may name groups to
 this node that it left long ago; no log is begun on the word of such a state.
 
-*In doubt*: the log here has changes behind what is known to be committed (``doubt.py``).
+*In doubt*: the log here has changes behind what is known to be committed (``doubt.py``), or the copy is outdated.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.cluster.commands import Command, Result, SetClusterId
 from flockmq.durable.state.confirming import Confirmation
@@ -46,8 +46,14 @@ KEEP_MS: Final = 1_000
 LOOK_MS: Final = 100
 
 
-def _keep_nothing(data: bytes) -> None:
-    """Nowhere to keep it."""
+class StateCopy(Protocol):
+    """The copy of the state beside the store."""
+
+    def keep(self, state: bytes) -> None:
+        """Save this copy; the next start reads it."""
+
+    def outdate(self) -> None:
+        """Note that the copy lacks a change that other nodes rely on, until the next ``keep``."""
 
 
 def _tell_no_part(state: ClusterState) -> None:
@@ -59,7 +65,7 @@ def _close_nothing(group: int) -> None:
 
 
 class Meta:
-    """See the module. ``keep`` saves a copy for a restart."""
+    """See the module."""
 
     def __init__(
         self,
@@ -68,7 +74,7 @@ class Meta:
         facts: Facts,
         rng: random.Random,
         wall: WallClock,
-        keep: Callable[[bytes], None] = _keep_nothing,
+        copy: StateCopy,
         changed: Callable[[ClusterState], None] = _tell_no_part,
         closed: Callable[[int], None] = _close_nothing,
     ) -> None:
@@ -86,7 +92,7 @@ class Meta:
         self.groups_at_start = 0
         """Groups from this number on were made after this start of the node; 0 while that is not known."""
         self.wall = wall
-        self._keep = keep
+        self._copy = copy
         self._submitting = Submitting(engine, calls, facts, rng, self.ledger, wall)
         self._puller = Puller(self.ledger, engine, calls, facts, rng, self._submitting)
         self._confirmation = Confirmation(GROUP, self.ledger, engine, calls, facts, rng)
@@ -97,6 +103,10 @@ class Meta:
         self._is_told = False
         """Whether peers have told how far they are since the last turn."""
         self._kept_index = 0
+        self._keep_at = 0
+        """Not before that time is another copy written, but for a stop."""
+        self._is_outdated = False
+        """Whether the copy is known to lack changes."""
         self._doubt = 0
         """The index that the last doubtful change in the log here would have."""
         self._doubts_all = False
@@ -180,12 +190,12 @@ class Meta:
         return self.state.encode()
 
     def restore(self, data: bytes) -> None:
-        """A copy that ``keep`` saved; FlockError when it can't be read. Whatever is newer stays."""
+        """Begin with a copy; FlockError when it can't be read. Whatever is newer stays."""
         if self.ledger.replace(data):
             self._kept_index = self.ledger.index
 
     def doubt_all(self) -> None:
-        """A copy that ``keep`` saved is lost: which topics there are is not known here before state is current."""
+        """The copy is lost or outdated: which topics there are is not known here before state is current."""
         self._doubts_all = True
 
     # Commands and turns.
@@ -205,6 +215,7 @@ class Meta:
         if index != self._told_index or has_replica != self._told_replica:
             self._told_index = index
             self._told_replica = has_replica
+            self._remember()
             self.facts.tell(index, has_replica)
             self.engine.wake()  # maps have had their part of this turn, and other nodes may wait for this one
             self._changed(self.state)
@@ -244,12 +255,29 @@ class Meta:
         if self._kept_index == self.ledger.index:
             return False
         self._kept_index = self.ledger.index
-        self._keep(self.state.encode())
+        self._keep_at = self.calls.now + KEEP_MS
+        self._is_outdated = False
+        self._copy.keep(self.state.encode())
         return True
 
     def _keep_copy(self) -> Task[None]:
-        if self.save():
-            yield Sleep(KEEP_MS)
+        if self.calls.now >= self._keep_at:
+            self.save()
+        yield Sleep(max(self._keep_at - self.calls.now, 0))
+
+    def _remember(self) -> None:
+        """Other nodes are about to hear that this one has applied a change, and may tell a client that it is made.
+
+        A restart must not forget that: without its topics a node would acknowledge messages that no log has.
+        """
+        replica = self.engine.replicas.get(GROUP)
+        if self._kept_index == self.ledger.index or (replica and replica.log.end_offset >= self.ledger.index):
+            return  # ``doubt.py`` finds what is in the log
+        if self.calls.now >= self._keep_at:
+            self.save()
+        elif not self._is_outdated:
+            self._is_outdated = True
+            self._copy.outdate()
 
     def _was_taken_out(self, group: int) -> None:
         """The replica here is gone: what it knew must not be, or this node would not know that it ever had one."""

@@ -209,6 +209,22 @@ def test_a_copy_is_kept_where_there_is_no_replica() -> None:
     assert not cluster[2].meta.is_current
 
 
+def test_a_node_without_a_replica_never_forgets_that_it_knew_of_a_topic() -> None:
+    """Not for the moment between two copies either: it would acknowledge messages of the topic that no log has."""
+    cluster = Cluster(cores=1, edges=1)
+    cluster.found(2)
+    for number in range(5):
+        cluster.until(lambda: len(cluster[1].meta.state.nodes) == 2 and cluster[2].meta.is_current)
+        assert cluster.submit(1, SetSetting("a", number)).ok
+        assert cluster.submit(1, CreateTopic(f"t{number}")).ok
+        cluster.until(lambda: cluster[1].heads()[2].index == cluster[1].meta.state.index)
+        cluster[2].kill()
+        cluster[1].kill()
+        cluster[2].start()
+        assert f"default/t{number}" in cluster[2].meta.state.topics or cluster[2].meta.is_in_doubt
+        cluster[1].start()
+
+
 def test_all_nodes_at_once_start_anew_with_what_they_knew() -> None:
     cluster = three()
     assert cluster.submit(2, SetSetting("a", 1)).ok

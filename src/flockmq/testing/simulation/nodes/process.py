@@ -56,7 +56,7 @@ class DurableProcess(ClusterProcess):
     def begin(self) -> None:
         """Open what the store holds, and join the others."""
         machine = self.machine
-        self.durable.open(machine.kept_state, self.cluster.now_ms())
+        self.durable.open(machine.kept_state, self.cluster.now_ms(), is_copy_lost=machine.is_kept_outdated)
         if self.number == 1 and self.life == 1:
             machine.founding = self.store.identity
         if machine.founding == self.store.identity and not self.durable.meta.state.cluster_id:
@@ -122,6 +122,11 @@ class DurableProcess(ClusterProcess):
     def keep(self, state: bytes) -> None:
         """Save this copy of the cluster state."""
         self.machine.kept_state = state
+        self.machine.is_kept_outdated = False
+
+    def outdate(self) -> None:
+        """The copy lacks a change."""
+        self.machine.is_kept_outdated = True
 
     def stopped(self, reason: str) -> None:
         """The node takes part in consensus no more: here that is always a bug."""
