@@ -351,9 +351,10 @@ class RaftEngine:
         self.stop(f"Consensus met an error that it should not ({error!r}); report it with the log, restart the node.")
 
     def _note_broken(self) -> None:
-        for group, error in self.host.broken.items():
+        for group, error in list(self.host.broken.items()):
             if group not in self._broken:
                 self._broken.add(group)
+                self._reads.close_group(group)
                 kind = "safety_broken" if isinstance(error, SafetyError) else "group_stopped"
                 self.events.append((kind, {"group": group, "reason": str(error)}))
 

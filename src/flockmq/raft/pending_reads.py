@@ -41,6 +41,8 @@ class PendingReads:
         """Indexes of reads are known, or more of a group is applied."""
         due = self._due.pop(group, [])
         for read in confirmed:
+            if read.number not in self._asked:
+                continue  # refused when its group stopped
             _, answer = self._asked.pop(read.number)
             if read.index < 0:
                 answer(False)
@@ -56,7 +58,7 @@ class PendingReads:
                 answer(True)
 
     def close_group(self, group: int) -> None:
-        """A group is closed: its reads are refused."""
+        """A group is closed, or has stopped: its reads are refused."""
         for _, answer in self._due.pop(group, []):
             answer(False)
         for number in [number for number, (asked, _) in self._asked.items() if asked == group]:

@@ -197,15 +197,17 @@ class Replay:
         if here is not None and here.offset > here.first:  # else another replica may have an older beginning
             self._begin(wish, here)
             return True
-        wish.is_asked = True
-        self._asking += 1
         self.streams.logs.tasks.start("start of a subscription", self._find(wish))
         return wish.is_done
 
     def _find(self, wish: Wish) -> Task[None]:
-        found = (yield from self.streams.logs.locate([wish.group], wish.start, REPLICAS)).get(wish.group)
-        wish.is_asked = False
-        self._asking -= 1
+        wish.is_asked = True
+        self._asking += 1
+        try:
+            found = (yield from self.streams.logs.locate([wish.group], wish.start, REPLICAS)).get(wish.group)
+        finally:
+            wish.is_asked = False
+            self._asking -= 1
         wish.retry_at = self.node.now + RETRY_MS
         if found is not None and not wish.is_done:
             self._begin(wish, found)

@@ -153,12 +153,14 @@ class Streams:
     def _ask(self, group: int) -> None:
         """Ask the leader where a partition ends: what the replica here lacks up to there is not live."""
         if group not in self._asking and len(self._asking) < ASKS_MAX and group not in self._level_at:
-            self._asking.add(group)
             self.logs.tasks.start("end of a stream", self._find_end(group))
 
     def _find_end(self, group: int) -> Task[None]:
-        found = (yield from self.logs.locate([group], Start(LATEST))).get(group)
-        self._asking.discard(group)
+        self._asking.add(group)
+        try:
+            found = (yield from self.logs.locate([group], Start(LATEST))).get(group)
+        finally:
+            self._asking.discard(group)
         if found is not None and group not in self.caught_up:
             self._level_at[group] = found.end
             self.applied(group)

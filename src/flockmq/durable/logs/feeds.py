@@ -180,12 +180,14 @@ class Feeds:
             self._skip(tail, message.offset)
             self._open(tail, now)
         elif message.why == GONE and not tail.is_asking:
-            tail.is_asking = True
             self._tasks.start("where a log begins", self._ask_beginning(tail))
 
     def _ask_beginning(self, tail: Tail) -> Task[None]:
-        found = yield from self._locating.locate([tail.group], Start(EARLIEST), REPLICAS)
-        tail.is_asking = False
+        tail.is_asking = True
+        try:
+            found = yield from self._locating.locate([tail.group], Start(EARLIEST), REPLICAS)
+        finally:
+            tail.is_asking = False
         if tail.peer or self._tails.get(tail.group) is not tail:
             return  # open again, or not wanted any more
         if tail.group in found:

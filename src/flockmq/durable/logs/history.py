@@ -93,11 +93,18 @@ class History:
             del self._lost[group]
             raise Damaged(offset, lost.end, named(group))
         if (group, offset) not in self._under_way and len(self._under_way) < FETCHES_MAX:
-            self._under_way.add((group, offset))
             self._tasks.start("history", self._bring(group, offset))
         return None
 
     def _bring(self, group: int, offset: int) -> Task[None]:
+        self._under_way.add((group, offset))
+        try:
+            yield from self._look_for(group, offset)
+        finally:
+            self._under_way.discard((group, offset))
+        self._wake()
+
+    def _look_for(self, group: int, offset: int) -> Task[None]:
         found = yield from self._fetching.fetch(group, offset, CHUNK_BYTES)
         if found.batches:
             self._keep(Piece(group, offset, found.batches))
@@ -111,8 +118,6 @@ class History:
                 self._gone[group] = begins[group].first
             else:
                 yield Sleep(RETRY_MS)
-        self._under_way.discard((group, offset))
-        self._wake()
 
     def _keep(self, piece: Piece) -> None:
         self._bytes += piece.size

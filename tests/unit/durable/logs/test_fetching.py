@@ -7,7 +7,7 @@ import pytest
 from delivery_world import World, numbered
 from flockmq.durable.logs import fetching
 from flockmq.durable.logs.fetching import Fetched
-from flockmq.errors import Behind, NoReplica, OffsetGone, TooLarge
+from flockmq.errors import Behind, FlockError, NoReplica, OffsetGone, TooLarge
 from flockmq.log.batch import BatchView
 from partition_cluster import PartitionCluster
 
@@ -44,6 +44,19 @@ def test_a_batch_that_is_larger_than_an_answer_comes_in_pieces(monkeypatch: pyte
         assert found.batches == cluster.leader(1).local.read(1, 30, 1)
     monkeypatch.setattr(fetching, "BATCH_BYTES_MAX", 3_000)
     assert isinstance(fetch(cluster, 4, 30).error, TooLarge)
+
+
+def test_a_reader_asks_again_after_a_fetch_that_could_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = PartitionCluster(nodes=4, groups=1)
+    cluster.fill(1, 3)
+    history = cluster.nodes[4].logs.history
+    with monkeypatch.context() as full:
+        full.setattr("flockmq.tasks.TASKS_MAX", 0)
+        with pytest.raises(FlockError, match="tasks wait"):
+            history.read(1, 0)
+    assert history.read(1, 0) is None
+    cluster.run(500)
+    assert history.read(1, 0) is not None
 
 
 def test_a_fetch_at_the_end_waits_for_more() -> None:
