@@ -23,13 +23,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from flockmq.errors import FlockError
 
 TASKS_MAX: Final = 100_000
 """More than all bounded flows of a node can start: an error here would end what the caller does."""
+VOID_TIMERS: Final = 64
+"""Timers of waits that are over are forgotten when they are more than this, and more than half of all."""
 
 T = TypeVar("T")
 
@@ -290,6 +292,11 @@ class Tasks:
         del self._running[task]
         return True
 
+    def _drop_void_timers(self) -> None:
+        """Forget timers of waits that are over: they keep in memory what their tasks returned."""
+        self._timers = [one for one in self._timers if one[3].number == one[2] and one[3] in self._running]
+        heapify(self._timers)
+
     def _leave(self, task: Running[Any]) -> None:
         task.number += 1
         if task.waits_for is not None:
@@ -336,6 +343,8 @@ class Tasks:
         if isinstance(wanted, Sleep):
             self._order += 1
             heappush(self._timers, (self.now + wanted.ms, self._order, task.number, task))
+            if len(self._timers) > 2 * len(self._running) + VOID_TIMERS:
+                self._drop_void_timers()
         promise = wanted.promise if isinstance(wanted, _Within) else wanted
         if isinstance(promise, Promise):
             task.waits_for = promise

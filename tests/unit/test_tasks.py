@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from flockmq import tasks as module
@@ -104,6 +106,27 @@ def test_a_value_in_time_makes_the_timer_void() -> None:
     assert steps == [3]
     tasks.tick(500)
     assert steps == [3, "slept"]
+
+
+def test_a_void_timer_does_not_keep_what_a_task_returned() -> None:
+    tasks = Tasks()
+    kept: weakref.WeakSet[Promise[None]] = weakref.WeakSet()
+
+    class Piece(Promise[None]):
+        """A value that a test can find in memory."""
+
+    def bring(asked: Promise[Piece]) -> Task[Piece]:
+        piece = yield from within(asked, 60_000)
+        assert piece is not None
+        return piece
+
+    for _ in range(1_000):
+        asked: Promise[Piece] = Promise()
+        tasks.start("brings", bring(asked))
+        piece = Piece()
+        kept.add(piece)
+        asked.set(piece)
+    assert len(kept) < 100
 
 
 def test_a_task_waits_for_others() -> None:
