@@ -332,7 +332,7 @@ class World(Lockstep[Node, tuple[int, int, int, bytes]]):
 
 
 def ask(client: HarnessClient, *filters: bytes, start: str = "", qos: int = 1, no_local: bool = False) -> Suback:
-    """Subscribe with a wish for history; the SUBACK."""
+    """Subscribe with a start in history; the SUBACK."""
     properties = make_properties(user=[("flockmq-from", start)]) if start else None
     entries = [SubscribeEntry(one, qos, no_local, False, 0) for one in filters]
     client.send(Subscribe(client.next_id(), entries, properties))

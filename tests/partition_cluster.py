@@ -25,7 +25,7 @@ from flockmq.durable.machine.fences import Fences
 from flockmq.durable.machine.machines import Machines
 from flockmq.durable.qos2.collecting import Collecting
 from flockmq.durable.qos2.releases import Releases
-from flockmq.durable.replicas.retention import RetentionSweeper
+from flockmq.durable.replicas.retention_sweeper import RetentionSweeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.sinks.sinks import Sinks

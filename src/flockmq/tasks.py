@@ -212,7 +212,7 @@ def any_of(*promises: Promise[Any]) -> Promise[None]:
 
 
 class Tasks:
-    """The tasks of one node. ``now`` is the present: whoever calls into the node with a time sets it."""
+    """The tasks of one node. ``now`` is the present: every entry point of the node sets it."""
 
     def __init__(self, now: int = 0) -> None:
         self.now = now

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from flockmq.admin.description import Description
 from flockmq.admin.desk import Desk, NodeInfo, Ports
 from flockmq.admin.guard import AttemptThrottle, Guard, host_name
-from flockmq.admin.lag import LoopLag
+from flockmq.admin.loop_lag import LoopLag
 from flockmq.admin.operations import Router
 from flockmq.admin.paging import Pager
 from flockmq.admin.routes import OPERATIONS

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flockmq.admin.description import Description
     from flockmq.admin.durable_port import DurablePort
     from flockmq.admin.guard import Guard
-    from flockmq.admin.lag import LagWindow
+    from flockmq.admin.loop_lag import LagWindow
     from flockmq.admin.metrics import Number
     from flockmq.admin.model import Build, Listener, Readiness
     from flockmq.admin.paging import Pager

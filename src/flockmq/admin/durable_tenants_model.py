@@ -266,7 +266,7 @@ class Rebalance(Response, frozen=True):
 
 
 class AdviceQuery(Request, frozen=True):
-    """Whether to do it."""
+    """Whether to apply the advice or only show it."""
 
     dry_run: Annotated[bool, Meta(description="Only check it against how things are")] = False
 

@@ -49,7 +49,8 @@ def _sections(path: str, command: Any) -> list[str]:
             sections += [section.replace("## ", "### ", 1) for section in _sections(f"{path} {name}", children[name])]
         return sections
     rows = [
-        f"| `{one.metavar if one.is_required else f'[{one.metavar}]'}` | {_cell(one)} |" for one in arguments(command)
+        f"| `{_escaped(one.metavar if one.is_required else f'[{one.metavar}]')}` | {_cell(one)} |"
+        for one in arguments(command)
     ]
     for one in options(command):
         names = ", ".join(f"`{name}`" for name in one.names)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 QUEUE_MESSAGES_MAX: Final = 1_000
 QUEUE_MESSAGES_ASKING_MAX: Final = 100_000
-"""While an answer is waited for: messages, such as history, may come before it, and no caller takes them meanwhile."""
+"""Limit while a request waits for its acknowledgement: history may come first, and the caller takes no message yet."""
 _REFUSALS_V3: Final = {
     1: "it does not speak this version of MQTT",
     2: "it does not accept the client id",

@@ -188,7 +188,7 @@ class CursorRecord(Struct, frozen=True, array_like=True):
     """Whether retention waits for it."""
     created_ms: int = 0
     created_index: int = 0
-    """Of cluster state. Partitions may still know a deleted cursor of this name, which is another one."""
+    """Index of the command that made the cursor; tells it from a deleted one of the same name."""
 
     @property
     def key(self) -> str:

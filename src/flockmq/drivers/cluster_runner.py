@@ -147,7 +147,7 @@ class ClusterRunner:
         return True
 
     def ship(self, peer: int, pieces: list[bytes]) -> None:
-        """A frame that need not wait for the end of the turn. An error here is not its sender's fault."""
+        """Send a frame before the turn ends. Errors are logged; the caller (consensus) goes on."""
         if self._links is not None:
             try:
                 _send(self._links, peer, pieces)

@@ -32,7 +32,7 @@ from flockmq.durable.publish.topics import Topics
 from flockmq.durable.qos2.collecting import Collecting
 from flockmq.durable.qos2.releases import Releases
 from flockmq.durable.replicas.partitions import Partitions
-from flockmq.durable.replicas.retention import RetentionSweeper
+from flockmq.durable.replicas.retention_sweeper import RetentionSweeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.replicas.stored import StoredBytes

@@ -6,6 +6,8 @@
  every 100 ms       tick_of:       formation, components, routes, calls with tasks
                     slow_tick_of:  what durable topics look at besides consensus, which ticks every 50 ms
 ```
+Outside this table: clients' shares (``node/turns.py``), nodes before clients (``drivers/flush.py``), the two timers
+(``drivers/runner.py``, ``server/durable.py``).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ChangeQueue:
         self._marks.append(Mark(self._taken_count + len(self.changes), replica.owner, replica.boot, replica.version))
 
     def forget(self, owner: int) -> None:
-        """This owner does not live: it is told nothing."""
+        """Send no acknowledgement to an owner that is dead."""
         self._marks = deque(mark for mark in self._marks if mark.owner != owner)
         self._passed.pop(owner, None)
 

@@ -96,5 +96,5 @@ class Retention:
         return min(most, max(self.bytes // KEPT_PARTS, SMALL_SEGMENT_BYTES_MIN)) if self.bytes else most
 
     def segment_age_ms(self, most: int) -> int:
-        """The same by age."""
+        """Age at which a segment of such a log is closed, at most ``most``."""
         return min(most, max(self.age_ms // KEPT_PARTS, SMALL_SEGMENT_AGE_MS_MIN)) if self.age_ms else most

@@ -104,7 +104,7 @@ class Witnessing:
         return self.last(now)
 
     def last(self, now: int) -> tuple[int, bytes]:
-        """The same without waiting, before a stop."""
+        """(position, bytes) to write at once, before the node stops."""
         self._next_at = now + GAP_MS
         self._said = self._durable
         position = self._slot * SLOT_BYTES

@@ -7,7 +7,7 @@
  one too many, or more bytes than all may hold together --> the one that has been at it for the longest time is closed
 ```
 An honest CONNECT is there in a moment. A client that sends half of one and waits is the oldest soon, so a crowd of
-strangers makes room for clients, and holds a bounded amount.
+strangers makes room for clients, and holds a bounded amount. Which bytes are legal: ``Broker.packet_before_connack``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final
 from flockmq.session.connection import Connection
 
 COUNT_MIN: Final = 16
-"""So many may be there whatever room there is: clients come together."""
+"""Least limit: clients that reconnect together must not close each other."""
 
 
 class Strangers:
     """See the module. A limit of 0 is none."""
 
     def __init__(self, count_max: int, bytes_max: int, connections_max: int) -> None:
-        """``connections_max``: how many there may be with the clients that are let in, which find half of the room."""
+        """``connections_max``: limit of all connections; strangers take at most half of it."""
         self.held_bytes = 0
         self._count_max = count_max or 1 << 62
         if connections_max:

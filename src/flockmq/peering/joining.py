@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 STAY: Final = "STAY"
-"""It is there already."""
+"""The node is in that cluster already."""
 MOVE: Final = "MOVE"
 """Take the other cluster's id and join."""
 REFUSE: Final = "REFUSE"

@@ -94,7 +94,7 @@ class TopicMap:
 
     def __init__(self, index: int = 0, topics: list[DurableTopic] | None = None) -> None:
         self.index = index
-        """Of the cluster state that this is true for. It grows when nothing here had to change, too."""
+        """Index of the cluster state that this map reflects; grows with every command."""
         self.topics: dict[bytes, DurableTopic] = {}
         """By id."""
         self._exact: dict[bytes, DurableTopic] = {}

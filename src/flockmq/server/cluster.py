@@ -298,7 +298,7 @@ class ClusterService:
     # --- the way into a cluster ---
 
     def found(self, cluster_id: int) -> None:
-        """This node is the first of a new cluster. Noted before: a crash in between must not leave it without one."""
+        """This node founds a cluster. The founding is on disk first, so a crash can't lose the cluster id."""
         note_founded(self.folder, self.durable.node.engine.store.identity)
         self.belong(cluster_id)
         self.durable.node.begin(cluster_id)

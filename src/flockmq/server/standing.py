@@ -42,7 +42,7 @@ _NO_REFUSALS: Final = frozenset({hello.UNREACHABLE, hello.DUPLICATE, hello.CLOSI
 
 
 class Lately:
-    """Whether something is so, or was so a moment ago."""
+    """A condition that stays true for ``within_s`` after it was last seen true."""
 
     def __init__(self, within_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._within_s = within_s

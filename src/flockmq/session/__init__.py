@@ -1,1 +1,4 @@
-"""What a client's connection and session remember: windows, queues, subscriptions, timers."""
+"""What a client's connection and session remember: windows, queues, subscriptions, timers.
+
+Which node owns a session: ``peering/registrar.py``.
+"""

@@ -42,9 +42,9 @@ class Session:
         self.created_at = now
         self.detached_at = 0
         self.epoch = 0
-        """Which of all owners of its client id in the cluster, one after the other, this node is with this session."""
+        """The epoch under which this node owns the client id."""
         self.home_epoch = 0
-        """Since when it has been here without a break: another owner may have stored what it sent in epochs before."""
+        """First epoch of this node's unbroken ownership; another owner may have stored what came before."""
         self.expiry_s = 0
         """Seconds the session outlives its connection; 0xFFFFFFFF: for ever."""
         self.timer: Timer | None = None

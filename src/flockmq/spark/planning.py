@@ -143,7 +143,7 @@ class FlockPartition(InputPartition):
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[Range]:
-    """What is between two positions. A shard that the start does not know is new: all of it is."""
+    """The ranges from ``start`` to ``end``; a shard missing in ``start`` is read from offset 0."""
     return [
         Range(topic, shard, start.get(topic, {}).get(shard, 0), until)
         for topic, shards in sorted(end.items())

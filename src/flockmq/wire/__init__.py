@@ -1,1 +1,1 @@
-"""Framing below MQTT: variable-length integers, WebSocket frames, the PROXY protocol header."""
+"""Bytes that are not MQTT: WebSocket, PROXY header, frames and handshake between nodes."""

@@ -13,7 +13,7 @@ from flockmq.admin.description import Description
 from flockmq.admin.desk import Desk, NodeInfo, Ports
 from flockmq.admin.durable_port import DurablePort
 from flockmq.admin.guard import AttemptThrottle, Guard
-from flockmq.admin.lag import LagWindow
+from flockmq.admin.loop_lag import LagWindow
 from flockmq.admin.model import Listener
 from flockmq.admin.operations import Call, NoQuery
 from flockmq.admin.paging import Pager

@@ -54,7 +54,7 @@ class Position(NamedTuple):
 
 
 def lag_of(offset: int, first: int, end: int) -> int:
-    """How many records of the partition [first, end) a cursor at ``offset`` has yet to read; -1: it was never moved."""
+    """Records of [first, end) that a cursor has not read. ``offset`` -1 (never moved): all of them."""
     return max(0, end - max(offset, first))
 
 

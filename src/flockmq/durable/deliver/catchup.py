@@ -94,13 +94,13 @@ class Catchup:
         self.positions[group] = min(before, offset)
 
     def replace(self, old: Subscription, subscription: Subscription) -> None:
-        """The same filter once more, without a wish for history: it goes on as before."""
+        """The client subscribed again without a start: the new subscription keeps the old positions."""
         starts = self._starts.pop(old, None)
         if starts is not None:
             self._starts[subscription] = starts
 
     def join(self, subscription: Subscription, group: int, live: int) -> None:
-        """A new subscription without a wish for history: of a partition that is being read it gets what is new."""
+        """A new subscription without a start: of a partition that is being read it gets what is new."""
         self._starts.setdefault(subscription, {})[group] = max(live, 0)
 
     def forget(self, subscription: Subscription) -> None:
@@ -122,7 +122,7 @@ class Catchup:
     # --- moving to another node ---
 
     def places(self) -> list[LogPlace]:
-        """Where it stands, for the node that it goes to. A wish whose start is not known yet is forgotten."""
+        """Where it stands, for the node that it goes to. A start request whose offset is not known yet is forgotten."""
         found: list[LogPlace] = []
         for group, position in self.positions.items():
             offset = self._paused.get(group, UNKNOWN) if position == UNKNOWN else position

@@ -226,11 +226,11 @@ class Delivery:
         self.feeds.peer_up(peer, now)
 
     def peer_down(self, peer: int, now: int) -> None:
-        """There is none."""
+        """The link to the peer is lost."""
         self.feeds.peer_down(peer, now)
 
     def peer_dead(self, peer: int, now: int) -> None:
-        """It is dead."""
+        """Membership holds the peer dead."""
         self.feeds.peer_dead(peer, now)
 
     def receive(self, peer: int, body: bytes, now: int) -> None:

@@ -4,8 +4,8 @@
  flockmq-from: earliest | latest | offset:N | offset:SHARD=N,... | time:2026-01-31T12:00:00Z
  $replay/<the same>/FILTER
 
- SUBSCRIBE --> refusal: is there such a log? --> entered: a Wish per partition --> the log here or its leader tells
-                 SUBACK <--- all is known, or it took too long <--- hold           |  the offset --> Catchup.start
+ SUBSCRIBE --> refusal: is there a log? --> entered: a StartRequest per partition --> the log here or its leader tells
+                 SUBACK <--- all is known, or it took too long <--- hold              |  the offset --> Catchup.start
 ```
 ``log/starts.py`` reads these starts. An offset behind the end is the end. A start that is gone becomes the oldest
 record that is left, and the SUBACK says so: user property ``flockmq-oldest: SHARD=OFFSET,...``. A subscription with
@@ -47,7 +47,7 @@ OLDEST: Final = "flockmq-oldest"
 
 
 @dataclass(slots=True, eq=False)
-class Wish:
+class StartRequest:
     """A subscription wants the history of one partition."""
 
     subscription: Subscription
@@ -70,7 +70,7 @@ class Pending:
     suback: Suback
     entered: list[Subscription]
     fresh: list[Subscription]
-    wishes: list[Wish]
+    requests: list[StartRequest]
     groups: list[int]
     deadline: int
 
@@ -82,9 +82,9 @@ class Replay:
         self.node = node
         self.streams = streams
         self.readers = readers
-        self._wishes: list[Wish] = []
+        self._requests: list[StartRequest] = []
         """Those whose start is not known yet."""
-        self._made: list[Wish] = []
+        self._made: list[StartRequest] = []
         """Those of the SUBSCRIBE that is being looked at."""
         self._pending: list[Pending] = []
         self._asking = 0
@@ -128,10 +128,10 @@ class Replay:
                     self._join(subscription, group)
                     continue
                 self.readers.of(subscription.session).pause(subscription, group, self.streams.by_group[group].next)
-                wish = Wish(subscription, group, shard, begin)
-                self._made.append(wish)
-                if not self._resolve(wish, now):
-                    self._wishes.append(wish)
+                request = StartRequest(subscription, group, shard, begin)
+                self._made.append(request)
+                if not self._resolve(request, now):
+                    self._requests.append(request)
 
     def _join(self, subscription: Subscription, group: int) -> None:
         catchup = self.readers.catching.get(subscription.session)
@@ -142,9 +142,9 @@ class Replay:
         catchup = self.readers.catching.get(subscription.session)
         if catchup is not None:
             catchup.replace(old, subscription)
-            for wish in self._wishes:
-                if wish.subscription is old:
-                    wish.subscription = subscription
+            for request in self._requests:
+                if request.subscription is old:
+                    request.subscription = subscription
 
     def left(self, subscription: Subscription) -> None:
         """A subscription is no more; its session may go on without waiting for its start."""
@@ -152,13 +152,13 @@ class Replay:
         if catchup is None:
             return
         catchup.forget(subscription)
-        left = [wish for wish in self._wishes if wish.subscription is subscription]
+        left = [request for request in self._requests if request.subscription is subscription]
         if left:
-            self._wishes = [wish for wish in self._wishes if wish.subscription is not subscription]
-            for wish in left:
-                wish.is_done = True
-                if not catchup.is_waiting(wish.group):
-                    catchup.unpause(wish.group)
+            self._requests = [request for request in self._requests if request.subscription is not subscription]
+            for request in left:
+                request.is_done = True
+                if not catchup.is_waiting(request.group):
+                    catchup.unpause(request.group)
 
     # --- sessions that move ---
 
@@ -173,7 +173,7 @@ class Replay:
             self.readers.leave(session, list(groups))
 
     def stayed(self, session: Session) -> None:
-        """It stays after all."""
+        """The session's move was given up; it stays on this node."""
         self.readers.stay(session)
 
     def arrived(self, session: Session, now: int) -> None:
@@ -185,44 +185,44 @@ class Replay:
 
     # --- where it begins ---
 
-    def _resolve(self, wish: Wish, now: int) -> bool:
-        """Find out where a wish begins; False when that takes a while."""
-        stream = self.streams.by_group.get(wish.group)
-        if stream is None or wish.is_done:
-            wish.is_done = True
+    def _resolve(self, request: StartRequest, now: int) -> bool:
+        """Find out where a request begins; False when that takes a while."""
+        stream = self.streams.by_group.get(request.group)
+        if stream is None or request.is_done:
+            request.is_done = True
             return True
-        if stream.next == UNKNOWN or wish.is_asked or now < wish.retry_at or self._asking >= ASKS_MAX:
+        if stream.next == UNKNOWN or request.is_asked or now < request.retry_at or self._asking >= ASKS_MAX:
             return False
-        here = self.streams.logs.located_here(wish.group, wish.start, REPLICAS)
+        here = self.streams.logs.located_here(request.group, request.start, REPLICAS)
         if here is not None and here.offset > here.first:  # else another replica may have an older beginning
-            self._begin(wish, here)
+            self._begin(request, here)
             return True
-        self.streams.logs.tasks.start("start of a subscription", self._find(wish))
-        return wish.is_done
+        self.streams.logs.tasks.start("start of a subscription", self._find(request))
+        return request.is_done
 
-    def _find(self, wish: Wish) -> Task[None]:
-        wish.is_asked = True
+    def _find(self, request: StartRequest) -> Task[None]:
+        request.is_asked = True
         self._asking += 1
         try:
-            found = (yield from self.streams.logs.locate([wish.group], wish.start, REPLICAS)).get(wish.group)
+            found = (yield from self.streams.logs.locate([request.group], request.start, REPLICAS)).get(request.group)
         finally:
-            wish.is_asked = False
+            request.is_asked = False
             self._asking -= 1
-        wish.retry_at = self.node.now + RETRY_MS
-        if found is not None and not wish.is_done:
-            self._begin(wish, found)
+        request.retry_at = self.node.now + RETRY_MS
+        if found is not None and not request.is_done:
+            self._begin(request, found)
 
-    def _begin(self, wish: Wish, found: Located) -> None:
-        wish.is_done = True
-        stream = self.streams.by_group.get(wish.group)
-        catchup = self.readers.catching.get(wish.subscription.session)
+    def _begin(self, request: StartRequest, found: Located) -> None:
+        request.is_done = True
+        stream = self.streams.by_group.get(request.group)
+        catchup = self.readers.catching.get(request.subscription.session)
         if stream is None or catchup is None or stream.next == UNKNOWN:
             return
         offset = found.offset
         if offset < found.first:
             offset = found.first
-            wish.oldest = found.first
-        catchup.start(wish.subscription, wish.group, min(offset, stream.next))
+            request.oldest = found.first
+        catchup.start(request.subscription, request.group, min(offset, stream.next))
         self.streams.logs.wake()
 
     # --- SUBACK ---
@@ -237,7 +237,7 @@ class Replay:
         now: int,
     ) -> bool:
         """Keep a SUBACK until all streams and starts are known; False when they are."""
-        wishes = self._made
+        requests = self._made
         self._made = []
         groups: list[int] = []
         for subscription in entered:
@@ -245,9 +245,9 @@ class Replay:
                 for topic in self.streams.interest.overlapping(subscription.topic_filter):
                     groups.extend(topic.groups)
         deadline = now + (WAIT_MS if session.expiry_s else CLEAN_WAIT_MS)
-        pending = Pending(connection, session, suback, entered, fresh, wishes, groups, deadline)
+        pending = Pending(connection, session, suback, entered, fresh, requests, groups, deadline)
         if self._is_known(pending) or len(self._pending) >= PENDING_MAX:
-            note_oldest(connection, suback, wishes)
+            note_oldest(connection, suback, requests)
             return False
         self._pending.append(pending)
         return True
@@ -257,8 +257,8 @@ class Replay:
         return len(self._pending)
 
     def _is_known(self, pending: Pending) -> bool:
-        for wish in pending.wishes:
-            if not wish.is_done:
+        for request in pending.requests:
+            if not request.is_done:
                 return False
         streams = self.streams.by_group
         for group in pending.groups:
@@ -269,24 +269,24 @@ class Replay:
 
     def look(self, now: int) -> None:
         """A start may be known now, or a SUBACK has waited for long enough."""
-        if self._wishes:
-            self._wishes = [wish for wish in self._wishes if not self._resolve(wish, now)]
+        if self._requests:
+            self._requests = [request for request in self._requests if not self._resolve(request, now)]
         if not self._pending:
             return
         waiting: list[Pending] = []
         for pending in self._pending:
             is_gone = pending.session.connection is not pending.connection
             if is_gone or pending.deadline <= now or self._is_known(pending):
-                note_oldest(pending.connection, pending.suback, pending.wishes)
+                note_oldest(pending.connection, pending.suback, pending.requests)
                 answer(self.node, pending.connection, pending.session, pending.suback, pending.entered, pending.fresh)
             else:
                 waiting.append(pending)
         self._pending = waiting
 
 
-def note_oldest(connection: Connection, suback: Suback, wishes: list[Wish]) -> None:
+def note_oldest(connection: Connection, suback: Suback, requests: list[StartRequest]) -> None:
     """Say in a SUBACK where history begins that was asked for from before its beginning."""
-    late = [f"{wish.shard}={wish.oldest}" for wish in wishes if wish.oldest != UNKNOWN]
+    late = [f"{request.shard}={request.oldest}" for request in requests if request.oldest != UNKNOWN]
     if late and connection.version == 5 and connection.wants_problem_information:
         if suback.properties is None:
             suback.properties = Properties()

@@ -2,7 +2,7 @@
 
 ```
  DATA with packet ids --> client -> epoch, ids          CURSOR --> name -> offset
- MARKER: RELEASE ids, ADOPT by another owner, FORGET    SINK, DATA that is part of a batch --> ``sinks_state.py``
+ MARKER: RELEASE ids, ADOPT by another owner, FORGET    SINK, DATA that is part of a batch --> ``sink_table.py``
                                   |
           encode() --> tagged sections, part of the replica's checkpoint --> decode()
 ```
@@ -86,9 +86,9 @@ class PartitionMachine:
         self.clock_ms = 0
         self.cursors: dict[bytes, int] = {}
         self.clients: dict[bytes, ClientIds] = {}
-        """With ids. Least recently heard of first."""
+        """Clients with unreleased ids, least recently heard of first."""
         self.fences: dict[bytes, ClientIds] = {}
-        """Without: only their epochs count, for a while. In the same order."""
+        """Clients without ids; their epoch fences older owners for ``FENCE_MS``. Least recently heard of first."""
         self.sinks = SinkTable()
         self.clients_max = CLIENTS_MAX
         self.ids_total_max = IDS_TOTAL_MAX
@@ -218,7 +218,7 @@ class PartitionMachine:
         return ClientIds(epoch) if known is None else known
 
     def _put(self, client: bytes, known: ClientIds) -> None:
-        """It was heard of just now: the end of the line."""
+        """Put the client back as the most recently heard of."""
         if known.ids:
             known.until_ms = self.clock_ms + known.keep_ms
             self.clients[client] = known

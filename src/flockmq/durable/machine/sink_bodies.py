@@ -88,7 +88,7 @@ def drop_body(wall_ms: int, query: bytes, batch: int) -> bytes:
 
 
 def sweep_body(wall_ms: int) -> bytes:
-    """So late it is."""
+    """A SWEEP: tells the partition the leader's wall time, so that old stages expire."""
     return _HEAD.pack(FORMAT, SWEEP, wall_ms)
 
 

@@ -55,7 +55,7 @@ class Answer:
         self.wants_places = False
         """It wants to hear offsets."""
         self.waits_for_commit = False
-        """Whatever the topic's ack level: before the commit no offset is final, and no QoS 2 message is there once."""
+        """True: acknowledge at commit only, at any ack level (QoS 2, or the client asked for offsets)."""
         self.has_copies = False
         """Its messages may be in the log, or get there, by themselves: they can't be refused."""
 

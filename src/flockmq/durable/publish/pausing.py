@@ -27,7 +27,7 @@ class Stopped:
             connection.mark()
 
     def let_go(self, node: NodeState, connection: Connection) -> None:
-        """If it waits: not for this reason any more."""
+        """Remove this reason to pause the connection; read it again when none is left."""
         if self._waiting.pop(connection.number, None) is not None:
             connection.waits_for -= 1
             connection.last_read_at = node.now  # it was not silent, it was not listened to

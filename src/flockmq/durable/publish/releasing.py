@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
 
-WHY_LOST = "It was not known in time whether a message was released; connect again and send PUBREL again"
+WHY_LOST = "The partition did not confirm the release in time; connect again and send PUBREL again"
 
 
 class ReleasePort(Protocol):

@@ -75,7 +75,7 @@ def ids_of(answer: PublishAnswer, first: int, count: int) -> list[int]:
 
 
 def ids_noted(answer: PublishAnswer, first: int, count: int) -> list[int]:
-    """Those of them that still mean these messages: an id may be that of another one by now."""
+    """Packet ids that still belong to these messages; a client may have reused others."""
     known = answer.session.unsettled
     if known is None or answer.unsettled is None:
         return []

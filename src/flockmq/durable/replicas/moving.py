@@ -52,7 +52,7 @@ class Mover:
             self._active.setdefault(group, now)
 
     def forget(self, group: int) -> None:
-        """It is gone."""
+        """This node has no replica of the group any more."""
         self._active.pop(group, None)
         self.membership.forget(group)
 

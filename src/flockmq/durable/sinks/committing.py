@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 DONE: Final = 1
 UNDER_WAY: Final = 2
-"""It is being committed, and will be; ask again."""
+"""The leader is committing the batch; the caller asks again."""
 
 PARTS_AHEAD: Final = 8
 """Parts in the log that are not applied yet."""
@@ -61,7 +61,7 @@ class _Job:
         self.batch = batch
         self.proposed = proposed
         self.sizes: list[int] = []
-        """Of those that are not applied."""
+        """Bytes of each part that is proposed and not applied."""
 
 
 class Committing:

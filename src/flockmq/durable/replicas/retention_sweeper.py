@@ -55,9 +55,9 @@ class _Saving:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        """It must reach this entry."""
+        """The checkpoint must cover this entry."""
         self.is_ours = False
-        """It was begun here, so that it is for us to let it count."""
+        """True: the sweeper began the checkpoint and must activate it."""
         self.retry_at = 0
 
 

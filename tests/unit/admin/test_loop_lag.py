@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from flockmq.admin.lag import SAMPLES_PER_SLOT, SLOTS, LagWindow, LoopLag
+from flockmq.admin.loop_lag import SAMPLES_PER_SLOT, SLOTS, LagWindow, LoopLag
 
 
 def test_the_last_and_the_largest() -> None:
