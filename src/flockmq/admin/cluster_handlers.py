@@ -34,7 +34,7 @@ async def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
         return found  # not ready yet
 
 
-async def join(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.JoinResult:
+async def join_cluster(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.JoinResult:
     """Become part of another cluster."""
     desk.check_running()
     try:
@@ -43,7 +43,7 @@ async def join(desk: Desk, call: Call[NoQuery, model.JoinRequest]) -> model.Join
         raise ApiError(REFUSED, str(error)) from None
 
 
-async def leave(desk: Desk, call: Call[model.LeaveQuery, None]) -> model.JoinResult:
+async def leave_cluster(desk: Desk, call: Call[model.LeaveQuery, None]) -> model.JoinResult:
     """Take leave."""
     desk.check_running()
     try:

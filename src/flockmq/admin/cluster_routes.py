@@ -15,9 +15,7 @@ MOVE_S: Final = 40.0
 
 CLUSTER_OPERATIONS: Final = (
     Operation(
-        method="GET",
-        path=f"{PREFIX}/cluster",
-        name="getCluster",
+        at=f"GET {PREFIX}/cluster",
         tag="cluster",
         summary="The cluster as this node sees it: members, links, clocks",
         handler=handlers.get_cluster,
@@ -25,12 +23,10 @@ CLUSTER_OPERATIONS: Final = (
         answer_text="The cluster",
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/cluster/join",
-        name="joinCluster",
+        at=f"POST {PREFIX}/cluster/join",
         tag="cluster",
         summary="Make this node a member of another node's cluster",
-        handler=handlers.join,
+        handler=handlers.join_cluster,
         body=model.JoinRequest,
         answer=model.JoinResult,
         answer_text="The cluster that it belongs to now",
@@ -38,12 +34,10 @@ CLUSTER_OPERATIONS: Final = (
         extra_s=MOVE_S,
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/cluster/leave",
-        name="leaveCluster",
+        at=f"POST {PREFIX}/cluster/leave",
         tag="cluster",
         summary="Let this node take leave of the others; it goes on alone",
-        handler=handlers.leave,
+        handler=handlers.leave_cluster,
         query=model.LeaveQuery,
         answer=model.JoinResult,
         answer_text="The node is alone, in this cluster of its own",
@@ -51,9 +45,7 @@ CLUSTER_OPERATIONS: Final = (
         extra_s=MOVE_S,
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/routes",
-        name="listRoutes",
+        at=f"GET {PREFIX}/routes",
         tag="cluster",
         summary="All topic filters of the cluster with the nodes that have subscribers for them",
         handler=handlers.list_routes,
@@ -63,9 +55,7 @@ CLUSTER_OPERATIONS: Final = (
         errors=(CURSOR_EXPIRED,),
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/explain/{{topic}}",
-        name="explain",
+        at=f"GET {PREFIX}/explain/{{topic}}",
         tag="cluster",
         summary="Which clients would get a message to this topic, through which node, and which nodes get none",
         handler=handlers.explain,

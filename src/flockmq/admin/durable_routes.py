@@ -29,9 +29,7 @@ _LOG: Final = (NOT_FOUND, DAMAGED, *TRY_AGAIN, UNAVAILABLE)
 
 TOPIC_OPERATIONS: Final = (
     Operation(
-        method="GET",
-        path=f"{PREFIX}/topics",
-        name="listTopics",
+        at=f"GET {PREFIX}/topics",
         tag="topics",
         summary="Durable topics, of one namespace or of all",
         handler=durable_topics.list_topics,
@@ -41,9 +39,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(CURSOR_EXPIRED, UNAVAILABLE),
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/topics",
-        name="createTopic",
+        at=f"POST {PREFIX}/topics",
         tag="topics",
         summary="Declare a durable topic; refused when its filters could match a name that another topic's match",
         handler=durable_topics.create_topic,
@@ -54,9 +50,7 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/topics/{{name}}",
-        name="getTopic",
+        at=f"GET {PREFIX}/topics/{{name}}",
         tag="topics",
         summary="One durable topic",
         handler=durable_topics.get_topic,
@@ -66,9 +60,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(NOT_FOUND, UNAVAILABLE),
     ),
     Operation(
-        method="PATCH",
-        path=f"{PREFIX}/topics/{{name}}",
-        name="alterTopic",
+        at=f"PATCH {PREFIX}/topics/{{name}}",
         tag="topics",
         summary="Change a durable topic. After shards are added, later records of a key may be in another shard than "
         "earlier ones",
@@ -80,9 +72,7 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="DELETE",
-        path=f"{PREFIX}/topics/{{name}}",
-        name="deleteTopic",
+        at=f"DELETE {PREFIX}/topics/{{name}}",
         tag="topics",
         summary="Delete a durable topic, its records and its cursors",
         handler=durable_topics.delete_topic,
@@ -91,21 +81,17 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/topics/{{name}}/partitions",
-        name="listTopicPartitions",
+        at=f"GET {PREFIX}/topics/{{name}}/partitions",
         tag="topics",
         summary="The partitions of a topic, by shard, with leaders, replicas and the addresses of their nodes' APIs",
-        handler=durable_topics.topic_partitions,
+        handler=durable_topics.list_topic_partitions,
         query=model.InNamespace,
         answer=list[model.Partition],
         answer_text="The partitions",
         errors=(NOT_FOUND, UNAVAILABLE),
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/topics/{{name}}/partitions/{{shard}}/records",
-        name="readRecords",
+        at=f"GET {PREFIX}/topics/{{name}}/partitions/{{shard}}/records",
         tag="topics",
         summary="Committed records from an offset or time on, from any node. As batches they come as the log stores "
         "them: the whole batch that holds the offset and those after it, with the oldest offset and the committed end "
@@ -120,9 +106,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(*_LOG, GONE, BEYOND_END),
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/topics/{{name}}/heads",
-        name="getHeads",
+        at=f"GET {PREFIX}/topics/{{name}}/heads",
         tag="topics",
         summary="How far the partitions reach; with `after` and `wait_ms` it answers once one of them reaches further",
         handler=durable_logs.get_heads,
@@ -132,9 +116,7 @@ TOPIC_OPERATIONS: Final = (
         errors=_LOG,
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/topics/{{name}}/offsets",
-        name="getOffsets",
+        at=f"GET {PREFIX}/topics/{{name}}/offsets",
         tag="topics",
         summary="For each shard the first offset whose record came at a time or later",
         handler=durable_logs.get_offsets,
@@ -144,9 +126,7 @@ TOPIC_OPERATIONS: Final = (
         errors=_LOG,
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/topics/{{name}}/records",
-        name="publishRecords",
+        at=f"POST {PREFIX}/topics/{{name}}/records",
         tag="topics",
         summary="Append many messages to a durable topic; answered after commit with shard and offset of each",
         handler=durable_logs.publish_records,
@@ -157,9 +137,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(NOT_FOUND, REFUSED, *TRY_AGAIN, UNAVAILABLE, OUTCOME_UNKNOWN),
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/partitions",
-        name="listPartitions",
+        at=f"GET {PREFIX}/partitions",
         tag="topics",
         summary="Partitions of all topics, as the nodes that hold them tell",
         handler=durable_topics.list_partitions,
@@ -169,9 +147,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(CURSOR_EXPIRED, UNAVAILABLE),
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/partitions/{{group}}",
-        name="getPartition",
+        at=f"GET {PREFIX}/partitions/{{group}}",
         tag="topics",
         summary="One partition, by the number of its Raft group",
         handler=durable_topics.get_partition,
@@ -180,9 +156,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(NOT_FOUND, UNAVAILABLE),
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/cluster/scrub",
-        name="startScrub",
+        at=f"POST {PREFIX}/cluster/scrub",
         tag="cluster",
         summary="Let all nodes read and verify their replicas now, and compare them with each other",
         handler=durable_topics.start_scrub,
@@ -192,9 +166,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(NOT_FOUND, *TRY_AGAIN, UNAVAILABLE),
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/partitions/{{group}}/accept-loss",
-        name="acceptLoss",
+        at=f"POST {PREFIX}/partitions/{{group}}/accept-loss",
         tag="topics",
         summary="Let a partition go on whose data is gone with the stores of most replicas; the best one left leads it",
         handler=durable_losses.accept_loss,
@@ -204,9 +176,7 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/cluster/rebalance",
-        name="startRebalance",
+        at=f"POST {PREFIX}/cluster/rebalance",
         tag="cluster",
         summary="Begin to move replicas and leaders so that all nodes have about the same; nothing stops meanwhile",
         handler=durable_cluster.start_rebalance,
@@ -216,9 +186,7 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="DELETE",
-        path=f"{PREFIX}/cluster/nodes/{{node}}",
-        name="removeNode",
+        at=f"DELETE {PREFIX}/cluster/nodes/{{node}}",
         tag="cluster",
         summary="Take a dead node out for good, by its name or id; refused while it is alive, and, unless that is "
         "accepted, when records would be lost. Asked again, it tells how far that is",
@@ -229,9 +197,7 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="POST",
-        path=f"{PREFIX}/cluster/advice",
-        name="applyAdvice",
+        at=f"POST {PREFIX}/cluster/advice",
         tag="cluster",
         summary="Put leaders and copies where an advice says, as far as that can be done; they stay until another "
         "advice, an evening out that is asked for, or the loss of a node",
@@ -243,9 +209,7 @@ TOPIC_OPERATIONS: Final = (
         errors=CHANGE_ERRORS,
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/cluster/rebalance",
-        name="getRebalance",
+        at=f"GET {PREFIX}/cluster/rebalance",
         tag="cluster",
         summary="How many replicas and leaders are not yet where they should be",
         handler=durable_cluster.get_rebalance,
@@ -254,9 +218,7 @@ TOPIC_OPERATIONS: Final = (
         errors=(UNAVAILABLE,),
     ),
     Operation(
-        method="GET",
-        path=f"{PREFIX}/dump",
-        name="getDump",
+        at=f"GET {PREFIX}/dump",
         tag="cluster",
         summary="Cluster state, the same on any node at the same index, and the segments that replicas hold",
         handler=durable_cluster.get_dump,

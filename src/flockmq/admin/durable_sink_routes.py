@@ -16,9 +16,7 @@ _ERRORS: Final = (NOT_FOUND, *TRY_AGAIN, UNAVAILABLE)
 
 SINK_OPERATIONS: Final = (
     Operation(
-        method="POST",
-        path=f"{_TOPIC}/partitions/{{shard}}/stages",
-        name="stageBatch",
+        at=f"POST {_TOPIC}/partitions/{{shard}}/stages",
         tag="sinks",
         summary="Keep a chunk of a batch, one batch in the format of logs, at the leader of a partition, replicated, "
         "for an hour. It can't be read before it is committed. Saying it twice does no harm",
@@ -31,9 +29,7 @@ SINK_OPERATIONS: Final = (
         errors=(*_ERRORS, CONFLICT),
     ),
     Operation(
-        method="POST",
-        path=f"{_TOPIC}/sinks/{{query}}/commit",
-        name="commitSink",
+        at=f"POST {_TOPIC}/sinks/{{query}}/commit",
         tag="sinks",
         summary="Publish what was staged of a batch: each shard does so once, however often it is asked, and not at "
         "all when it has a later batch of the query. Refused with `conflict` when something that is named is not "
@@ -47,9 +43,7 @@ SINK_OPERATIONS: Final = (
         errors=(*_ERRORS, CONFLICT),
     ),
     Operation(
-        method="GET",
-        path=f"{_TOPIC}/sinks/{{query}}",
-        name="getSink",
+        at=f"GET {_TOPIC}/sinks/{{query}}",
         tag="sinks",
         summary="The last batch of a query that each shard has committed",
         handler=durable_sinks.get_sink,
@@ -59,9 +53,7 @@ SINK_OPERATIONS: Final = (
         errors=_ERRORS,
     ),
     Operation(
-        method="DELETE",
-        path=f"{_TOPIC}/sinks/{{query}}/stages",
-        name="dropStages",
+        at=f"DELETE {_TOPIC}/sinks/{{query}}/stages",
         tag="sinks",
         summary="Forget what was staged of a batch that no query will commit",
         handler=durable_sinks.drop_stages,

@@ -72,7 +72,7 @@ async def delete_namespace(desk: Desk, call: Call[NoQuery, None]) -> None:
     await change(desk, DeleteNamespace(call.path["namespace"]))
 
 
-def list_clients(desk: Desk, call: Call[PageQuery, None]) -> Page[model.RegisteredClient]:
+def list_registered_clients(desk: Desk, call: Call[PageQuery, None]) -> Page[model.RegisteredClient]:
     """A page of registered clients."""
     state = durable(desk).state()
     name = call.path["namespace"]
@@ -106,12 +106,12 @@ async def register_client(desk: Desk, call: Call[NoQuery, model.ClientRequest]) 
     return client_view(_client(durable(desk).state(), namespace, asked.name))
 
 
-def get_client(desk: Desk, call: Call[NoQuery, None]) -> model.RegisteredClient:
+def get_registered_client(desk: Desk, call: Call[NoQuery, None]) -> model.RegisteredClient:
     """One registered client."""
     return client_view(_client(durable(desk).state(), call.path["namespace"], call.path["client"]))
 
 
-async def alter_client(desk: Desk, call: Call[NoQuery, model.ClientChange]) -> model.RegisteredClient:
+async def alter_registered_client(desk: Desk, call: Call[NoQuery, model.ClientChange]) -> model.RegisteredClient:
     """Change a registered client."""
     asked = call.body
     namespace, name = call.path["namespace"], call.path["client"]
@@ -128,7 +128,7 @@ async def alter_client(desk: Desk, call: Call[NoQuery, model.ClientChange]) -> m
     return client_view(_client(durable(desk).state(), namespace, name))
 
 
-async def delete_client(desk: Desk, call: Call[NoQuery, None]) -> None:
+async def delete_registered_client(desk: Desk, call: Call[NoQuery, None]) -> None:
     """Take a registration away."""
     await change(desk, DeleteClient(call.path["namespace"], call.path["client"]))
 

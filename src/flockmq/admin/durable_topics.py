@@ -91,7 +91,7 @@ async def delete_topic(desk: Desk, call: Call[model.InNamespace, None]) -> None:
     await change(desk, DeleteTopic(call.path["name"], call.query.namespace))
 
 
-async def topic_partitions(desk: Desk, call: Call[model.InNamespace, None]) -> list[model.Partition]:
+async def list_topic_partitions(desk: Desk, call: Call[model.InNamespace, None]) -> list[model.Partition]:
     """The partitions of a topic."""
     port = durable(desk)
     topic = find_topic(port, call.query.namespace, call.path["name"])

@@ -87,7 +87,7 @@ async def get_connection(desk: Desk, call: Found) -> model.Connection:
     return found
 
 
-async def kick(desk: Desk, call: OfClient) -> None:
+async def kick_connection(desk: Desk, call: OfClient) -> None:
     """Disconnect a client, whichever node it is connected to."""
     client_id = _inside(call)
     if desk.broker.kick(client_id, desk.clock()):

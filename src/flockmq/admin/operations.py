@@ -60,9 +60,8 @@ Handler = Callable[["Desk", Call[Any, Any]], "object | Awaitable[object]"]
 class Operation:
     """A method on a path. ``answer`` None means 204 without a body; ``content_type`` other than JSON means ``Raw``."""
 
-    method: str
-    path: str
-    name: str
+    at: str
+    """Method and path."""
     tag: str
     summary: str
     handler: Handler
@@ -86,6 +85,22 @@ class Operation:
     """How much longer than others it may take."""
     audited: bool = True
     """Whether the node's log names the caller, where it changes something: not for what programs do all the time."""
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return self.at.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path, with parameters in braces."""
+        return self.at.partition(" ")[2]
+
+    @property
+    def name(self) -> str:
+        """The id in the OpenAPI description: ``list_topics`` handles ``listTopics``."""
+        first, *others = self.handler.__name__.split("_")
+        return first + "".join(map(str.capitalize, others))
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -251,7 +251,7 @@ async def test_a_password_is_kept_as_a_hash_and_never_shown() -> None:
     assert user.scram is not None, "enhanced authentication works with it, too"
     assert "secret" not in repr(made).replace("has_password", "")
     change = tenants.ClientChange(password=None, subscribe=["plant/1"])
-    after = await durable_tenants.alter_client(desk, call(body=change, namespace="default", client="alice"))
+    after = await durable_tenants.alter_registered_client(desk, call(body=change, namespace="default", client="alice"))
     assert (after.has_password, after.publish, after.subscribe) == (False, ["plant/#"], ["plant/1"])
 
 
@@ -295,19 +295,19 @@ async def test_clients_belong_to_their_namespace() -> None:
     with pytest.raises(ApiError) as refusal:
         await durable_tenants.register_client(desk, call(body=request, namespace="acme"))
     assert refusal.value.kind.status == 409
-    assert [one.name for one in durable_tenants.list_clients(desk, call(PageQuery(), namespace="acme")).items] == [
-        "alice"
-    ]
-    assert durable_tenants.list_clients(desk, call(PageQuery(), namespace="default")).items == []
-    await durable_tenants.delete_client(desk, call(namespace="acme", client="alice"))
+    assert [
+        one.name for one in durable_tenants.list_registered_clients(desk, call(PageQuery(), namespace="acme")).items
+    ] == ["alice"]
+    assert durable_tenants.list_registered_clients(desk, call(PageQuery(), namespace="default")).items == []
+    await durable_tenants.delete_registered_client(desk, call(namespace="acme", client="alice"))
     with pytest.raises(ApiError, match="no client 'alice'"):
-        durable_tenants.get_client(desk, call(namespace="acme", client="alice"))
+        durable_tenants.get_registered_client(desk, call(namespace="acme", client="alice"))
 
 
 async def test_nobody_is_altered_into_existence() -> None:
     desk, _ = open_desk()
     with pytest.raises(ApiError, match="no client"):
-        await durable_tenants.alter_client(
+        await durable_tenants.alter_registered_client(
             desk, call(body=tenants.ClientChange(superuser=True), namespace="default", client="alice")
         )
 

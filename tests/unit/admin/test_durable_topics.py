@@ -108,7 +108,7 @@ async def test_partitions_tell_leaders_replicas_and_where_to_read() -> None:
     desk, port = open_desk()
     made = await create(desk, "plant", shards=3)
     port.log(made.groups[1]).append([(b"plant/1", b"me", b"x", [])], 0)
-    found = await durable_topics.topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    found = await durable_topics.list_topic_partitions(desk, call(model.InNamespace(), name="plant"))
     assert [one.shard for one in found] == [0, 1, 2]
     assert [one.end_offset for one in found] == [0, 1, 0]
     assert all(one.healthy and one.leader == one.preferred for one in found)
@@ -137,13 +137,13 @@ async def test_fewer_copies_than_wanted_are_not_healthy() -> None:
     desk, port = open_desk(nodes=1)
     made = await create(desk, "plant")
     assert (made.replication_factor, made.copies_possible) == (3, 1)
-    [found] = await durable_topics.topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    [found] = await durable_topics.list_topic_partitions(desk, call(model.InNamespace(), name="plant"))
     assert not found.healthy
     assert found.problem == "Few copies: 1 of 3, with 1 core node alive; more are made when nodes join."
     assert len((await durable_topics.list_partitions(desk, call(tenants.PartitionPage(unhealthy=True)))).items) == 1
     for node in (2, 3):
         port.apply(NodeSeen(node, f"n{node}@host", "127.0.0.1", 16000 + node))
-    [found] = await durable_topics.topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    [found] = await durable_topics.list_topic_partitions(desk, call(model.InNamespace(), name="plant"))
     assert found.problem == "Few copies: 1 of 3; more are being made."
     assert durable_topics.get_topic(desk, call(model.InNamespace(), name="plant")).copies_possible == 3
 

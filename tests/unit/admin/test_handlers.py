@@ -39,7 +39,7 @@ async def test_a_kicked_client_hears_why_and_may_come_back() -> None:
     harness = BrokerHarness()
     desk = make_desk(harness)
     client = harness.client("c")
-    await handlers.kick(desk, call(HERE, client_id="c"))
+    await handlers.kick_connection(desk, call(HERE, client_id="c"))
     assert client.closed
     assert client.expect(Disconnect).reason == reasons.ADMINISTRATIVE_ACTION
     harness.client("c")
@@ -48,7 +48,7 @@ async def test_a_kicked_client_hears_why_and_may_come_back() -> None:
 async def test_a_kicked_311_client_is_closed_without_a_word() -> None:
     harness = BrokerHarness()
     client = harness.client("c", version=4)
-    await handlers.kick(make_desk(harness), call(HERE, client_id="c"))
+    await handlers.kick_connection(make_desk(harness), call(HERE, client_id="c"))
     assert client.closed
     client.expect_nothing()
 
@@ -56,7 +56,7 @@ async def test_a_kicked_311_client_is_closed_without_a_word() -> None:
 @pytest.mark.parametrize(
     "handler",
     [
-        handlers.kick,
+        handlers.kick_connection,
         handlers.get_connection,
         handlers.get_session,
         handlers.delete_session,
@@ -74,7 +74,7 @@ async def test_who_is_away_has_a_session_and_no_connection() -> None:
     desk = make_desk(harness)
     harness.client("c", session_expiry_s=60).drop()
     assert (await handlers.get_session(desk, call(HERE, client_id="c"))).connected is False
-    away: tuple[Handler, ...] = (handlers.get_connection, handlers.kick)
+    away: tuple[Handler, ...] = (handlers.get_connection, handlers.kick_connection)
     for handler in away:
         with pytest.raises(ApiError) as refused:
             await answer(handler(desk, call(HERE, client_id="c")))
@@ -120,7 +120,7 @@ async def test_clients_of_a_namespace_are_found_in_it() -> None:
     assert [one.namespace for one in sessions] == ["acme"]
     users = (await handlers.list_connections(desk, call(model.ConnectionQuery(username="bob")))).items
     assert [(one.namespace, one.client_id) for one in users] == [("acme", "c")]
-    await handlers.kick(desk, call(acme, client_id="c"))
+    await handlers.kick_connection(desk, call(acme, client_id="c"))
     assert (client.closed, other.closed) == (True, False)
     await handlers.delete_session(desk, call(acme, client_id="c"))
     assert list(harness.broker.sessions) == ["c"]
