@@ -8,6 +8,7 @@ from flockmq.mqtt.run import Run, make_run
 from flockmq.node.settings import Limits
 from flockmq.routing.peer import Peer
 from flockmq.routing.subscription import Subscription
+from flockmq.session.bounds import stranger_bounds
 from flockmq.session.connection import Connection
 from flockmq.session.session import Session
 from flockmq.session.stats import Stats
@@ -31,7 +32,7 @@ def session_of(client_id: str, connected: bool = True) -> Session:
 
 
 def connect(session: Session) -> None:
-    session.connection = Connection(1, "tcp:default", Limits(), "192.0.2.1", 0, [], Stats())
+    session.connection = Connection(1, "tcp:default", stranger_bounds(Limits()), "192.0.2.1", 0, [], Stats())
 
 
 def disconnect(session: Session) -> None:

@@ -63,7 +63,7 @@ from flockmq.node.namespaces import (
     set_listener_namespace,
     set_namespaces,
 )
-from flockmq.node.ports import AuthRequest, BrokerPorts, Gate, OpenGate, Verdict
+from flockmq.node.ports import AuthRequest, BrokerPorts, Gate, OpenGate, Refuse, Verdict
 from flockmq.node.publishing import forwardable, on_publish, on_run, publish_message
 from flockmq.node.retained_feed import feed_retained
 from flockmq.node.reviewing import Review, ask_for_proof, go_on_reviewing, review
@@ -82,6 +82,7 @@ from flockmq.node.state import (
 from flockmq.node.subscribing import on_subscribe, on_unsubscribe
 from flockmq.node.sys_topics import publish_figures
 from flockmq.node.turns import ACKS_SHIFT, BYTES_SHIFT, LIGHT_BYTES, LIGHT_FILTERS, PACKET, PING, RUN
+from flockmq.session.bounds import stranger_bounds
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
 from flockmq.session.timers import Timer
@@ -153,15 +154,18 @@ class Broker:
         """
         node = self.node
         node.next_connection += 1
-        connection = Connection(node.next_connection, listener, limits, peer, now, node.dirty, node.stats)
+        bounds = node.bounds.get(limits)
+        if bounds is None:
+            bounds = node.bounds[limits] = stranger_bounds(limits)
+        connection = Connection(node.next_connection, listener, bounds, peer, now, node.dirty, node.stats)
         connection.certificate_name = certificate_name
-        connection.refuse_code = refuse_code
         connection.tokens = limits.messages_per_s_max * 1000
-        if not refuse_code:
+        if refuse_code:
+            connection.refusal = Refuse(refuse_code, "")
+        else:
             ban = node.bans.current("address", peer, now)
             if ban is not None:
-                connection.refuse_code = reasons.BANNED
-                connection.refuse_text = ban.reason
+                connection.refusal = Refuse(reasons.BANNED, ban.reason)
         node.connections[connection.number] = connection
         node.strangers.arrive(connection)
         node.stats.connections_opened += 1
@@ -320,7 +324,8 @@ class Broker:
                 first = data[pos]
                 kind = first >> 4
                 if kind == PUBLISH:
-                    run = scan_run(data, pos, end, connection.version, connection.packet_max, connection.properties_max)
+                    bounds = connection.bounds
+                    run = scan_run(data, pos, end, connection.version, bounds.packet_bytes_max, bounds.properties_max)
                     if run is not None:
                         pos += len(run.wire)
                         turns.work += RUN
@@ -347,13 +352,14 @@ class Broker:
             header, total = frame_length(data, pos, end, connection.version)
             if total == 0:
                 break
-            if connection.phase == NEW and (connection.refuse_code or total > connection.packet_max):
+            packet_bytes_max = connection.bounds.packet_bytes_max
+            if connection.phase == NEW and (connection.refusal is not None or total > packet_bytes_max):
                 if self.refuse_unread(connection, data[pos : pos + header + LEVEL_BYTES], header, total, now):
                     return
                 break  # until it is known which version it speaks
-            if total > connection.packet_max:  # before a byte of it is kept
+            if total > packet_bytes_max:  # before a byte of it is kept
                 raise RemoteProtocolError(
-                    reasons.PACKET_TOO_LARGE, f"A packet of {total} bytes; this listener takes {connection.packet_max}"
+                    reasons.PACKET_TOO_LARGE, f"A packet of {total} bytes; this listener takes {packet_bytes_max}"
                 )
             if pos + total > end:
                 self.check_first(connection, data[pos])
@@ -393,11 +399,12 @@ class Broker:
         if level == 0:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The first packet is not a CONNECT")
         connection.version = 5 if level >= 5 else 4
-        if connection.refuse_code:
-            refuse(self.node, connection, "", connection.refuse_code, connection.refuse_text, now)
+        refusal = connection.refusal
+        if refusal is not None:
+            refuse(self.node, connection, "", refusal.reason_code, refusal.text, now)
             return True
         self.stats.protocol_errors += 1
-        text = f"A CONNECT of {total} bytes; this listener takes {connection.packet_max}"
+        text = f"A CONNECT of {total} bytes; this listener takes {connection.bounds.packet_bytes_max}"
         refuse(self.node, connection, "", reasons.PACKET_TOO_LARGE, text, now)
         return True
 
@@ -420,7 +427,7 @@ class Broker:
             return
         self.check_no_connect(first)
         filters_max = connection.limits.filters_max or UNBOUNDED
-        packet = decode_packet(connection.version, first, body, connection.properties_max, filters_max)
+        packet = decode_packet(connection.version, first, body, connection.bounds.properties_max, filters_max)
         if isinstance(packet, Ack):
             on_ack(node, connection, packet, now)
         elif isinstance(packet, Subscribe):
@@ -457,7 +464,7 @@ class Broker:
             connection.version = 5 if protocol_level(body) == 5 else 0
             connection.connect_bytes = len(body)
             try:
-                packet = decode_packet(0, first, body, connection.properties_max)
+                packet = decode_packet(0, first, body, connection.bounds.properties_max)
             except RemoteProtocolError as error:
                 self.bad_connect(connection, body, error, now)
                 return
@@ -465,7 +472,7 @@ class Broker:
                 on_connect(self.node, connection, packet, now)
             return
         self.check_no_connect(first)
-        packet = decode_packet(connection.version, first, body, connection.properties_max)
+        packet = decode_packet(connection.version, first, body, connection.bounds.properties_max)
         if isinstance(packet, Auth):
             on_auth(self.node, connection, packet, now)
         elif isinstance(packet, Disconnect):

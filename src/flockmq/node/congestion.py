@@ -47,7 +47,7 @@ def has_drained(session: Session, connection: Connection) -> bool:
     outbound = session.outbound
     if outbound is not None and (outbound.queued * 4 > outbound.messages_max or outbound.held * 4 > outbound.bytes_max):
         return False
-    return connection.out_bytes * 4 <= connection.out_max and not connection.blocked
+    return connection.out_bytes * 4 <= connection.bounds.write_bytes_max and not connection.blocked
 
 
 def look_again(node: NodeState, subscriber: Connection) -> None:

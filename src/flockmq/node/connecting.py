@@ -73,8 +73,9 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     properties = connect.properties
     connection.wants_problem_information = properties.request_problem_information != 0
     connection.client_packet_max = properties.maximum_packet_size or 0
-    if connection.refuse_code:
-        refuse(node, connection, connect.client_id, connection.refuse_code, connection.refuse_text, now)
+    refusal = connection.refusal
+    if refusal is not None:
+        refuse(node, connection, connect.client_id, refusal.reason_code, refusal.text, now)
         return
     if node.stopping:
         # 0x8B is for DISCONNECT only [MQTT-3.2.2-8]

@@ -91,7 +91,7 @@ def learn_alias(connection: Connection, topic: bytes, body: bytes, pos: int) -> 
     if connection.version != 5:
         return
     start, stop = property_block(body, pos, len(body))
-    if stop > start and scan_publish_properties(body, start, stop, connection.properties_max) & HAS_ALIAS:
+    if stop > start and scan_publish_properties(body, start, stop, connection.bounds.properties_max) & HAS_ALIAS:
         resolve_alias(connection, topic, split_publish_properties(body, start, stop)[0])
 
 

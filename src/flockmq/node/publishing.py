@@ -63,9 +63,10 @@ def on_run(node: NodeState, connection: Connection, run: Run, now: int, is_repea
     topic = run.topic
     plan = node.table.plans.get(topic)
     special = topic[0] == 0x24  # $
-    if plan is None or special or connection.topic_levels_max != node.topic_levels_max:
-        check_topic_name(topic, connection.topic_levels_max, connection.topic_bytes_max)
-    elif connection.topic_bytes_max and len(topic) > connection.topic_bytes_max:
+    bounds = connection.bounds
+    if plan is None or special or bounds.topic_levels_max != node.topic_levels_max:
+        check_topic_name(topic, bounds.topic_levels_max, bounds.topic_bytes_max)
+    elif bounds.topic_bytes_max and len(topic) > bounds.topic_bytes_max:
         raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, "The topic name is longer than this broker allows")
     if not node.gate_is_open and not may_publish(node, connection, topic):
         node.stats.publishes_denied += run.count
@@ -93,7 +94,7 @@ def count_in(node: NodeState, connection: Connection, run: Run, now: int) -> Non
         stats.publishes_in_qos1 += count
     else:
         stats.publishes_in_qos2 += count
-    per_second = connection.messages_per_s_max
+    per_second = connection.bounds.messages_per_s_max
     if per_second:
         spend_tokens(connection, per_second, count, now)
 
@@ -258,7 +259,7 @@ def special_topic(node: NodeState, connection: Connection, run: Run, now: int) -
         return reasons.NOT_AUTHORIZED
     if run.topic.startswith(b"$delayed/"):
         sender = connection.session.client_id if connection.session is not None else ""
-        return delay_run(node, run, sender, connection.limits.topic_levels_max, now)
+        return delay_run(node, run, sender, connection.bounds.topic_levels_max, now)
     return -1
 
 
@@ -362,7 +363,7 @@ def on_publish(node: NodeState, connection: Connection, first: int, body: bytes,
         version = 5
         start, pos = property_block(body, pos, end)
         if pos > start:
-            found = scan_publish_properties(body, start, pos, connection.properties_max)
+            found = scan_publish_properties(body, start, pos, connection.bounds.properties_max)
             alias, expiry_s, properties = split_publish_properties(body, start, pos)
             if found & HAS_ALIAS:
                 topic = resolve_alias(connection, topic, alias)

@@ -109,7 +109,7 @@ def feed_retained(node: NodeState, connection: Connection, now: int) -> None:
         return
     stats = node.stats
     steps = 0
-    bytes_max = min(FEED_BYTES, connection.out_max // 2)
+    bytes_max = min(FEED_BYTES, connection.bounds.write_bytes_max // 2)
     while not connection.blocked:
         if connection.out_bytes > bytes_max or steps > FEED_STEPS:
             connection.hungry = True

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from flockmq.node.delaying import Delayed
     from flockmq.node.ports import BrokerPorts, Gate, Identify
-    from flockmq.node.settings import BrokerSettings
+    from flockmq.node.settings import BrokerSettings, Limits
+    from flockmq.session.bounds import Bounds
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
 
@@ -94,6 +95,8 @@ class NodeState:
         """This node moves to another cluster: it lets no client in."""
         self.log_connections = True
         self.connections: dict[int, Connection] = {}
+        self.bounds: dict[Limits, Bounds] = {}
+        """Those of strangers, for each set of limits that a listener has."""
         self.turns = Turns()
         self.strangers = Strangers(settings.strangers_max, settings.strangers_bytes_max, settings.connections_max)
         self.next_connection = 0

@@ -67,6 +67,8 @@ class Turns:
         """How many connections wait."""
         self.lost_bytes = 0
         """Held for connections whose transport is gone."""
+        self._lost: dict[int, int] = {}
+        """How many of them each such connection has, by its number."""
         self._light: deque[Connection] = deque()
         self._heavy: deque[Connection] = deque()
 
@@ -95,10 +97,10 @@ class Turns:
     def keep_lost(self, connection: Connection) -> bool:
         """Whether what a connection said waits on though its transport is gone; else it waits no longer."""
         size = len(connection.rest)
-        held = self.lost_bytes + size - connection.lost_bytes
+        held = self.lost_bytes + size - self._lost.get(connection.number, 0)
         if held <= LOST_BYTES_MAX:
             self.lost_bytes = held
-            connection.lost_bytes = size
+            self._lost[connection.number] = size
             return True
         connection.waits_turn = False
         connection.rest = b""
@@ -111,8 +113,7 @@ class Turns:
 
     def forget_lost(self, connection: Connection) -> None:
         """A lost connection was ended."""
-        self.lost_bytes -= connection.lost_bytes
-        connection.lost_bytes = 0
+        self.lost_bytes -= self._lost.pop(connection.number, 0)
 
     def take_light(self) -> Connection | None:
         """The next one that waited for others only."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.session.bounds import Bounds
 from flockmq.session.connection import CONNECTED, Connection
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Peer(Connection):
     def __init__(
         self, node_id: int, name: str, number: int, limits: Limits, now: int, dirty: list[Connection], stats: Stats
     ) -> None:
-        super().__init__(number, "peer", limits, name, now, dirty, stats)
+        super().__init__(number, "peer", Bounds(limits), name, now, dirty, stats)
         self.phase = CONNECTED
         self.node_id = node_id
         self.name = name
@@ -43,7 +44,7 @@ class Peer(Connection):
         """Runs in ``out`` (two pieces each) that have to be sent again if the link breaks."""
         self.kept_bytes = 0
         """Everything of QoS 1 and 2 that the peer has not acknowledged, that of this turn included."""
-        self.kept_max = self.out_max
+        self.kept_max = self.bounds.write_bytes_max
         self.routes: set[bytes] = set()
         """Filters that lead there."""
         self.shares: set[tuple[bytes, bytes]] = set()
@@ -61,7 +62,11 @@ class Peer(Connection):
                 return False
             self.kept_bytes = kept_bytes
             self.kept_runs += 1
-        elif not self.linked or self.out_bytes + size + RUN_OVERHEAD_BYTES > self.out_max or size > RUN_BYTES_MAX:
+        elif (
+            not self.linked
+            or self.out_bytes + size + RUN_OVERHEAD_BYTES > self.bounds.write_bytes_max
+            or size > RUN_BYTES_MAX
+        ):
             self.dropped += count
             return False
         self.out.append(head)
@@ -75,14 +80,18 @@ class Peer(Connection):
 
     def is_full(self) -> bool:
         """Whether publishers should wait for this peer."""
-        return self.asked_to_wait or self.out_bytes * 2 > self.out_max or self.kept_bytes * 2 > self.kept_max
+        return (
+            self.asked_to_wait
+            or self.out_bytes * 2 > self.bounds.write_bytes_max
+            or self.kept_bytes * 2 > self.kept_max
+        )
 
     def has_room(self) -> bool:
         """Whether the publishers that waited may go on."""
         return (
             not self.asked_to_wait
             and not self.blocked
-            and self.out_bytes * 4 <= self.out_max
+            and self.out_bytes * 4 <= self.bounds.write_bytes_max
             and self.kept_bytes * 4 <= self.kept_max
         )
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -18,6 +17,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from flockmq.drivers.allocator import keep_buffers
 from flockmq.errors import FlockError
 from flockmq.server.log import Log, LogHandler, console_line, json_line
 
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """The broker makes few cycles and many short-lived objects: looking for cycles after every 700 of them is wasted."""
-MALLOC_TOP_BYTES: Final = 16_777_216
-"""Free memory that malloc keeps at the top of its heap. A lower limit gives the buffers of a read back to the kernel
-after every read, and page faults fetch them again: up to a quarter of the time of a fast stream."""
-MALLOC_MAP_BYTES: Final = 4_194_304
-"""Blocks from this size on get a mapping of their own. Buffers of reads and writes are smaller."""
-M_TRIM_THRESHOLD: Final = -1
-M_MMAP_THRESHOLD: Final = -3
 
 
 def run_server(config: Config, show_config: Callable[[], Mapping[str, object]] | None = None) -> None:
@@ -45,7 +38,7 @@ def run_server(config: Config, show_config: Callable[[], Mapping[str, object]] |
     log.start()
     logging.basicConfig(handlers=[LogHandler(log)], level=logging.WARNING, force=True)
     _raise_file_limit(log)
-    _keep_buffers()
+    keep_buffers()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, log, show_config))
@@ -141,14 +134,6 @@ def _raise_file_limit(log: Log) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
         log.event("warning", "file_limit", limit=soft, message=f"it can't be raised to {hard} ({error})")
-
-
-def _keep_buffers() -> None:
-    """Have malloc keep the memory of freed buffers for the next ones; only glibc can be told."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_TRIM_THRESHOLD, MALLOC_TOP_BYTES)
-        mallopt(M_MMAP_THRESHOLD, MALLOC_MAP_BYTES)
 
 
 def _settle_memory() -> None:

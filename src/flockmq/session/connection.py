@@ -18,8 +18,9 @@ from flockmq.session.acks import AckQueue
 from flockmq.session.stats import Stats
 
 if TYPE_CHECKING:
-    from flockmq.node.ports import AuthRequest, Identity
+    from flockmq.node.ports import AuthRequest, Identity, Refuse
     from flockmq.node.settings import Limits
+    from flockmq.session.bounds import Bounds
     from flockmq.session.session import Session
     from flockmq.session.space import Space
     from flockmq.session.timers import Timer
@@ -35,9 +36,6 @@ CLOSED: Final = 3
 REPLY_BYTES_MAX: Final = 65_536
 """Replies held for a client that does not read before the broker stops reading from it."""
 
-PACKET_BYTES_MAX: Final = 268_435_460
-"""No packet is larger."""
-
 OUT_PIECES_MAX: Final = 1_024
 """Pieces of messages that wait one by one for a client that does not read."""
 
@@ -49,8 +47,8 @@ class Connection:
     certificate_name: str | None = None
     space: Space | None = None
     """The namespace of the client once it is connected; None: the default one, and nothing there is limited."""
-    refuse_code: int = 0
-    refuse_text: str = ""
+    refusal: Refuse | None = None
+    """Its CONNECT will be answered by that and no more."""
     phase: int = NEW
     version: int = 0
     session: Session | None = None
@@ -78,12 +76,8 @@ class Connection:
     """Work that was done for this connection in the turn with the number ``turn``."""
     is_lost: bool = False
     """The transport is gone; bytes that the client sent before that still wait for their turn."""
-    lost_bytes: int = 0
-    """How many bytes of a lost connection were counted (``Turns.lost_bytes``)."""
     fed_at: int = 0
     """The turn in which the client last got retained messages."""
-    held_bytes: int = 0
-    """Bytes that are held for this connection while it is not let in."""
     connect_bytes: int = 0
     """Size of the CONNECT, while that is being judged."""
     half_since: int = 0
@@ -143,7 +137,7 @@ class Connection:
         self,
         number: int,
         listener: str,
-        limits: Limits,
+        bounds: Bounds,
         peer: str,
         now: int,
         dirty_connections: list[Connection],
@@ -151,28 +145,26 @@ class Connection:
     ) -> None:
         self.number = number
         self.listener = listener
-        self.limits = limits
+        self.bounds = bounds
         self.peer = peer
-        self.packet_max = min(limits.connect_bytes_max or PACKET_BYTES_MAX, limits.packet_bytes_max or PACKET_BYTES_MAX)
-        self.properties_max = limits.connect_properties_max or PACKET_BYTES_MAX
-        self.topic_bytes_max = limits.topic_bytes_max
-        self.topic_levels_max = limits.topic_levels_max
-        self.messages_per_s_max = limits.messages_per_s_max
-        """Limits that every message is held against stand here too: ``limits`` is interpreted, and slow to read."""
         self.last_read_at = now
         """When the last whole packet came, or when reading went on."""
         self.connected_at = now
         self.tokens_at = now
         self.out: list[bytes] = []
-        self.out_max = limits.write_bytes_max or 1 << 62
         self.dirty_connections = dirty_connections
         self.stats = stats
 
     def let_in(self) -> None:
         """From now on it may send larger packets."""
         self.phase = CONNECTED
-        self.packet_max = self.limits.packet_bytes_max or PACKET_BYTES_MAX
-        self.properties_max = self.limits.properties_max or PACKET_BYTES_MAX
+        if self.bounds.of_clients is not None:
+            self.bounds = self.bounds.of_clients
+
+    @property
+    def limits(self) -> Limits:
+        """All limits of its listener; those that every message is held against are read faster from ``bounds``."""
+        return self.bounds.limits
 
     def mark(self) -> None:
         """Have the driver look at this connection in this loop turn."""
@@ -234,7 +226,7 @@ class Connection:
     def send(self, data: bytes, count: int) -> bool:
         """Write QoS 0 messages; False when the client reads so slowly that they are dropped instead."""
         size = self.out_bytes + len(data)
-        if size > self.out_max:
+        if size > self.bounds.write_bytes_max:
             self.dropped += count
             return False
         self.out.append(data)
@@ -254,7 +246,7 @@ class Connection:
 
     def is_crowded(self) -> bool:
         """Whether publishers should wait for this client to read."""
-        return self.out_bytes * 2 > self.out_max
+        return self.out_bytes * 2 > self.bounds.write_bytes_max
 
     def take(self) -> list[bytes]:
         """What to write now, in order: everything, or nothing while the transport is full."""

@@ -115,7 +115,7 @@ class Session:
     def send_some(self, connection: Connection, run: Run, retain: bool, properties: bytes) -> int:
         """QoS 0 that did not fit into the buffer as a whole (and was counted as dropped): as much of it as does."""
         form = run.form(connection.version, 0, retain, properties)
-        high = bisect_right(form.ends, connection.out_max - connection.out_bytes)
+        high = bisect_right(form.ends, connection.bounds.write_bytes_max - connection.out_bytes)
         if high and connection.send(form.piece(0, high), high):
             connection.dropped -= high
             return run.count - high

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from flockmq.node.settings import Limits
 from flockmq.session.acks import AckQueue, PendingAck
+from flockmq.session.bounds import stranger_bounds
 from flockmq.session.connection import CONNECTED, Connection
 from flockmq.session.stats import Stats
 
@@ -19,7 +20,7 @@ def acks(first: int, count: int) -> bytes:
 def test_any_order_of_outcomes_keeps_the_order_of_acknowledgements(counts: list[int], rng: object) -> None:
     """A count of 0 is an acknowledgement that waits for nothing itself."""
     assert hasattr(rng, "shuffle")
-    connection = Connection(1, "tcp:default", Limits(), "192.0.2.1", 0, [], Stats())
+    connection = Connection(1, "tcp:default", stranger_bounds(Limits()), "192.0.2.1", 0, [], Stats())
     connection.phase = CONNECTED
     connection.acks = AckQueue()
     waiting: list[PendingAck] = []
@@ -53,7 +54,7 @@ def test_an_answer_with_more_words_takes_the_place_of_the_plain_one() -> None:
 
 
 def test_nothing_is_said_to_a_connection_that_is_gone() -> None:
-    connection = Connection(1, "tcp:default", Limits(), "192.0.2.1", 0, [], Stats())
+    connection = Connection(1, "tcp:default", stranger_bounds(Limits()), "192.0.2.1", 0, [], Stats())
     connection.acks = AckQueue()
     connection.acks.say(acks(1, 1))
     connection.go_on_answering()

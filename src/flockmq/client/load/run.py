@@ -25,6 +25,7 @@ from flockmq.client.load.outcome import Outcome, conclude
 from flockmq.client.load.plan import Load, Target, expected
 from flockmq.client.load.usage import cpu_seconds, memory_kb
 from flockmq.client.load.workers import Workers
+from flockmq.drivers.allocator import keep_buffers
 
 Report = Callable[[float, int, int], None]
 """Called now and then with seconds since the start, messages sent and messages received."""
@@ -85,6 +86,7 @@ def run(target: Target, load: Load, setting: Setting | None = None, report: Repo
             before = cpu_seconds(pids)
             shares, latency = _drive_workers(workers, load, report)
     else:
+        keep_buffers()
         engine = Engine(target, load)
         try:
             engine.open()

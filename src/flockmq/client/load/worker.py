@@ -13,6 +13,7 @@ import msgspec
 from flockmq.client.load.engine import Engine
 from flockmq.client.load.usage import pin
 from flockmq.client.load.workers import Order, Word
+from flockmq.drivers.allocator import keep_buffers
 from flockmq.errors import FlockError
 
 REPORT_INTERVAL_NS = 50_000_000
@@ -75,6 +76,7 @@ def main() -> int:
     """Do one share of a load."""
     order = msgspec.json.decode(read_line(), type=Order)
     pin(order.cpus)
+    keep_buffers()
     engine = Engine(order.target, order.load, order.share, order.shares)
     try:
         work(engine)

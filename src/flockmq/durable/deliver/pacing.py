@@ -32,7 +32,7 @@ def has_room(session: Session, connection: Connection) -> bool:
     """Whether a client takes more now."""
     if connection.blocked or connection.phase != CONNECTED:
         return False
-    if connection.out_bytes > min(BUFFER_BYTES, connection.out_max // 2):
+    if connection.out_bytes > min(BUFFER_BYTES, connection.bounds.write_bytes_max // 2):
         return False
     outbound = session.outbound
     return outbound is None or (outbound.queued < QUEUE_MESSAGES and not outbound.is_crowded())
@@ -90,7 +90,7 @@ def part_size(session: Session, connection: Connection, run: Run, qos: int, done
     start = run.ends[done - 1] if done else 0
     count = run.count - done
     # Half of what is free: as this client gets them they may be larger than in the run, by properties of their own.
-    room = min(BUFFER_BYTES, (connection.out_max - connection.out_bytes) // 2)
+    room = min(BUFFER_BYTES, (connection.bounds.write_bytes_max - connection.out_bytes) // 2)
     if qos:
         outbound = session.outbound
         messages = outbound.messages_max - outbound.queued if outbound is not None else session.queue_messages_max

@@ -7,6 +7,8 @@ import pytest
 from flockmq.durable.deliver.decoding import Piece
 from flockmq.durable.deliver.pacing import fits, give, has_room, part_size
 from flockmq.mqtt.run import payloads_run
+from flockmq.node.settings import Limits
+from flockmq.session.bounds import stranger_bounds
 from flockmq.session.connection import CONNECTED
 from flockmq.session.session import Session
 from flockmq.session.stats import Stats
@@ -64,7 +66,7 @@ def test_a_message_larger_than_the_queue_is_dropped_and_counted_as_ever() -> Non
 def test_qos_0_is_bounded_by_the_buffer() -> None:
     session = session_with()
     assert session.connection is not None
-    session.connection.out_max = 10_000
+    session.connection.bounds = stranger_bounds(Limits(write_bytes_max=10_000))
     given = give_all(session, piece_of(1_000, qos=0, size=1_000))
     assert 0 < given < 1_000
     assert session.connection.dropped == 0
