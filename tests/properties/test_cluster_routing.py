@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flockmq.mqtt.packets import Subscribe, SubscribeEntry, Unsubscribe
 from flockmq.mqtt.topics import matches, split_shared
 from flockmq.testing.harness import HarnessClient
-from peering_cluster import BOOT, Cluster
+from flockmq.testing.stepped import BOOT, SteppedCluster
 
 FILTERS = [b"a", b"a/b", b"a/+", b"a/#", b"+/b", b"#", b"$share/g/a/+", b"$share/g/#", b"$share/h/a/b"]
 NAMES = [b"a", b"a/b", b"a/c", b"b/b", b"c"]
@@ -35,7 +35,7 @@ class World:
     """The cluster, and what should be true of it."""
 
     def __init__(self, seed: int) -> None:
-        self.cluster = Cluster(3, seed, auto=False)
+        self.cluster = SteppedCluster(3, seed, auto=False)
         self.clients: list[HarnessClient] = []
         for number in range(CLIENTS):
             self.clients.append(self.cluster[number % 3 + 1].client(f"client{number}"))

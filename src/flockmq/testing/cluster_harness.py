@@ -34,13 +34,13 @@ from flockmq.node.ports import OpenGate
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.formation import Rules
 from flockmq.raft.settings import RaftSettings
+from flockmq.testing.edges import StorelessEdges
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness, HarnessClient, make_properties
 from flockmq.testing.simulation.links import LinkNetwork
 from flockmq.testing.simulation.machine import Machine
 from flockmq.testing.simulation.world import LOOK_MS, World
 
 if TYPE_CHECKING:
-    from flockmq.cluster.state import ClusterState
     from flockmq.log.store import Store
     from flockmq.testing.simulation.events import Action
 
@@ -54,7 +54,7 @@ RAFT: Final = RaftSettings(tick_ms=50, commit_news_at_once=True, write_bytes_max
 Before = Callable[[int, BrokerHarness], None]
 
 
-class ClusterProcess:
+class ClusterProcess(StorelessEdges):
     """One life of a clustered broker: the edges of an assembled node."""
 
     def __init__(self, machine: NodeMachine[Any], rng: random.Random, store: Store | None = None) -> None:
@@ -178,23 +178,6 @@ class ClusterProcess:
                 self.cluster.queue.after(TURN_US, came)
         if gone:
             self.clients = [(client, came) for client, came in self.clients if not client.closed]
-
-    # Edges that only a node with a store uses.
-
-    def kick(self) -> None:
-        """The store may have something to write."""
-
-    def keep(self, state: bytes) -> None:
-        """Save this copy of the cluster state."""
-
-    def outdate(self) -> None:
-        """The copy lacks a change."""
-
-    def changed(self, state: ClusterState) -> None:
-        """The cluster state has changed."""
-
-    def stopped(self, reason: str) -> None:
-        """Consensus takes no part any more."""
 
     # What it knows.
 

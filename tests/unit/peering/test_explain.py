@@ -16,7 +16,7 @@ from flockmq.peering.explain import (
     explain,
     explain_here,
 )
-from peering_cluster import Cluster, Node
+from flockmq.testing.stepped import SteppedCluster, SteppedNode
 
 EXAMPLE = {1: [b"t/+/x", b"t/+/y"], 2: [b"t/#"], 3: [b"t/+/x", b"t/a"]}
 """client1 on node1, client2 on node2, client3 on node3."""
@@ -45,8 +45,8 @@ node3-->client3: Deliver[t/a]
 """
 
 
-def example() -> Cluster:
-    cluster = Cluster(3)
+def example() -> SteppedCluster:
+    cluster = SteppedCluster(3)
     for node_id, filters in EXAMPLE.items():
         client = cluster[node_id].client(f"client{node_id}")
         for topic_filter in filters:
@@ -54,17 +54,17 @@ def example() -> Cluster:
     return cluster
 
 
-def explained(cluster: Cluster, node_id: int, topic: bytes) -> Explanation:
+def explained(cluster: SteppedCluster, node_id: int, topic: bytes) -> Explanation:
     node = cluster[node_id]
     return explain(node.broker.node, node.routes, node.name, topic)
 
 
-def answer(cluster: Cluster, node_id: int, topic: bytes) -> Recipients:
+def answer(cluster: SteppedCluster, node_id: int, topic: bytes) -> Recipients:
     """What another node is told when it asks this one."""
     return decode_recipients(encode_recipients(explain_here(cluster[node_id].broker.node, topic)))
 
 
-def traced(cluster: Cluster, node_id: int, topic: bytes, publisher: str) -> list[str]:
+def traced(cluster: SteppedCluster, node_id: int, topic: bytes, publisher: str) -> list[str]:
     """As the admin side does it: the other nodes are asked."""
     found = explained(cluster, node_id, topic)
     lines = [f"{publisher}->{found.node}: Publish[{found.topic}]"]
@@ -91,7 +91,7 @@ def deliveries(name: str, recipients: Recipients) -> list[str]:
     return lines
 
 
-def route_table(node: Node) -> list[tuple[str, list[str]]]:
+def route_table(node: SteppedNode) -> list[tuple[str, list[str]]]:
     found = [one for one in routes(node.broker, node.name) if one is not None]
     rows = [(f"$share/{one.share_group}/{one.filter}" if one.share_group else one.filter, one.nodes) for one in found]
     return sorted(rows, key=lambda row: filter_order(row[0]))
@@ -108,7 +108,7 @@ def test_the_trace_is_that_of_the_example() -> None:
 
 
 def test_the_message_takes_the_way_that_was_explained() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     clients = {}
     for node_id, filters in EXAMPLE.items():
         clients[node_id] = cluster[node_id].client(f"client{node_id}")
@@ -119,7 +119,7 @@ def test_the_message_takes_the_way_that_was_explained() -> None:
 
 
 def test_a_client_gets_one_copy_and_its_filters_are_named_together() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     here, there = cluster[1].client("here"), cluster[2].client("there")
     for topic_filter in (b"#", b"t/a", b"t/+"):
         here.subscribe(topic_filter)
@@ -133,7 +133,7 @@ def test_a_client_gets_one_copy_and_its_filters_are_named_together() -> None:
 
 
 def test_groups_name_those_of_whom_one_gets_it() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     for name, node_id in (("one", 1), ("two", 1), ("three", 2)):
         cluster[node_id].client(name).subscribe(b"$share/g/t/+")
     assert traced(cluster, 1, b"t/a", "p") == [
@@ -148,7 +148,7 @@ def test_groups_name_those_of_whom_one_gets_it() -> None:
 
 
 def test_explaining_uses_up_no_turn_of_a_group() -> None:
-    cluster = Cluster(1)
+    cluster = SteppedCluster(1)
     clients = [cluster[1].client(str(number)) for number in range(2)]
     for client in clients:
         client.subscribe(b"$share/g/t")
@@ -188,7 +188,7 @@ def test_what_is_wrong_with_the_way() -> None:
 
 
 def test_clients_that_are_away_are_marked() -> None:
-    cluster = Cluster(1)
+    cluster = SteppedCluster(1)
     client = cluster[1].client("a", session_expiry_s=10)
     client.subscribe(b"t", 1)
     client.drop()
@@ -197,7 +197,7 @@ def test_clients_that_are_away_are_marked() -> None:
 
 
 def test_many_clients_are_counted_beyond_a_bound() -> None:
-    cluster = Cluster(1)
+    cluster = SteppedCluster(1)
     for number in range(CLIENTS_MAX + 5):
         cluster[1].client(str(number)).subscribe(b"t")
     found = answer(cluster, 1, b"t")
@@ -206,7 +206,7 @@ def test_many_clients_are_counted_beyond_a_bound() -> None:
 
 @pytest.mark.parametrize("topic", [b"", b"a/+", b"\xff"])
 def test_only_topic_names_can_be_explained(topic: bytes) -> None:
-    cluster = Cluster(1)
+    cluster = SteppedCluster(1)
     with pytest.raises(RemoteProtocolError):
         explained(cluster, 1, topic)
     with pytest.raises(RemoteProtocolError):

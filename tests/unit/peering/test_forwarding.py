@@ -6,19 +6,19 @@ import pytest
 
 from flockmq.errors import FlockError
 from flockmq.node.settings import BrokerSettings, Limits
-from flockmq.peering.channels import MAPS, RUNS
+from flockmq.peering.channels import RUNS
 from flockmq.peering.forwarding import PART_BYTES
 from flockmq.peering.stream import AGAIN, BATCH, BATCH_HEAD, HELLO, HELLO_FORM, STATE, Stream
 from flockmq.routing.peer import Peer
 from flockmq.testing.harness import HarnessClient
-from peering_cluster import Cluster
+from flockmq.testing.stepped import SteppedCluster
 
 
 class Pair:
     """Two nodes, a publisher on the first, a subscriber to everything on the second."""
 
     def __init__(self, settings: BrokerSettings | None = None, qos: int = 2) -> None:
-        self.cluster = Cluster(2, settings=settings)
+        self.cluster = SteppedCluster(2, settings=settings)
         self.publisher: HarnessClient = self.cluster[1].client("publisher")
         self.subscriber: HarnessClient = self.cluster[2].client("subscriber")
         self.subscriber.subscribe(b"#", qos)
@@ -159,6 +159,7 @@ def test_who_asks_for_more_hears_what_comes_next() -> None:
     pair.publish(3)
     body = HELLO_FORM.pack(HELLO, 1_000, 1_000, 0, 1, AGAIN)
     pair.cluster[1].forwarding.receive(2, body, pair.cluster.now)
+    pair.cluster[1].speak()
     (answer,) = [body for channel, body in pair.cluster.wire.queues[1, 2] if channel == RUNS]
     assert answer[0] == HELLO
     assert HELLO_FORM.unpack(answer)[4] == pair.stream.first_to_come()
@@ -193,13 +194,12 @@ def test_what_is_slow_is_not_lost() -> None:
 
 
 def test_a_lost_hello_is_asked_for_again() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     cluster.cut(1, 2)
     cluster.link(1, 2)
-    for queue in cluster.wire.queues.values():
-        kept = [(channel, body) for channel, body in queue if channel == MAPS or body[0] != HELLO]
-        queue.clear()
-        queue.extend(kept)
+    for sender, receiver in ((1, 2), (2, 1)):
+        cluster[sender].speak()
+        cluster.drop(sender, receiver, lambda channel, body: channel == RUNS and body[0] == HELLO)
     cluster.settle()
     assert not cluster[1].forwarding.peer(2).linked
     cluster.advance(1_500)
@@ -209,12 +209,13 @@ def test_a_lost_hello_is_asked_for_again() -> None:
 
 
 def test_who_was_not_listened_to_at_first_is_asked_at_once() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     cluster.cut(1, 2)
-    cluster.wire.connect(1, 2)
-    cluster[1].forwarding.peer_up(2, cluster.now)
+    cluster.link_one(1, 2)
+    cluster[1].speak()
+    assert [body[0] for channel, body in cluster.wire.queues[1, 2] if channel == RUNS] == [HELLO]
     cluster.wire.queues[1, 2].clear()  # node2 does not know yet that node1 is one of its cluster
-    cluster[2].forwarding.peer_up(1, cluster.now)
+    cluster.link_one(2, 1)
     cluster.settle()
     assert cluster[1].forwarding.peer(2).linked
     assert cluster[2].forwarding.peer(1).linked
@@ -386,7 +387,7 @@ def test_a_subscriber_that_can_not_keep_up_slows_publishers_of_other_nodes_down(
 
 @pytest.mark.parametrize("body", [b"", b"\0", bytes((BATCH,)), bytes((HELLO,)) * 33, bytes((STATE,)) * 17])
 def test_what_can_not_be_read_ends_the_link(body: bytes) -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     with pytest.raises(FlockError):
         cluster[1].forwarding.receive(2, body, cluster.now)
 

@@ -7,11 +7,12 @@ import pytest
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Suback, Subscribe, SubscribeEntry, Will
 from flockmq.node.settings import BrokerSettings
+from flockmq.peering.channels import RETAINED
 from flockmq.testing.harness import HarnessClient, make_properties
-from peering_cluster import Cluster, Node
+from flockmq.testing.stepped import SteppedCluster, SteppedNode
 
 
-def table(node: Node) -> dict[bytes, list[str]]:
+def table(node: SteppedNode) -> dict[bytes, list[str]]:
     """Filters and the other nodes they lead to."""
     subscriptions = node.broker.subscriptions
     found: dict[bytes, list[str]] = {}
@@ -31,7 +32,7 @@ def answered(client: HarnessClient) -> bool:
     return any(isinstance(packet, Suback) for packet in client.received())
 
 
-def keys(node: Node) -> list[bytes]:
+def keys(node: SteppedNode) -> list[bytes]:
     return sorted(key for key, _ in node.maps.items(node.node_id))
 
 
@@ -39,7 +40,7 @@ def keys(node: Node) -> list[bytes]:
 
 
 def test_first_and_last_subscriber_of_a_filter_are_told_and_nothing_between() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     one, two = cluster[1].client("one"), cluster[1].client("two")
     one.subscribe(b"t/+")
     version = cluster[1].maps.version
@@ -53,7 +54,7 @@ def test_first_and_last_subscriber_of_a_filter_are_told_and_nothing_between() ->
 
 
 def test_members_of_a_group_are_told_by_number() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     clients = [cluster[1].client(str(number)) for number in range(3)]
     for client in clients:
         client.subscribe(b"$share/g/t/+")
@@ -67,7 +68,7 @@ def test_members_of_a_group_are_told_by_number() -> None:
 
 
 def test_a_turn_is_one_delta_and_what_came_and_went_in_it_is_never_told() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     client = cluster[1].client("a")
     ask(client, b"a/+", b"b", b"c/#")
     client.unsubscribe(b"b")
@@ -79,7 +80,7 @@ def test_a_turn_is_one_delta_and_what_came_and_went_in_it_is_never_told() -> Non
 
 
 def test_sys_is_each_nodes_own() -> None:
-    cluster = Cluster(2, settings=BrokerSettings(sys_interval_ms=1_000))
+    cluster = SteppedCluster(2, settings=BrokerSettings(sys_interval_ms=1_000))
     client = cluster[1].client("a")
     client.subscribe(b"$SYS/#")
     client.subscribe(b"$share/g/$SYS/broker/node")
@@ -92,7 +93,7 @@ def test_sys_is_each_nodes_own() -> None:
 
 
 def test_routes_of_before_the_cluster_are_told() -> None:
-    cluster = Cluster(1)
+    cluster = SteppedCluster(1)
     client = cluster[1].client("a")
     client.subscribe(b"t/+")
     cluster.start(2, 1_000)
@@ -102,21 +103,21 @@ def test_routes_of_before_the_cluster_are_told() -> None:
 
 @pytest.mark.parametrize("key", [b"r/", b"r/a#", b"r/\xff", b"s/", b"s/\x05\x00g", b"s/\x01\x00ga/#/b"])
 def test_routes_that_make_no_sense_are_counted(key: bytes) -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     assert cluster[1].routes.apply(2, key, b"\x01\0\0\0")
     assert cluster[1].routes.malformed == 1
     assert cluster[1].broker.subscriptions.filters() == []
 
 
 def test_other_keys_are_left_to_others() -> None:
-    assert not Cluster(2)[1].routes.apply(2, b"n/address", b"x")
+    assert not SteppedCluster(2)[1].routes.apply(2, b"n/address", b"x")
 
 
 # --- life and death ---
 
 
 def test_routes_vanish_with_a_node_and_come_back_with_it() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     for node_id in (2, 3):
         cluster[node_id].client(f"client{node_id}").subscribe(b"t/+")
     cluster[2].client("member").subscribe(b"$share/g/t/+")
@@ -134,7 +135,7 @@ def test_routes_vanish_with_a_node_and_come_back_with_it() -> None:
 
 
 def test_a_node_wrongly_buried_gets_its_routes_back() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     client = cluster[2].client("a")
     client.subscribe(b"t/+", 1)
     cluster.cut(1, 2)
@@ -153,7 +154,7 @@ def test_a_node_wrongly_buried_gets_its_routes_back() -> None:
 
 
 def test_suback_waits_for_every_node_that_is_alive() -> None:
-    cluster = Cluster(3, auto=False)
+    cluster = SteppedCluster(3, auto=False)
     client = cluster[1].client("a")
     ask(client, b"t/+")
     cluster[1].turn()
@@ -172,7 +173,7 @@ def test_suback_waits_for_every_node_that_is_alive() -> None:
 
 
 def test_a_mark_is_known_when_all_have_it() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     client = cluster[1].client("a")
     routes = cluster[1].routes
     assert routes.is_known(routes.mark())
@@ -186,14 +187,14 @@ def test_a_mark_is_known_when_all_have_it() -> None:
 
 
 def test_nothing_waits_where_nobody_else_is() -> None:
-    cluster = Cluster(1, auto=False)
+    cluster = SteppedCluster(1, auto=False)
     client = cluster[1].client("a")
     ask(client, b"t/+")
     assert answered(client)
 
 
 def test_a_filter_that_all_know_does_not_wait() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     first = cluster[1].client("first")
     first.subscribe(b"t/+")
     cluster.auto = False
@@ -210,7 +211,7 @@ def test_a_filter_that_all_know_does_not_wait() -> None:
 
 
 def test_nobody_waits_for_suspects_and_the_dead() -> None:
-    cluster = Cluster(3, auto=False)
+    cluster = SteppedCluster(3, auto=False)
     client = cluster[1].client("a", session_expiry_s=100)
     ask(client, b"t/+")
     cluster.cut(1, 2)
@@ -227,7 +228,7 @@ def test_nobody_waits_for_suspects_and_the_dead() -> None:
 
 
 def test_a_clean_session_waits_for_a_second_at_most() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     client = cluster[1].client("a")
     cluster.cut(1, 2)
     ask(client, b"t/+")
@@ -238,7 +239,7 @@ def test_a_clean_session_waits_for_a_second_at_most() -> None:
 
 
 def test_nobody_waits_for_ever_for_a_node_that_lives_out_of_reach() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     client = cluster[1].client("a", session_expiry_s=100)
     cluster.cut(1, 2)  # node3 reaches both, so that nobody suspects anybody
     cluster.auto = False
@@ -251,7 +252,7 @@ def test_nobody_waits_for_ever_for_a_node_that_lives_out_of_reach() -> None:
 
 
 def test_unsuback_never_waits() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     client = cluster[1].client("a")
     client.subscribe(b"t/+")
     cluster.auto = False
@@ -259,7 +260,7 @@ def test_unsuback_never_waits() -> None:
 
 
 def test_who_left_meanwhile_is_forgotten() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     client = cluster[1].client("a", session_expiry_s=100)
     cluster.cut(1, 2)
     ask(client, b"t/+")
@@ -271,7 +272,7 @@ def test_who_left_meanwhile_is_forgotten() -> None:
 
 
 def test_too_many_waiting_subscriptions_stop_the_reading() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     cluster[1].routes.pending_max = 2
     client = cluster[1].client("a")
     for number in range(5):
@@ -283,7 +284,7 @@ def test_too_many_waiting_subscriptions_stop_the_reading() -> None:
 
 
 def test_retained_messages_follow_the_suback() -> None:
-    cluster = Cluster(2, auto=False)
+    cluster = SteppedCluster(2, auto=False)
     publisher, client = cluster[1].client("publisher"), cluster[1].client("a")
     publisher.publish(b"t/a", b"kept", retain=True)
     ask(client, b"t/+")
@@ -299,7 +300,7 @@ def test_retained_messages_follow_the_suback() -> None:
 
 
 def test_a_message_goes_to_the_nodes_that_want_it_and_to_no_other() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     two, three = cluster[2].client("two"), cluster[3].client("three")
     two.subscribe(b"t/+")
     three.subscribe(b"x/+")
@@ -311,7 +312,7 @@ def test_a_message_goes_to_the_nodes_that_want_it_and_to_no_other() -> None:
 
 
 def test_one_copy_to_a_node_however_many_want_it_there() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     clients = [cluster[2].client(str(number)) for number in range(10)]
     for client in clients:
         client.subscribe(b"t/+")
@@ -323,7 +324,7 @@ def test_one_copy_to_a_node_however_many_want_it_there() -> None:
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_acknowledgements_know_of_subscribers_elsewhere(qos: int) -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     publisher = cluster[1].client("publisher")
     assert publisher.publish(b"t/a", b"x", qos) == reasons.NO_MATCHING_SUBSCRIBERS
     client = cluster[2].client("a")
@@ -336,7 +337,7 @@ def test_acknowledgements_know_of_subscribers_elsewhere(qos: int) -> None:
 
 
 def test_wills_delayed_and_admin_messages_reach_all_nodes() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     client = cluster[2].client("a")
     client.subscribe(b"#", 1)
     dying = cluster[1].client("dying", will=Will(b"w", b"will", 1, False, make_properties()))
@@ -353,18 +354,23 @@ def test_wills_delayed_and_admin_messages_reach_all_nodes() -> None:
 
 
 def test_a_forwarded_message_keeps_its_retain_flag_and_is_not_retained_by_forwarding() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     plain, as_published = cluster[2].client("plain"), cluster[2].client("as published")
     plain.subscribe(b"t/+")
     as_published.subscribe(b"t/+", retain_as_published=True)
-    cluster[1].client("publisher").publish(b"t/a", b"x", retain=True)
+    publisher = cluster[1].client("publisher")
+    cluster.auto = False
+    publisher.publish(b"t/a", b"x", retain=True)
+    cluster[1].turn()
+    cluster.drop(1, 2, lambda channel, _: channel == RETAINED)
+    cluster.settle()
     assert [message.retain for message in plain.messages()] == [False]
     assert [message.retain for message in as_published.messages()] == [True]
     assert cluster[2].broker.retained.get(b"t/a", cluster.now) is None
 
 
 def test_versions_properties_and_expiry_survive_the_way() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     five, four = cluster[2].client("five"), cluster[2].client("four", version=4)
     five.subscribe(b"t/+", 1, identifier=7)
     four.subscribe(b"t/+", 1)
@@ -382,7 +388,7 @@ def test_versions_properties_and_expiry_survive_the_way() -> None:
 
 
 def test_a_persistent_session_that_is_away_gets_it_later() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     cluster[2].client("a", session_expiry_s=100).subscribe(b"t/+", 1)
     cluster[2].broker.kick("a", cluster.now)
     cluster.settle()
@@ -396,7 +402,7 @@ def test_a_persistent_session_that_is_away_gets_it_later() -> None:
 
 @pytest.mark.parametrize("strategy", ["random", "round_robin", "sticky", "hash_client", "hash_topic"])
 def test_one_member_of_all_nodes_gets_each_message(strategy: str) -> None:
-    cluster = Cluster(3, settings=BrokerSettings(sys_interval_ms=0, shared_strategy=strategy))
+    cluster = SteppedCluster(3, settings=BrokerSettings(sys_interval_ms=0, shared_strategy=strategy))
     members = [cluster[node].client(f"{node}-{number}") for node in (1, 2, 3) for number in range(node)]
     for member in members:
         member.subscribe(b"$share/g/t/+", 1)
@@ -416,7 +422,7 @@ def test_one_member_of_all_nodes_gets_each_message(strategy: str) -> None:
 
 
 def test_members_of_the_publishers_node_first_if_set() -> None:
-    cluster = Cluster(2, settings=BrokerSettings(sys_interval_ms=0, shared_local_first=True))
+    cluster = SteppedCluster(2, settings=BrokerSettings(sys_interval_ms=0, shared_local_first=True))
     here, there = cluster[1].client("here"), cluster[2].client("there")
     for client in (here, there):
         client.subscribe(b"$share/g/t")
@@ -430,7 +436,7 @@ def test_members_of_the_publishers_node_first_if_set() -> None:
 
 
 def test_a_group_that_vanished_under_way_sends_the_message_on() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     gone, stays = cluster[2].client("gone"), cluster[3].client("stays")
     for client in (gone, stays):
         client.subscribe(b"$share/g/t", 1)
@@ -446,19 +452,20 @@ def test_a_group_that_vanished_under_way_sends_the_message_on() -> None:
 
 
 def test_messages_that_find_no_member_anywhere_are_counted_after_two_hops() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     members = [cluster[2].client("two"), cluster[3].client("three")]
     for client in members:
         client.subscribe(b"$share/g/t", 1)
+    publisher = cluster[1].client("publisher")
     cluster.auto = False
     for client in members:
         client.unsubscribe(b"$share/g/t")
-    # Nobody hears of it: to every node it looks as if the other one had the member.
-    publisher = cluster[1].client("publisher")
+    # No node hears of it: to every node it looks as if the other one had the member.
     publisher.publish(b"t", b"x", 1)
     for _ in range(100):
         for node in cluster.nodes.values():
             node.forwarding.flush(cluster.now)
+            node.speak()
         for pair, queue in cluster.wire.queues.items():
             while queue:
                 cluster.deliver(pair)
@@ -467,7 +474,7 @@ def test_messages_that_find_no_member_anywhere_are_counted_after_two_hops() -> N
 
 
 def test_members_that_are_connected_go_before_those_that_are_away_on_other_nodes() -> None:
-    cluster = Cluster(3)
+    cluster = SteppedCluster(3)
     for node in (1, 2):
         away = cluster[node].client(f"away{node}", session_expiry_s=100)
         away.subscribe(b"$share/g/t", 1)
@@ -485,7 +492,7 @@ def test_members_that_are_connected_go_before_those_that_are_away_on_other_nodes
 
 
 def test_what_an_ended_member_had_not_acknowledged_goes_to_another_node() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     here, there = cluster[1].client("here"), cluster[2].client("there")
     here.subscribe(b"$share/g/t", 1)
     publisher = cluster[1].client("publisher")
@@ -497,7 +504,7 @@ def test_what_an_ended_member_had_not_acknowledged_goes_to_another_node() -> Non
 
 
 def test_no_local_holds_for_the_session_on_its_node() -> None:
-    cluster = Cluster(2)
+    cluster = SteppedCluster(2)
     one, two = cluster[1].client("one"), cluster[2].client("two")
     one.subscribe(b"t", no_local=True)
     two.subscribe(b"t", no_local=True)
