@@ -212,13 +212,17 @@ class StoreNode:
         self._settings = settings
         self._raft = raft
 
-    def open(self, admits: Callable[[int, bytes], int] | None = None) -> tuple[RaftHost, Store]:
-        """Begin a life with what is on the disk. ``admits``: see ``RaftHost``."""
+    def recover(self) -> Store:
+        """Begin a life with what is on the disk."""
         self.boot += 1
         self.running = True
-        rng = self._cluster.rng
-        self.store = open_store(self.disk, self._settings, rng)
-        return RaftHost(self.number, self.boot, self._raft, rng, self._cluster.now, admits), self.store
+        self.store = open_store(self.disk, self._settings, self._cluster.rng)
+        return self.store
+
+    def open(self, admits: Callable[[int, bytes], int] | None = None) -> tuple[RaftHost, Store]:
+        """Begin a life with a host for the groups on the disk. ``admits``: see ``RaftHost``."""
+        store = self.recover()
+        return RaftHost(self.number, self.boot, self._raft, self._cluster.rng, self._cluster.now, admits), store
 
     def lose_power(self) -> None:
         """End this life; of what was not synced some may be gone."""

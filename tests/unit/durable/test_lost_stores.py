@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from flockmq.cluster.commands import AcceptLoss, CreateTopic
-from meta_cluster import Cluster
+from flockmq.testing.lockstep_nodes import NodesLockstep
 from unit.durable.replicas.test_partitions import grown
 
 LAST = 60
 
 
-def with_records(cluster: Cluster, away: int) -> None:
+def with_records(cluster: NodesLockstep, away: int) -> None:
     """A topic on three nodes; one of them is away while records are acknowledged."""
     publisher = next(node.number for node in cluster.running() if node.number != away)
     cluster.until(lambda: len(cluster.voters(1)) == 3)
@@ -20,14 +20,14 @@ def with_records(cluster: Cluster, away: int) -> None:
         assert cluster.append(publisher, 1, b"%d" % number) == number
 
 
-def wipe(cluster: Cluster, number: int) -> None:
+def wipe(cluster: NodesLockstep, number: int) -> None:
     """Its store is gone, the copy of the cluster state and its id stay."""
     cluster[number].kill()
     cluster[number].disk.wipe()
 
 
-def is_whole(cluster: Cluster, number: int) -> bool:
-    return cluster[number].payloads.get(1) == [b"%d" % one for one in range(LAST)]
+def is_whole(cluster: NodesLockstep, number: int) -> bool:
+    return cluster[number].payloads(1) == [b"%d" % one for one in range(LAST)]
 
 
 @pytest.mark.parametrize(("first", "wiped", "away"), [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1)])
@@ -124,7 +124,7 @@ def test_a_partition_without_other_replicas_stays_down_until_its_loss_is_accepte
     leader.kill()
     leader.start()
     cluster.until(lambda: cluster.leader(1) is leader)
-    assert leader.payloads[1] == [b"new"]
+    assert leader.payloads(1) == [b"new"]
 
 
 def test_of_three_replicas_with_two_lost_stores_the_third_goes_on_with_all_it_has() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.cluster.commands import CreateTopic, SetTarget
 from flockmq.cluster.policy import PolicySettings
-from meta_cluster import SEED, Append, Cluster
+from flockmq.testing.lockstep_nodes import SEED, Append, NodesLockstep
 
 SHARDS = 3
 
@@ -15,7 +15,7 @@ class Story:
     """One run: appends, moves and deaths, as chance has it."""
 
     def __init__(self, seed: int, cores: int) -> None:
-        self.cluster = Cluster(seed, cores=cores)
+        self.cluster = NodesLockstep(seed, cores=cores)
         self.rng = self.cluster.rng
         self.sent: dict[int, list[tuple[bytes, Append]]] = {group: [] for group in range(1, SHARDS + 1)}
         self.number = 0
@@ -67,7 +67,12 @@ class Story:
             holders = {node.number for node in cluster.running() if record.group in node.store.groups}
             if holders != set(record.replicas) or set(cluster.voters(record.group)) != holders:
                 return False
-            if len({tuple(cluster[number].payloads.get(record.group, [])) for number in holders}) != 1:
+            if len({tuple(cluster[number].payloads(record.group)) for number in holders}) != 1:
+                return False
+            if any(
+                len(cluster[number].payloads(record.group)) != cluster[number].durable.local.end(record.group)
+                for number in holders
+            ):
                 return False
             if any(cluster[number].engine.host.groups[record.group].state.health for number in holders):
                 return False
@@ -77,7 +82,7 @@ class Story:
         """Nothing acknowledged is missing, nothing is there twice; offsets are what was said."""
         for group, sent in self.sent.items():
             record = self.cluster[1].meta.state.partition(group)
-            found = self.cluster[record.replicas[0]].payloads.get(group, [])
+            found = self.cluster[record.replicas[0]].payloads(group)
             assert len(set(found)) == len(found)
             for payload, append in sent:
                 outcome = append.outcome
@@ -109,10 +114,10 @@ class Storm(Story):
         cluster = self.cluster
         chance = self.rng.random()
         down = [each for each in cluster.nodes.values() if not each.running]
-        if chance < 0.03 and not cluster.alone:
-            cluster.alone.add(self.rng.choice(sorted(cluster.nodes)))
-        elif chance < 0.08 and cluster.alone:
-            cluster.alone.clear()
+        if chance < 0.03 and not cluster.cuts:
+            cluster.isolate(self.rng.choice(sorted(cluster.nodes)))
+        elif chance < 0.08 and cluster.cuts:
+            cluster.heal()
         elif chance < 0.09:
             node = self.rng.choice(cluster.running())
             node.meta.submit(CreateTopic(f"t{cluster.now}", shards=2))
@@ -126,7 +131,7 @@ class Storm(Story):
             super().act()
 
     def end(self) -> None:
-        self.cluster.alone.clear()
+        self.cluster.heal()
         super().end()
 
     def is_at_rest(self) -> bool:

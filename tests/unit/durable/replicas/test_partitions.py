@@ -5,30 +5,30 @@ from __future__ import annotations
 from flockmq.cluster.commands import CreateTopic, DeleteTopic, SetTarget
 from flockmq.cluster.model import PartitionRecord
 from flockmq.durable.replicas.partitions import lost_groups
-from meta_cluster import Cluster
+from flockmq.testing.lockstep_nodes import NodesLockstep
 
 SEATS = (0, 1, 2, 3, 3, 5)
 
 
-def grown(cores: int, seed: int = 1) -> Cluster:
+def grown(cores: int, seed: int = 1) -> NodesLockstep:
     """Nodes that form a cluster, all known to its state."""
-    cluster = Cluster(seed, cores=cores)
+    cluster = NodesLockstep(seed, cores=cores)
     cluster.found(*range(2, cores + 1))
     cluster.until(lambda: len(cluster[1].meta.state.nodes) == cores and len(cluster.voters()) == SEATS[cores])
     return cluster
 
 
-def record(cluster: Cluster, group: int) -> PartitionRecord:
+def record(cluster: NodesLockstep, group: int) -> PartitionRecord:
     leader = cluster.leader()
     assert leader is not None
     return leader.meta.state.partition(group)
 
 
-def holders(cluster: Cluster, group: int) -> tuple[int, ...]:
+def holders(cluster: NodesLockstep, group: int) -> tuple[int, ...]:
     return tuple([node.number for node in cluster.running() if group in node.engine.replicas])
 
 
-def create(cluster: Cluster, name: str = "t", shards: int = 1, factor: int = 3) -> None:
+def create(cluster: NodesLockstep, name: str = "t", shards: int = 1, factor: int = 3) -> None:
     assert cluster.submit(2, CreateTopic(name, shards=shards, replication_factor=factor)).ok
 
 
@@ -41,7 +41,7 @@ def test_founders_begin_a_partition_and_the_preferred_one_leads() -> None:
     cluster.until(lambda: all(cluster[node].engine.is_leader(group) for group, node in preferred.items()))
     assert cluster.append(3, 1, b"a") == 0
     assert cluster.append(2, 1, b"b") == 1
-    cluster.until(lambda: all(node.payloads[1] == [b"a", b"b"] for node in cluster.running()))
+    cluster.until(lambda: all(node.payloads(1) == [b"a", b"b"] for node in cluster.running()))
 
 
 def test_status_tells_how_a_replica_is() -> None:
@@ -77,7 +77,7 @@ def test_a_restart_opens_what_the_store_has() -> None:
         cluster[number].start()
     cluster.until(lambda: all(cluster.leader(group) is not None for group in range(1, 5)))
     assert cluster.append(3, 2, b"b") == 1
-    cluster.until(lambda: all(node.payloads.get(2) == [b"a", b"b"] for node in cluster.running()))
+    cluster.until(lambda: all(node.payloads(2) == [b"a", b"b"] for node in cluster.running()))
     cluster.until(lambda: all(node.partitions.pending == 0 for node in cluster.running()))
 
 
@@ -97,11 +97,11 @@ def test_a_move_completes_and_loses_nothing() -> None:
         cluster.append(2, 1, payload)
     cluster.until(lambda: set(record(cluster, 1).replicas) == set(target))
     cluster.until(lambda: holders(cluster, 1) == tuple(sorted(target)))
-    cluster.until(lambda: all(cluster[number].payloads[1] == sent for number in target))
+    cluster.until(lambda: all(cluster[number].payloads(1) == sent for number in target))
     cluster.until(lambda: cluster[others[0]].engine.is_leader(1))
     for number in first[1:]:
         assert 1 not in cluster[number].store.groups
-        assert cluster[number].closed == [1]
+        assert not cluster[number].durable.machines.by_group
     assert record(cluster, 1).founders == (stays,)
     assert all(not node.partitions.mover.active for node in cluster.running())
 
@@ -117,7 +117,7 @@ def test_a_move_to_entirely_other_nodes() -> None:
     cluster.until(lambda: set(record(cluster, 1).replicas) == set(target))
     assert cluster.append(first[0], 1, b"b") == 1
     cluster.until(lambda: holders(cluster, 1) == tuple(sorted(target)))
-    cluster.until(lambda: all(cluster[number].payloads[1] == [b"a", b"b"] for number in target))
+    cluster.until(lambda: all(cluster[number].payloads(1) == [b"a", b"b"] for number in target))
 
 
 def test_whoever_left_returns_as_new() -> None:
@@ -135,7 +135,7 @@ def test_whoever_left_returns_as_new() -> None:
     cluster.append(other, 1, b"b")
     assert cluster.submit(other, SetTarget(1, first)).ok
     cluster.until(lambda: set(record(cluster, 1).replicas) == set(first))
-    cluster.until(lambda: cluster[leaver].payloads.get(1) == [b"a", b"b"])
+    cluster.until(lambda: cluster[leaver].payloads(1) == [b"a", b"b"])
     status = cluster[leaver].partitions.status(1)
     assert status is not None
     assert status.health == "sound"
@@ -154,7 +154,7 @@ def test_a_target_that_is_taken_back_midway() -> None:
     cluster.until(lambda: cluster.voters(1) == tuple(sorted(first)))
     cluster.until(lambda: holders(cluster, 1) == tuple(sorted(first)), 120_000)
     cluster.append(1, 1, b"b")
-    cluster.until(lambda: all(cluster[number].payloads[1] == [b"a", b"b"] for number in first))
+    cluster.until(lambda: all(cluster[number].payloads(1) == [b"a", b"b"] for number in first))
 
 
 def test_a_deleted_topic_is_removed_everywhere_also_by_who_was_away() -> None:
@@ -177,7 +177,7 @@ def test_a_store_that_lost_something_begins_nothing_anew() -> None:
     cluster.append(1, 1, b"a")
     cluster[3].start()
     cluster[3].partitions.has_lost = True
-    cluster.until(lambda: cluster[3].payloads.get(1) == [b"a"])
+    cluster.until(lambda: cluster[3].payloads(1) == [b"a"])
     # It is made a learner and then a voter again, so that it may vote.
     cluster.until(lambda: cluster[3].engine.host.groups[1].state.health == 0 and cluster.voters(1) == (1, 2, 3))
 
@@ -220,7 +220,7 @@ def test_nothing_is_begun_on_the_word_of_an_old_state() -> None:
     create(cluster)
     cluster.until(lambda: cluster.leader(1) is not None)
     node = cluster[3]
-    cluster.alone.add(3)
+    cluster.isolate(3)
     node.kill()
     node.start()
     cluster[1].append(1, b"so that the state is known as committed")
@@ -232,7 +232,7 @@ def test_nothing_is_begun_on_the_word_of_an_old_state() -> None:
     cluster.run(3_000)
     assert 1 not in node.engine.replicas
     assert node.partitions.pending == 1
-    cluster.alone.clear()
+    cluster.heal()
     cluster.until(lambda: 1 in node.engine.replicas)
 
 

@@ -8,19 +8,19 @@ from flockmq.cluster.commands import CreateTopic, SetSetting
 from flockmq.cluster.model import ALIVE, DEAD
 from flockmq.durable.state.members import MOVES_AT_ONCE
 from flockmq.gossip.member import LEFT, Member
-from meta_cluster import Cluster
+from flockmq.testing.lockstep_nodes import NodesLockstep
 
 
-def has(cluster: Cluster, node: int, voters: int) -> bool:
+def has(cluster: NodesLockstep, node: int, voters: int) -> bool:
     return node in cluster[1].meta.state.nodes and len(cluster.voters()) == voters
 
 
-def seated(cluster: Cluster, *voters: int) -> None:
+def seated(cluster: NodesLockstep, *voters: int) -> None:
     cluster.until(lambda: cluster.voters() == voters)
 
 
 def test_voters_grow_with_the_cluster_up_to_five() -> None:
-    cluster = Cluster(cores=7)
+    cluster = NodesLockstep(cores=7)
     cluster.found()
     seated(cluster, 1)
     for number, expected in ((2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (7, 5)):
@@ -33,7 +33,7 @@ def test_voters_grow_with_the_cluster_up_to_five() -> None:
 
 
 def test_two_nodes_are_warned_of() -> None:
-    cluster = Cluster(cores=2)
+    cluster = NodesLockstep(cores=2)
     cluster.found(2)
     seated(cluster, 1, 2)
     leader = cluster.leader()
@@ -46,7 +46,7 @@ def test_two_nodes_are_warned_of() -> None:
 
 
 def test_a_cluster_that_grows_past_two_nodes_at_once_hears_no_warning() -> None:
-    cluster = Cluster(cores=3)
+    cluster = NodesLockstep(cores=3)
     cluster.found(2)
     seated(cluster, 1, 2)
     cluster[3].start()
@@ -56,7 +56,7 @@ def test_a_cluster_that_grows_past_two_nodes_at_once_hears_no_warning() -> None:
 
 
 def test_edge_nodes_never_vote() -> None:
-    cluster = Cluster(cores=1, edges=2)
+    cluster = NodesLockstep(cores=1, edges=2)
     cluster.found(2, 3)
     cluster.until(lambda: len(cluster[1].meta.state.nodes) == 3)
     cluster.run(5_000)
@@ -65,7 +65,7 @@ def test_edge_nodes_never_vote() -> None:
 
 
 def test_the_dead_are_noted_and_the_living_again() -> None:
-    cluster = Cluster(cores=3)
+    cluster = NodesLockstep(cores=3)
     cluster.found(2, 3)
     seated(cluster, 1, 2, 3)
     cluster[3].kill()
@@ -76,7 +76,7 @@ def test_the_dead_are_noted_and_the_living_again() -> None:
 
 
 def test_a_spare_node_takes_the_seat_of_a_dead_one() -> None:
-    cluster = Cluster(cores=4)
+    cluster = NodesLockstep(cores=4)
     cluster.found(2, 3, 4)
     cluster.until(lambda: len(cluster[1].meta.state.nodes) == 4 and len(cluster.voters()) == 3)
     dead = next(number for number in cluster.voters() if number != 1)
@@ -92,7 +92,7 @@ def test_a_spare_node_takes_the_seat_of_a_dead_one() -> None:
 
 
 def test_a_topic_grows_with_the_nodes() -> None:
-    cluster = Cluster(cores=3)
+    cluster = NodesLockstep(cores=3)
     cluster.found()
     cluster.until(lambda: 1 in cluster[1].meta.state.nodes)
     assert cluster.submit(1, CreateTopic("t", shards=6)).ok
@@ -110,7 +110,7 @@ def test_a_topic_grows_with_the_nodes() -> None:
 
     cluster.until(grown, 120_000)
     assert max(moving) == MOVES_AT_ONCE
-    cluster.until(lambda: all(cluster[3].payloads.get(group) == [b"a"] for group in range(1, 7)))
+    cluster.until(lambda: all(cluster[3].payloads(group) == [b"a"] for group in range(1, 7)))
     leaders = [partition.preferred for partition in cluster[1].meta.state.partitions()]
     cluster.until(
         lambda: sorted(each.preferred for each in cluster[1].meta.state.partitions()) == [1, 1, 2, 2, 3, 3], 60_000
@@ -119,7 +119,7 @@ def test_a_topic_grows_with_the_nodes() -> None:
 
 
 def test_what_a_lost_node_had_is_rebuilt_and_the_node_forgotten() -> None:
-    cluster = Cluster(cores=4)
+    cluster = NodesLockstep(cores=4)
     cluster.found(2, 3, 4)
     cluster.until(lambda: len(cluster[1].meta.state.nodes) == 4 and len(cluster.voters()) == 3)
     assert cluster.submit(1, CreateTopic("t", shards=4)).ok
@@ -147,16 +147,16 @@ def test_what_a_lost_node_had_is_rebuilt_and_the_node_forgotten() -> None:
 
 
 def test_a_minority_removes_nobody() -> None:
-    cluster = Cluster(cores=3)
+    cluster = NodesLockstep(cores=3)
     cluster.found(2, 3)
     seated(cluster, 1, 2, 3)
-    cluster.alone.add(1)
+    cluster.isolate(1)
     cluster.run(90_000)
     assert set(cluster[1].meta.state.nodes) == {1, 2, 3}
     assert not cluster[1].meta.is_leader
     # The others have taken it for lost meanwhile. It is welcome again.
     assert set(cluster[2].meta.state.nodes) == {2, 3}
-    cluster.alone.clear()
+    cluster.heal()
     cluster.until(lambda: set(cluster[1].meta.state.nodes) == {1, 2, 3} and cluster.voters() == (1, 2, 3))
     cluster.until(lambda: len({node.meta.state.encode() for node in cluster.running()}) == 1)
 

@@ -7,23 +7,23 @@ import pytest
 from flockmq.cluster.commands import Command, CreateTopic, DeleteTopic, SetSetting
 from flockmq.cluster.state import ClusterState
 from flockmq.durable.state.submitting import UNAVAILABLE, UNKNOWN, WAITING_MAX
-from meta_cluster import STEP_MS, Cluster, Node
+from flockmq.testing.lockstep_nodes import NodesLockstep, WholeNode
 
 
-def three() -> Cluster:
+def three() -> NodesLockstep:
     """Three nodes, all voters."""
-    cluster = Cluster(cores=3)
+    cluster = NodesLockstep(cores=3)
     cluster.found(2, 3)
     cluster.until(lambda: cluster.voters() == (1, 2, 3))
     return cluster
 
 
-def same(nodes: list[Node]) -> bool:
+def same(nodes: list[WholeNode]) -> bool:
     return len({node.meta.state.encode() for node in nodes}) == 1
 
 
 def test_a_node_alone_founds_the_cluster() -> None:
-    cluster = Cluster(cores=1)
+    cluster = NodesLockstep(cores=1)
     cluster.found()
     cluster.until(lambda: cluster[1].meta.state.cluster_id == 77)
     cluster.until(lambda: 1 in cluster[1].meta.state.nodes)
@@ -144,19 +144,19 @@ def test_without_a_quorum_nobody_says_that_it_is_done() -> None:
 @pytest.mark.parametrize("asked", [1, 4])
 def test_what_was_never_sent_is_certainly_not_done(asked: int) -> None:
     """On a node with a replica, and on one that asks such a node."""
-    cluster = Cluster(cores=3, edges=1)
+    cluster = NodesLockstep(cores=3, edges=1)
     cluster.found(2, 3, 4)
     cluster.until(lambda: cluster.voters() == (1, 2, 3) and cluster[4].meta.is_current)
     cluster[2].kill()
     cluster[3].kill()
     cluster.run(60_000)
     for _ in range(10):
-        cluster.run(STEP_MS)
+        cluster.run(cluster.step_ms)
         assert cluster.submit(asked, SetSetting("a", 1)).code == UNAVAILABLE
 
 
 def test_nodes_without_a_replica_follow_and_take_commands() -> None:
-    cluster = Cluster(cores=3, edges=2)
+    cluster = NodesLockstep(cores=3, edges=2)
     cluster.found(2, 3, 4, 5)
     cluster.until(lambda: cluster.voters() == (1, 2, 3))
     cluster.until(lambda: same(cluster.running()))
@@ -170,7 +170,7 @@ def test_nodes_without_a_replica_follow_and_take_commands() -> None:
 
 
 def test_a_node_without_a_replica_asks_another_when_one_refuses() -> None:
-    cluster = Cluster(cores=3, edges=1)
+    cluster = NodesLockstep(cores=3, edges=1)
     cluster.found(2, 3, 4)
     cluster.until(lambda: cluster.voters() == (1, 2, 3) and cluster[4].meta.is_current)
     leader = cluster.leader()
@@ -180,7 +180,7 @@ def test_a_node_without_a_replica_asks_another_when_one_refuses() -> None:
 
 
 def test_nobody_to_ask_is_a_certain_no() -> None:
-    cluster = Cluster(cores=0, edges=1)
+    cluster = NodesLockstep(cores=0, edges=1)
     cluster[1].start()
     assert cluster.submit(1, SetSetting("a", 1)).code == UNAVAILABLE
 
@@ -188,7 +188,7 @@ def test_nobody_to_ask_is_a_certain_no() -> None:
 def test_a_late_node_gets_the_whole_state_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flockmq.durable.state.ledger.RECENT_MAX", 5)
     monkeypatch.setattr("flockmq.durable.state.pulling.PIECE_BYTES_MAX", 100)
-    cluster = Cluster(cores=1, edges=1)
+    cluster = NodesLockstep(cores=1, edges=1)
     cluster.found()
     for number in range(20):
         assert cluster.submit(1, SetSetting(f"s{number}", "x" * 50)).ok
@@ -198,7 +198,7 @@ def test_a_late_node_gets_the_whole_state_in_pieces(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_copy_is_kept_where_there_is_no_replica() -> None:
-    cluster = Cluster(cores=1, edges=1)
+    cluster = NodesLockstep(cores=1, edges=1)
     cluster.found(2)
     assert cluster.submit(2, SetSetting("a", 1)).ok
     cluster.until(lambda: bool(cluster[2].kept) and ClusterState.decode(cluster[2].kept).settings.get("a") == 1)
@@ -211,7 +211,7 @@ def test_a_copy_is_kept_where_there_is_no_replica() -> None:
 
 def test_a_node_without_a_replica_never_forgets_that_it_knew_of_a_topic() -> None:
     """Not for the moment between two copies either: it would acknowledge messages of the topic that no log has."""
-    cluster = Cluster(cores=1, edges=1)
+    cluster = NodesLockstep(cores=1, edges=1)
     cluster.found(2)
     for number in range(5):
         cluster.until(lambda: len(cluster[1].meta.state.nodes) == 2 and cluster[2].meta.is_current)
@@ -256,7 +256,7 @@ def test_checkpoints_of_the_state_are_used() -> None:
 
 
 def test_waiting_is_bounded() -> None:
-    cluster = Cluster(cores=1)
+    cluster = NodesLockstep(cores=1)
     cluster.found()
     cluster.until(lambda: cluster[1].meta.is_current)
     codes: list[str] = []
@@ -268,13 +268,13 @@ def test_waiting_is_bounded() -> None:
 
 
 def test_commands_too_large_are_refused() -> None:
-    cluster = Cluster(cores=1)
+    cluster = NodesLockstep(cores=1)
     cluster.found()
     assert cluster.submit(1, SetSetting("a", "x" * 1_000_000)).code == "invalid"
 
 
 def test_a_founder_that_lost_the_state_founds_no_second_one() -> None:
-    cluster = Cluster(cores=1)
+    cluster = NodesLockstep(cores=1)
     cluster.found()
     assert cluster.submit(1, SetSetting("a", 1)).ok
     cluster[1].engine.close_group(0)
@@ -290,7 +290,7 @@ def test_a_founder_that_lost_the_state_founds_no_second_one() -> None:
 
 
 def test_a_founder_that_died_at_once_founds_it_again() -> None:
-    cluster = Cluster(cores=1)
+    cluster = NodesLockstep(cores=1)
     cluster.found()
     cluster[1].kill()
     cluster[1].start()
@@ -306,5 +306,6 @@ def test_a_node_whose_disk_failed_still_follows_and_asks_others() -> None:
     cluster.run(200)
     assert cluster.submit(follower.number, SetSetting("a", 1)).ok
     assert follower.meta.state.settings["a"] == 1
-    assert follower.head is not None
-    assert not follower.head.has_replica
+    leader = cluster.leader()
+    assert leader is not None
+    cluster.until(lambda: not leader.heads()[follower.number].has_replica)

@@ -11,8 +11,8 @@ from flockmq.durable.state.refounding import refound
 from flockmq.log.group import GroupLog
 from flockmq.log.recovery import open_store
 from flockmq.raft.replicas import decode_content
+from flockmq.testing.lockstep_nodes import STORE
 from flockmq.testing.simulation.disk import SimulatedDisk
-from meta_cluster import STORE
 
 ME = 1
 OLD_STORE = 5
