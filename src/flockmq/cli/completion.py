@@ -66,11 +66,6 @@ end
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("completion")(completion)
-
-
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:

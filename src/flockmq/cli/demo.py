@@ -47,11 +47,6 @@ Spark = Annotated[bool, typer.Option("--spark/--no-spark", help="Let Spark compu
 Rate = Annotated[float, typer.Option("--rate", "-r", min=1, help="Messages a second of the whole fleet, about.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     *,
     seconds: Seconds = 30.0,

@@ -56,11 +56,6 @@ class Finding(NamedTuple):
     text: str
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
 def doctor(
     *,
     server: ServerOption = SERVER_DEFAULT,

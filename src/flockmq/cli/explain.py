@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from flockmq.admin.cluster_model import DurablePlace
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explain")(explain)
-
-
 def explain(
     topic: TopicArgument,
     *,

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, one_server
 from flockmq.cli.output import JsonOption, print_json
 from flockmq.errors import FlockError
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("login")(login)
-    app.command("token")(token)
 
 
 def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:

@@ -17,6 +17,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cli.usage import UsageError
@@ -82,9 +83,18 @@ def make_app(command: str | None = None) -> typer.Typer:
         if command in COMMANDS and module != COMMANDS[command]:
             continue
         if find_spec(f"flockmq.cli.{module}") is not None:
-            import_module(f"flockmq.cli.{module}").register(app)
+            _register(app, import_module(f"flockmq.cli.{module}"), module)
     _take_over_help(app)
     return app
+
+
+def _register(app: typer.Typer, module: ModuleType, name: str) -> None:
+    """Let a module add its groups of commands; without ``register`` its commands are functions of their own names."""
+    if hasattr(module, "register"):
+        module.register(app)
+        return
+    for command in [command for command, home in COMMANDS.items() if home == name]:
+        app.command(command)(getattr(module, command))
 
 
 def _take_over_help(app: typer.Typer) -> None:

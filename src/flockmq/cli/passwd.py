@@ -12,11 +12,6 @@ from flockmq.cli.output import JsonOption, print_json
 from flockmq.errors import FlockError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("passwd")(passwd)
-
-
 def passwd(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The password file; it is made when it does not exist.")],
     user: Annotated[str, typer.Argument(metavar="USER", help="The user to add or change.")],

@@ -47,11 +47,7 @@ class Published:
     """Partition and offset of those that a durable topic keeps, where that was asked for."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("pub")(o.takes_target(pub))
-
-
+@o.takes_target
 def pub(
     topic: o.TopicArgument,
     payload: Annotated[

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.output import JsonOption, print_fields, print_json
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status")(status)
 
 
 def status(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:

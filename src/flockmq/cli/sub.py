@@ -43,11 +43,7 @@ class Subscription:
     """Where in the log of a durable topic to begin."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sub")(o.takes_target(sub))
-
-
+@o.takes_target
 def sub(
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filters, like plant/+/temp.")],
     *,

@@ -52,13 +52,6 @@ Detach = Annotated[bool, typer.Option("--detach", help="Return once all nodes se
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting, for all nodes.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("up")(up)
-    app.command("ps")(ps)
-    app.command("down")(down)
-
-
 def default_data_dir() -> Path:
     """Where the cluster of ``up`` lives when nothing is said."""
     base = os.environ.get("XDG_DATA_HOME")
