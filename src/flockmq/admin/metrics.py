@@ -75,12 +75,17 @@ class Metric:
     """Whether its labels are names that users gave: scraped with a token only."""
 
 
-def _counter(name: str, text: str, read: Callable[[Stats], Number]) -> Metric:
-    return Metric(name, "counter", text, (), lambda source: [((), read(source.stats))])
+def _counter(name: str, text: str, field: str) -> Metric:
+    return Metric(name, "counter", text, (), lambda source: [((), getattr(source.stats, field))])
 
 
-def _counters(name: str, text: str, labels: tuple[str, ...], read: Callable[[Stats], list[Sample]]) -> Metric:
-    return Metric(name, "counter", text, labels, lambda source: read(source.stats))
+def _counters(name: str, text: str, label: str, fields: dict[str, str]) -> Metric:
+    """``fields`` maps values of the label to fields of ``Stats``."""
+
+    def read(source: Source) -> list[Sample]:
+        return [((value,), getattr(source.stats, field)) for value, field in fields.items()]
+
+    return Metric(name, "counter", text, (label,), read)
 
 
 def _gauge(name: str, text: str) -> Metric:
@@ -230,106 +235,78 @@ METRICS: Final = (
         "flockmq_durable_messages_total",
         "Messages to durable topics by outcome: `received`, then `stored`, `refused` (certainly not in the log) or "
         "`unknown`",
-        ("outcome",),
-        lambda stats: [
-            (("received",), stats.durable_in),
-            (("stored",), stats.durable_stored),
-            (("refused",), stats.durable_refused),
-            (("unknown",), stats.durable_unknown),
-        ],
+        "outcome",
+        {
+            "received": "durable_in",
+            "stored": "durable_stored",
+            "refused": "durable_refused",
+            "unknown": "durable_unknown",
+        },
     ),
-    _counter("flockmq_connections_opened_total", "Network connections opened", lambda stats: stats.connections_opened),
-    _counter("flockmq_connections_closed_total", "Network connections closed", lambda stats: stats.connections_closed),
+    _counter("flockmq_connections_opened_total", "Network connections opened", "connections_opened"),
+    _counter("flockmq_connections_closed_total", "Network connections closed", "connections_closed"),
     _counters(
         "flockmq_connects_total",
         "CONNECT packets by outcome",
-        ("outcome",),
-        lambda stats: [(("accepted",), stats.connects_accepted), (("refused",), stats.connects_refused)],
+        "outcome",
+        {"accepted": "connects_accepted", "refused": "connects_refused"},
     ),
     _counter(
         "flockmq_authentication_failures_total",
         "CONNECT and AUTH exchanges refused for what the client brought to prove itself",
-        lambda stats: stats.authentication_failures,
+        "authentication_failures",
     ),
-    _counter(
-        "flockmq_takeovers_total",
-        "Connections closed by a newer one of the same client id",
-        lambda stats: stats.takeovers,
-    ),
-    _counter(
-        "flockmq_protocol_errors_total",
-        "Connections closed because the client broke MQTT",
-        lambda stats: stats.protocol_errors,
-    ),
+    _counter("flockmq_takeovers_total", "Connections closed by a newer one of the same client id", "takeovers"),
+    _counter("flockmq_protocol_errors_total", "Connections closed because the client broke MQTT", "protocol_errors"),
     _counters(
         "flockmq_timeouts_total",
         "Connections closed because the client was silent too long",
-        ("reason",),
-        lambda stats: [
-            (("keep_alive",), stats.keep_alive_timeouts),
-            (("connect",), stats.connect_timeouts),
-            (("packet",), stats.packet_timeouts),
-        ],
+        "reason",
+        {"keep_alive": "keep_alive_timeouts", "connect": "connect_timeouts", "packet": "packet_timeouts"},
     ),
     _counter(
         "flockmq_strangers_closed_total",
         "Connections closed because too many waited to be let in, or held too many bytes",
-        lambda stats: stats.strangers_closed,
+        "strangers_closed",
     ),
-    _counter("flockmq_received_bytes_total", "Bytes received from clients", lambda stats: stats.bytes_in),
-    _counter("flockmq_sent_bytes_total", "Bytes sent to clients", lambda stats: stats.bytes_out),
+    _counter("flockmq_received_bytes_total", "Bytes received from clients", "bytes_in"),
+    _counter("flockmq_sent_bytes_total", "Bytes sent to clients", "bytes_out"),
     _counters(
         "flockmq_messages_received_total",
         "PUBLISH packets received, by QoS",
-        ("qos",),
-        lambda stats: [
-            (("0",), stats.publishes_in_qos0),
-            (("1",), stats.publishes_in_qos1),
-            (("2",), stats.publishes_in_qos2),
-        ],
+        "qos",
+        {"0": "publishes_in_qos0", "1": "publishes_in_qos1", "2": "publishes_in_qos2"},
     ),
     _counters(
         "flockmq_messages_sent_total",
         "PUBLISH packets sent, by QoS",
-        ("qos",),
-        lambda stats: [
-            (("0",), stats.publishes_out_qos0),
-            (("1",), stats.publishes_out_qos1),
-            (("2",), stats.publishes_out_qos2),
-        ],
+        "qos",
+        {"0": "publishes_out_qos0", "1": "publishes_out_qos1", "2": "publishes_out_qos2"},
     ),
     _counters(
         "flockmq_messages_dropped_total",
         "Messages that did not reach a subscriber: `slow_client` QoS 0 to a client that reads too slowly or takes no "
         "packet so large; `queue` QoS 1 and 2 for a session whose queue is full, or expired there",
-        ("reason",),
-        lambda stats: [(("slow_client",), stats.dropped_slow), (("queue",), stats.dropped_queue)],
+        "reason",
+        {"slow_client": "dropped_slow", "queue": "dropped_queue"},
     ),
+    _counter("flockmq_messages_unmatched_total", "Messages that no subscription wanted", "publishes_unmatched"),
+    _counter("flockmq_messages_denied_total", "Messages refused by the ACL", "publishes_denied"),
     _counter(
-        "flockmq_messages_unmatched_total",
-        "Messages that no subscription wanted",
-        lambda stats: stats.publishes_unmatched,
+        "flockmq_retained_refused_total", "Retained messages refused because a limit was reached", "retained_refused"
     ),
-    _counter("flockmq_messages_denied_total", "Messages refused by the ACL", lambda stats: stats.publishes_denied),
-    _counter(
-        "flockmq_retained_refused_total",
-        "Retained messages refused because a limit was reached",
-        lambda stats: stats.retained_refused,
-    ),
-    _counter("flockmq_wills_published_total", "Wills published", lambda stats: stats.wills_published),
+    _counter("flockmq_wills_published_total", "Wills published", "wills_published"),
     _counters(
         "flockmq_delayed_total",
         "Messages under $delayed by what happened to them",
-        ("event",),
-        lambda stats: [(("accepted",), stats.delayed_accepted), (("published",), stats.delayed_published)],
+        "event",
+        {"accepted": "delayed_accepted", "published": "delayed_published"},
     ),
     _counter(
-        "flockmq_sessions_expired_total",
-        "Sessions that ended because their client stayed away",
-        lambda stats: stats.sessions_expired,
+        "flockmq_sessions_expired_total", "Sessions that ended because their client stayed away", "sessions_expired"
     ),
-    _counter("flockmq_subscribes_total", "Filters subscribed", lambda stats: stats.subscribes),
-    _counter("flockmq_unsubscribes_total", "Filters unsubscribed", lambda stats: stats.unsubscribes),
+    _counter("flockmq_subscribes_total", "Filters subscribed", "subscribes"),
+    _counter("flockmq_unsubscribes_total", "Filters unsubscribed", "unsubscribes"),
     Metric(
         "flockmq_admin_token_failures_total",
         "counter",

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from flockmq.client.load.fleet.catalogue import CONTROL_TOPIC, METRICS, Machine, next_value
-from flockmq.client.load.fleet.client import FallibleClient
 from flockmq.client.load.fleet.ledger import Ledger
-from flockmq.client.mqtt import Message, MqttError, Options
+from flockmq.client.mqtt import Message, MqttClient, MqttError, Options
 from flockmq.mqtt.packets import SubscribeEntry, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reasons import UNSPECIFIED_ERROR
@@ -33,6 +32,14 @@ AWAY_S: Final = (0.8, 2.5)
 """Shortest and longest time a device stays away after it dropped off."""
 CONNECT_S_MAX: Final = 20.0
 RETRY_S: Final = 0.2
+
+
+class FallibleClient(MqttClient):
+    """A client whose network can fail."""
+
+    def drop(self) -> None:
+        """Cut the connection: no DISCONNECT, so the broker publishes the will."""
+        self._writer.transport.abort()
 
 
 @dataclass(frozen=True, slots=True)
