@@ -95,8 +95,12 @@ class Store:
 
     def take_commit(self) -> Commit | None:
         """All that is staged as one record; None while there is nothing, or nowhere to write it yet."""
+        return self.take_record() if self.staging.rows else None
+
+    def take_record(self) -> Commit | None:
+        """As ``take_commit``; the record is empty while nothing is staged."""
         staging = self.staging
-        if self._commit is not None or not staging.rows or staging.down:
+        if self._commit is not None or staging.down:
             return None
         size = staging.size()
         switching = self.position + size > self.journal_bytes

@@ -1,6 +1,7 @@
 """A witness beside a store: which store it is, and how much of it was durable. It outlives the store.
 
 ```
+ start: an empty journal record is durable --> the whole file, synced --> the node may vote and acknowledge
  commit is durable --> Witness(store, sequence) --> two slots in one small file beside the store's folder
  next start: what the witness says against what the store has --> SAME | GONE | OTHER | OLDER
 ```
@@ -9,8 +10,13 @@ What it once acknowledged is missing all the same, and so are its votes. A node 
 a leader that lacks acknowledged records. Hence the node compares, and takes a store that is not the one it had for
 lost.
 
-The witness is written at most once in ``GAP_MS``, and no commit waits for it. So an older copy goes unnoticed only if
-it was taken within about that time before the node ended; so does one that was put back together with its witness.
+Each start adds an empty record to a journal that has records, then writes and syncs the witness of that record, before
+other nodes rely on anything of this start (``begin_life``). So a copy from before a start is always older than the
+witness, however short the node ran after that start.
+
+Later the witness is written at most once in ``GAP_MS``, and no commit waits for the write. So an older copy goes
+unnoticed only if it was taken after the last start, and within about ``GAP_MS`` before the node ended; so does one that
+was put back together with its witness.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.log.checksum import open_text, seal_text
 
 if TYPE_CHECKING:
+    from flockmq.log.disk import Disk
     from flockmq.log.store import Store
 
 SLOT_BYTES: Final = 512
@@ -83,13 +90,34 @@ def judge(witness: Witness | None, store: int, last_sequence: int, *, is_new: bo
     return OLDER if last_sequence < witness.sequence and not is_damaged else SAME
 
 
+def begin_life(store: Store, disk: Disk) -> bytes:
+    """Make a store that was just opened and judged differ from all its copies. Returns the content of the witness's
+    file: make that durable before the store is used. OSError: the disk failed.
+
+    A store that nothing was ever written to stays so: only in such a store a node may found the cluster state.
+    """
+    if store.sequence == 1:
+        return whole_file(store.identity, 0)
+    commit = store.take_record()
+    while commit is None:  # the journal file is full, and there is no next one yet
+        chore = store.take_chore()
+        assert chore is not None
+        chore.perform(disk)
+        store.done(chore)
+        commit = store.take_record()
+    commit.perform(disk)
+    store.committed(commit)
+    return whole_file(store.identity, commit.sequence)
+
+
 class Witnessing:
-    """When to write the witness: at most once in a while, and at once after a while without commits."""
+    """When to write the witness: at most once in a while, and at once after a while without commits. ``sequence``: what
+    the start has written."""
 
     def __init__(self, store: int, sequence: int) -> None:
         self._store = store
         self._durable = sequence
-        self._said = -1
+        self._said = sequence
         self._slot = 0
         self._next_at = 0
 

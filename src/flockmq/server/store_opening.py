@@ -21,7 +21,7 @@ from flockmq.cluster.model import CORE
 from flockmq.cluster.state import ClusterState
 from flockmq.drivers.journal import open_disk
 from flockmq.errors import FlockError
-from flockmq.log.witness import GONE, OTHER, SAME, Witnessing, is_marked, judge, read_witness, whole_file
+from flockmq.log.witness import GONE, OTHER, SAME, Witnessing, begin_life, is_marked, judge, read_witness
 from flockmq.security.files import replace_file
 from flockmq.server.cluster_id import load_cluster_id
 from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER
@@ -74,11 +74,10 @@ class WitnessFile:
     """The file; belongs to one opening of the store. A thread writes it, one slot at a time: a file system that stands
     still must not stop the loop."""
 
-    def __init__(self, folder: Path, store: Store) -> None:
-        sequence = store.sequence - 1
-        replace_file(folder / WITNESS_FILE, whole_file(store.identity, sequence))
+    def __init__(self, folder: Path, store: Store, disk: FileDisk) -> None:
+        replace_file(folder / WITNESS_FILE, begin_life(store, disk))
         self._file = os.open(folder / WITNESS_FILE, os.O_WRONLY | os.O_CLOEXEC)
-        self._witnessing = Witnessing(store.identity, sequence)
+        self._witnessing = Witnessing(store.identity, store.sequence - 1)
         self._writer = ThreadPoolExecutor(1, "witness")
         self._writing: Future[None] | None = None
 
@@ -127,7 +126,7 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
         if verdict == SAME or not (store.groups or load_cluster_id(folder)):
             # The start that used the acceptance may have ended before it was through: it is used again.
             is_accepted = is_accepted and bool(load_cluster_id(folder))
-            return OpenedStore(store, disk, WitnessFile(folder, store), "", is_accepted)
+            return OpenedStore(store, disk, WitnessFile(folder, store, disk), "", is_accepted)
         why = WHY.get(verdict, WHY_OLDER).format(store=root)
         if is_alone:
             if not is_accepted:
@@ -135,7 +134,7 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
                     _remove_empty(root, disk)
                 raise LostStoreError(WHAT_ALONE.format(why=why, folder=folder))
             lost = f"{why}. The operator of this node, which is alone, has accepted that."
-            return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted)
+            return OpenedStore(store, disk, WitnessFile(folder, store, disk), lost, is_accepted)
     except BaseException:
         disk.close()
         raise
@@ -145,7 +144,7 @@ def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedS
         aside = f"; what was there is in {_set_aside(root)}"
         store, disk = open_disk(root, settings)
     lost = WHAT_TO_EXPECT.format(why=why, aside=aside)
-    return OpenedStore(store, disk, WitnessFile(folder, store), lost, is_accepted=False)
+    return OpenedStore(store, disk, WitnessFile(folder, store, disk), lost, is_accepted=False)
 
 
 def forget_witness(folder: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from flockmq.log.recovery import open_store
+from flockmq.log.settings import StoreSettings
+from flockmq.log.store import Store
 from flockmq.log.witness import (
     GAP_MS,
     GONE,
@@ -13,10 +18,29 @@ from flockmq.log.witness import (
     SLOT_BYTES,
     Witness,
     Witnessing,
+    begin_life,
     judge,
     read_witness,
     whole_file,
 )
+from flockmq.testing.simulation.disk import SimulatedDisk
+
+SMALL = StoreSettings(journal_bytes=131_072, commit_bytes=65_536, segment_bytes=32_768, index_bytes=2_048)
+
+
+def opened(disk: SimulatedDisk) -> Store:
+    return open_store(disk, SMALL, random.Random(1))
+
+
+def used_disk() -> SimulatedDisk:
+    """With a store that has one record."""
+    disk = SimulatedDisk(random.Random(1))
+    store = opened(disk)
+    store.create(1)
+    commit = store.take_commit()
+    assert commit is not None
+    commit.perform(disk)
+    return disk
 
 
 @pytest.mark.parametrize(
@@ -60,10 +84,54 @@ def test_garbage_says_nothing(data: bytes) -> None:
 
 def test_the_first_commit_after_a_while_is_written_at_once_others_wait() -> None:
     witnessing = Witnessing(7, 100)
-    assert witnessing.due(0) is not None
+    assert witnessing.due(0) is None, "the start has written so much"
     witnessing.committed(101)
+    assert witnessing.due(0) is not None
+    witnessing.committed(102)
     assert witnessing.due(GAP_MS - 1) is None
     assert witnessing.due(GAP_MS) is not None
     assert witnessing.due(10 * GAP_MS) is None
-    witnessing.committed(102)
+    witnessing.committed(103)
     assert witnessing.due(10 * GAP_MS) is not None
+
+
+def test_each_start_is_later_than_all_copies_from_before_it() -> None:
+    disk = used_disk()
+    copy = disk.copy()
+    witness = read_witness(begin_life(opened(disk), disk))
+    disk.put_back(copy)
+    store = opened(disk)
+    assert judge(witness, store.identity, store.sequence - 1, is_new=False, is_damaged=False) == OLDER
+
+
+def test_a_start_that_ends_between_record_and_witness_keeps_its_store() -> None:
+    disk = used_disk()
+    witness = read_witness(begin_life(opened(disk), disk))
+    begin_life(opened(disk), disk)  # its witness is not written
+    store = opened(disk)
+    assert judge(witness, store.identity, store.sequence - 1, is_new=False, is_damaged=False) == SAME
+
+
+def test_starts_go_on_where_a_journal_file_is_full() -> None:
+    disk = used_disk()
+    sequence = opened(disk).sequence
+    for _ in range(SMALL.journal_bytes // 128 + 2):
+        store = opened(disk)
+        assert not store.notes
+        begin_life(store, disk)
+        sequence += 1
+        assert store.sequence == sequence
+        while (chore := store.take_chore()) is not None:
+            chore.perform(disk)
+            store.done(chore)
+    assert store.journal > 1
+
+
+def test_a_store_that_nothing_was_written_to_stays_so() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    for _ in range(2):
+        store = opened(disk)
+        witness = read_witness(begin_life(store, disk))
+        assert witness is not None
+        assert (witness.store, witness.sequence) == (store.identity, 0)
+        assert store.sequence == 1

@@ -100,6 +100,17 @@ def roll_back(folder: Path) -> None:
     (folder / "backup").rename(folder / "store")
 
 
+def test_a_copy_from_before_a_start_is_older_though_the_node_ended_at_once(folder: Path) -> None:
+    used(folder, 3)
+    keep_state(folder, ME, OTHER)
+    shutil.copytree(folder / "store", folder / "backup")
+    opened = open_checked(folder, ME, SMALL)
+    opened.disk.close()  # and no last word of the witness: a crash
+    shutil.rmtree(folder / "store")
+    (folder / "backup").rename(folder / "store")
+    assert "older copy" in used(folder).lost
+
+
 def test_an_older_copy_with_a_damaged_manifest_is_an_older_copy(folder: Path) -> None:
     keep_state(folder, ME, OTHER)
     roll_back(folder)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
-from flockmq.log.witness import OLDER, OTHER, Witnessing, is_marked, judge, read_witness, whole_file
+from flockmq.log.witness import OLDER, OTHER, Witnessing, begin_life, is_marked, judge, read_witness
 from flockmq.testing.cluster_harness import CLUSTER_ID, RAFT, ClusterProcess, NodeMachine
 from flockmq.testing.simulation.storage import StorageWorker
 from flockmq.testing.simulation.world import Violation
@@ -43,8 +43,8 @@ class DurableProcess(ClusterProcess):
     def __init__(self, machine: NodeMachine[Any]) -> None:
         rng = machine.next_rng()
         self.store = _open_checked(machine, rng)
+        machine.witness = begin_life(self.store, machine.disk)
         self._witnessing = Witnessing(self.store.identity, self.store.sequence - 1)
-        machine.witness = whole_file(self.store.identity, self.store.sequence - 1)
         super().__init__(machine, rng, self.store)
         assert self.whole.durable is not None
         self.durable = self.whole.durable
