@@ -11,7 +11,7 @@ import pytest
 
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_sinks_model as sinks
-from flockmq.admin.durable_sinks_port import CommitStatus
+from flockmq.admin.durable_port import CommitStatus
 from flockmq.client.admin import AdminClient
 from flockmq.client.log_client import LogClient
 from flockmq.client.log_sinks import CommittedStage, StageName, StagePart

@@ -3,7 +3,8 @@
 ```
  handlers --> DurablePort --> command(...)        group 0, forwarded to where it must go; answered after commit
                          |--> read, locate, ...   a replica here, or a question to a node that has one
-                         `--> publish(...)        the leaders of the partitions; answered after commit
+                         |--> publish(...)        the leaders of the partitions; answered after commit
+                         `--> stage, commit_sink  batches of sinks, at the leaders
 ```
 Any node answers for all partitions. What it has to fetch from another comes in smaller pieces, so a reader of much
 asks the nodes that hold replicas.
@@ -14,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
-
-from flockmq.admin.durable_sinks_port import SinkPort
 
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
@@ -70,7 +69,29 @@ class MetaStatus:
     index: int
 
 
-class DurablePort(SinkPort, Protocol):
+@dataclass(frozen=True, slots=True)
+class ChunkName:
+    """Which chunk of which attempt at which task of whose batch."""
+
+    query: bytes
+    batch: int
+    task: int
+    attempt: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStatus:
+    """What became of a batch in one group; offsets are -1 when they are not known any more."""
+
+    is_done: bool
+    is_repeat: bool
+    first: int
+    next: int
+    chunks_done: int
+
+
+class DurablePort(Protocol):
     """See the module. What can't be done raises one of ``flockmq.errors``."""
 
     def state(self) -> ClusterState:
@@ -127,3 +148,19 @@ class DurablePort(SinkPort, Protocol):
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """Put a cursor in a group; answered after commit. Only a reset may take it back."""
+
+    # --- sinks: all of it may be asked twice. Conflict: something that is named is not staged; stage it again ---
+
+    async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
+        """Keep a chunk that was checked; answered when it is replicated."""
+
+    async def commit_sink(
+        self, group: int, query: bytes, batch: int, parts: Sequence[tuple[int, int, int]]
+    ) -> CommitStatus:
+        """Publish what was staged, as (task, attempt, chunks); answered when that is done, or takes long."""
+
+    async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
+        """For each group, the last batch of a query (-1: none) and the bytes that it has staged."""
+
+    async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
+        """Forget what was staged of a batch."""

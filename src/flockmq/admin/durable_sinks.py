@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_sinks_model as model
 from flockmq.admin.durable_common import durable, find_topic, group_of, owner_of
-from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
+from flockmq.admin.durable_port import ChunkName, CommitStatus
 from flockmq.cluster.filters import namespace_prefix
 from flockmq.durable.machine.sink_bodies import QUERY_BYTES_MAX
 from flockmq.durable.sinks.checking import ChunkRules, check_chunk, names_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
+from flockmq.admin.durable_port import ChunkName, CommitStatus
 from flockmq.drivers.clock import now_ms
 from flockmq.durable.sinks.sinks import Committed
 from flockmq.errors import Conflict, NoLeader, Refused
@@ -17,10 +17,10 @@ COMMIT_MS: Final = 4_000
 
 
 class SinkView(Asking):
-    """See the module; a ``SinkPort``."""
+    """See the module; the part of ``DurablePort`` that is about sinks."""
 
     async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
-        """See ``SinkPort``."""
+        """See ``DurablePort``."""
         node = self._working()
         sinks = node.sinks
         topic = node.layout.topic_of(group)
@@ -35,7 +35,7 @@ class SinkView(Asking):
     async def commit_sink(
         self, group: int, query: bytes, batch: int, parts: Sequence[tuple[int, int, int]]
     ) -> CommitStatus:
-        """See ``SinkPort``."""
+        """See ``DurablePort``."""
         due_at = now_ms() + COMMIT_MS
         is_repeat = True
         while True:
@@ -52,7 +52,7 @@ class SinkView(Asking):
         return told
 
     async def sink_states(self, groups: Sequence[int], query: bytes) -> list[tuple[int, int]]:
-        """See ``SinkPort``."""
+        """See ``DurablePort``."""
         sinks = self._working().sinks
         found, missing = await self._await(sinks.states(list(groups), query))
         if missing:
@@ -60,7 +60,7 @@ class SinkView(Asking):
         return [(found[group].last, found[group].staged_bytes) for group in groups]
 
     async def drop_stages(self, group: int, query: bytes, batch: int) -> None:
-        """See ``SinkPort``."""
+        """See ``DurablePort``."""
         sinks = self._working().sinks
         if not await self._await(sinks.drop(group, query, batch)):
             raise NoLeader.of(group)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from flockmq.admin.durable_port import (
     NOWHERE,
     Chunk,
+    ChunkName,
+    CommitStatus,
     Message,
     MetaStatus,
 )
-from flockmq.admin.durable_sinks_port import ChunkName, CommitStatus
 from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
