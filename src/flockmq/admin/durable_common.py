@@ -59,6 +59,15 @@ async def change(desk: Desk, command: Command) -> Value | None:
     return result.value
 
 
+def find_group(port: DurablePort, text: str) -> tuple[int, TopicRecord]:
+    """The group that a path names, and the topic whose partition it is."""
+    group = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+    topic = port.state().topic_of_group(group)
+    if topic is None:
+        raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
+    return group, topic
+
+
 def find_topic(port: DurablePort, namespace: str, name: str) -> TopicRecord:
     """A topic, or 404."""
     try:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.admin.durable_common import change, durable
+from flockmq.admin.durable_common import change, durable, find_group
 from flockmq.admin.durable_views import is_lost, leader_among, node_name, partition_view, silent_replicas
 from flockmq.cluster.commands import AcceptLoss
-from flockmq.errors import NOT_FOUND, REFUSED, ApiError
+from flockmq.errors import REFUSED, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 async def accept_loss(desk: Desk, call: Call[model.AcceptLossQuery, None]) -> model.Partition:
     """Let the best replica that is left go on alone."""
     port = durable(desk)
-    text = call.path["group"]
-    group = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
-    topic = port.state().topic_of_group(group)
-    if topic is None:
-        raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
+    group, topic = find_group(port, call.path["group"])
     partition = port.state().partition(group)
     told = (await port.replicas([group])).get(group, [])
     nodes = port.state().nodes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from flockmq.admin import durable_model as model
-from flockmq.admin.durable_common import change, durable, find_topic
+from flockmq.admin.durable_common import change, durable, find_group, find_topic
 from flockmq.admin.durable_views import node_name, partition_view, topic_view
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.state import ClusterState
-    from flockmq.durable.replicas.status import ReplicaStatus
 
 
 def list_topics(desk: Desk, call: Call[NamespacedPage, None]) -> Page[model.DataTopic]:
@@ -95,7 +94,7 @@ async def list_topic_partitions(desk: Desk, call: Call[model.InNamespace, None])
     """The partitions of a topic."""
     port = durable(desk)
     topic = find_topic(port, call.query.namespace, call.path["name"])
-    told = await _told(desk, [one.group for one in topic.partitions])
+    told = await durable(desk).replicas([one.group for one in topic.partitions])
     nodes = port.state().nodes
     return [partition_view(topic, one, told.get(one.group, ()), nodes) for one in topic.partitions]
 
@@ -104,7 +103,7 @@ async def list_partitions(desk: Desk, call: Call[PartitionPage, None]) -> Page[m
     """A page of all partitions."""
     query = call.query
     state = durable(desk).state()
-    told = await _told(desk, None) if query.after is None else {}
+    told = await durable(desk).replicas(None) if query.after is None else {}
 
     def walk() -> Entries[model.Partition]:
         for topic in _topics(state, query.namespace, query.topic):
@@ -118,12 +117,8 @@ async def list_partitions(desk: Desk, call: Call[PartitionPage, None]) -> Page[m
 async def get_partition(desk: Desk, call: Call[NoQuery, None]) -> model.Partition:
     """One partition, by its group."""
     port = durable(desk)
-    text = call.path["group"]
-    group = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
-    topic = port.state().topic_of_group(group)
-    if topic is None:
-        raise ApiError(NOT_FOUND, f"There is no partition with the group {text[:20]!r}; list them to see which")
-    told = await _told(desk, [group])
+    group, topic = find_group(port, call.path["group"])
+    told = await durable(desk).replicas([group])
     return partition_view(topic, port.state().partition(group), told.get(group, ()), port.state().nodes)
 
 
@@ -136,10 +131,6 @@ async def start_scrub(desk: Desk, call: Call[ScrubQuery, None]) -> model.Scrub:
         raise ApiError(NOT_FOUND, f"There is no topic {call.query.topic!r}; list them to see which there are")
     replicas, silent = await port.scrub([one.group for topic in topics for one in topic.partitions])
     return model.Scrub(replicas=replicas, silent=sorted(node_name(state.nodes, node) for node in silent))
-
-
-async def _told(desk: Desk, groups: list[int] | None) -> dict[int, list[ReplicaStatus]]:
-    return await durable(desk).replicas(groups)
 
 
 def _topics(state: ClusterState, namespace: str | None, name: str | None) -> list[TopicRecord]:
