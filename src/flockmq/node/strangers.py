@@ -31,7 +31,7 @@ class Strangers:
             self._count_max = min(self._count_max, max(connections_max // 2, COUNT_MIN))
         self._bytes_max = bytes_max or 1 << 62
         self._waiting: dict[int, Connection] = {}
-        self._holding: dict[int, tuple[Connection, int]] = {}
+        self._holding: dict[int, Connection] = {}
 
     @property
     def count(self) -> int:
@@ -46,10 +46,10 @@ class Strangers:
         """So many bytes are held for a connection now, whatever it was before."""
         if connection.number not in self._waiting:
             return
-        held = self._holding.get(connection.number)
-        self.held_bytes += size - (held[1] if held is not None else 0)
+        self.held_bytes += size - connection.held_bytes
+        connection.held_bytes = size
         if size:
-            self._holding[connection.number] = (connection, size)  # in its old place, if it has one
+            self._holding[connection.number] = connection  # in its old place, if it has one
         else:
             self._holding.pop(connection.number, None)
 
@@ -57,14 +57,14 @@ class Strangers:
         """A connection was let in, or is gone; fine to say twice."""
         if self._waiting.pop(connection.number, None) is None:
             return
-        held = self._holding.pop(connection.number, None)
-        if held is not None:
-            self.held_bytes -= held[1]
+        self._holding.pop(connection.number, None)
+        self.held_bytes -= connection.held_bytes
+        connection.held_bytes = 0
 
     def surplus(self) -> Connection | None:
         """The one to close now; None while all limits hold."""
         if self.held_bytes > self._bytes_max:
-            return next(iter(self._holding.values()))[0]
+            return next(iter(self._holding.values()))
         if len(self._waiting) > self._count_max:
             return next(iter(self._waiting.values()))
         return None

@@ -55,29 +55,42 @@ class Connection:
     identity: Identity | None = None
     auth: AuthRequest | None = None
     auth_method: str | None = None
-    awaits_auth: bool = False
     admission: object = None
     admitted_as: str | None = None
     """The proved name of a client that is let in, and may still wait for its CONNACK."""
     expiry_asked: int = 0
+
+    # flags: a byte each while they stand together, eight where they do not
+    awaits_auth: bool = False
+    reading_paused: bool = False
+    held_back: bool = False
+    """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
+    waits_turn: bool = False
+    """The connection had its share of a loop turn, or others had the turn: bytes wait in ``rest`` for a later one."""
+    is_lost: bool = False
+    """The transport is gone; bytes that the client sent before that still wait for their turn."""
+    blocked: bool = False
+    closing: bool = False
+    dirty: bool = False
+    hungry: bool = False
+    """The backlog can go on in the next loop turn."""
+    wants_problem_information: bool = True
+    wants_places: bool = False
+    """Whether the client wants to know partition and offset of messages that it publishes to durable topics."""
+    out_of_grace: bool = False
 
     # reading
     rest: bytes = b""
     chunks: bytearray | None = None
     """A large packet as far as it has arrived; ``missing`` bytes are still to come."""
     missing: int = 0
-    reading_paused: bool = False
-    held_back: bool = False
-    """Reading was paused in the middle of a buffer: whole packets may stand in ``rest``."""
-    waits_turn: bool = False
-    """The connection had its share of a loop turn, or others had the turn: bytes wait in ``rest`` for a later one."""
     turn: int = 0
     turn_work: int = 0
     """Work that was done for this connection in the turn with the number ``turn``."""
-    is_lost: bool = False
-    """The transport is gone; bytes that the client sent before that still wait for their turn."""
     fed_at: int = 0
     """The turn in which the client last got retained messages."""
+    held_bytes: int = 0
+    """Bytes that are held for this connection while it is not let in."""
     connect_bytes: int = 0
     """Size of the CONNECT, while that is being judged."""
     half_since: int = 0
@@ -94,21 +107,13 @@ class Connection:
     """How many pieces at the beginning of ``out`` are large ones, put together from many."""
     out_bytes: int = 0
     reply_bytes: int = 0
-    blocked: bool = False
-    closing: bool = False
-    dirty: bool = False
     backlog: object = None
     """Retained messages that are still to be sent (a RetainedFeed)."""
-    hungry: bool = False
-    """The backlog can go on in the next loop turn."""
 
     # what the client said in CONNECT (MQTT 5)
     client_packet_max: int = 0
     client_receive_max: int = 65_535
     client_alias_max: int = 0
-    wants_problem_information: bool = True
-    wants_places: bool = False
-    """Whether the client wants to know partition and offset of messages that it publishes to durable topics."""
     aliases_in: dict[int, bytes] | None = None
     aliases_out: dict[bytes, int] | None = None
 
@@ -120,7 +125,6 @@ class Connection:
     waiting: dict[int, Connection] | None = None
     congestion_timer: Timer | None = None
     waits_for: int = 0
-    out_of_grace: bool = False
 
     # durable topics: acknowledgements that wait for a log, and PUBCOMPs that do
     acks: AckQueue | None = None
