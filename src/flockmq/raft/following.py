@@ -68,6 +68,9 @@ def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
         return
     if message.is_news:
         return
+    if state.health != SOUND and state.matched == message.last_index:
+        # Only an acknowledgement says that a replica is impaired. If the last one was lost, none would follow.
+        acknowledge(state, state.matched)
     # A term that a crash would undo is no ground to call anything durable.
     durable = min(state.matched, state.log.durable) if state.durable_term == state.term else 0
     state.send(

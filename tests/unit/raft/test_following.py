@@ -8,6 +8,7 @@ from flockmq.log.batch import BatchView
 from flockmq.raft.entry import Entry
 from flockmq.raft.errors import SafetyError
 from flockmq.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
+from flockmq.raft.state import FORGOTTEN, HardState
 from raft_cluster import GROUP, Replica, entry, said, with_log
 
 
@@ -111,6 +112,41 @@ def test_news_of_a_commit_is_heard_and_not_answered() -> None:
     assert replica.state.commit == 3
     assert said(replica) == []
     replica.node.step(Heartbeat(GROUP, 2, 1, 2, 3, 3, 2, False))
+    assert [type(message) for message in said(replica)] == [HeartbeatReply]
+
+
+def impaired(*terms: int) -> Replica:
+    replica = with_log(*terms)
+    replica.hard = HardState(1, 0, FORGOTTEN)
+    replica.start()
+    return replica
+
+
+def test_an_impaired_replica_that_has_everything_acknowledges_it_with_each_heartbeat() -> None:
+    """Only an acknowledgement says that a replica is impaired; the last one may be lost, and the leader has no other
+    entry to send."""
+    replica = impaired(1, 1)
+    replica.node.step(append(2, 2, 1, [entry(3, 2)]))
+    assert answer(replica).impaired
+    replica.node.step(Heartbeat(GROUP, 2, 1, 2, 3, 3, 8, False))
+    heartbeat, reply = said(replica)
+    assert isinstance(heartbeat, HeartbeatReply)
+    assert isinstance(reply, AppendReply)
+    assert (reply.ok, reply.index, reply.lease_round, reply.impaired) == (True, 3, 8, True)
+
+
+def test_an_impaired_replica_acknowledges_nothing_before_it_knows_where_the_logs_agree() -> None:
+    replica = impaired(1, 1)
+    replica.node.step(Heartbeat(GROUP, 2, 1, 2, 0, 2, 8, False))
+    assert [type(message) for message in said(replica)] == [HeartbeatReply]
+
+
+def test_an_impaired_replica_that_lacks_entries_waits_for_them() -> None:
+    """Its leader may know more of a former life, and has to ask where the logs agree; this would be no answer."""
+    replica = impaired(1, 1)
+    replica.node.step(append(2, 2, 1, [entry(3, 2)]))
+    said(replica)
+    replica.node.step(Heartbeat(GROUP, 2, 1, 2, 0, 4, 8, False))
     assert [type(message) for message in said(replica)] == [HeartbeatReply]
 
 

@@ -159,6 +159,21 @@ def test_it_votes_again_after_it_was_a_learner() -> None:
     assert cluster.leaders()[-1].state.role == LEADER
 
 
+def test_a_leader_hears_of_lost_votes_although_the_answer_to_its_last_append_is_lost() -> None:
+    cluster = Cluster()
+    former = written(cluster)
+    lose(cluster[3], FORGOTTEN)
+    cluster.run(1_500)
+    cluster.lost = lambda message: type(message).__name__ == "AppendReply" and message.sender == 3
+    assert former.node.transfer(2) is None
+    cluster.run(1_000)
+    cluster.heal()
+    cluster.run(1_000)
+    leader = cluster[2].state
+    assert leader.role == LEADER
+    assert (leader.progress[3].match, leader.progress[3].impaired) == (leader.log.last_index, True)
+
+
 def test_having_been_a_learner_once_upon_a_time_does_not_count() -> None:
     """The log that refills it has the entry with which it was added; that was in its former life."""
     cluster = Cluster()
