@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U32, U64, Reader, large
-from flockmq.raft.speaking import near, speaks_for
+from flockmq.raft.speaking import speaking_for
 from flockmq.tasks import Promise, Sleep, Task, promised, within
 
 if TYPE_CHECKING:
@@ -149,10 +149,8 @@ class PartitionCalls:
         rest = reader.large(len(body))
         parts: list[bytes] = []
         size = 0
-        host = self.engine.host
-        nearby = near(host, self.now)
-        for group in groups:
-            found = self._serves_each[kind](group, Reader(rest)) if speaks_for(host, group, nearby) else None
+        for group in speaking_for(self.engine.host, groups, self.now):
+            found = self._serves_each[kind](group, Reader(rest))
             if found is None:
                 continue
             size += len(found) + 12

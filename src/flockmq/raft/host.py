@@ -243,7 +243,7 @@ class RaftHost:
         peer = self._peer(frame.sender)
         if not peer.is_current(frame.boot):
             return  # said before its last start
-        is_first = peer.heard_frame(frame.boot, frame.number, self.clock.elapsed, self.clock.raw)
+        is_first = peer.heard_frame(frame.boot, frame.number, self.clock, self.settings.gap_ms)
         if peer.was_restarted:
             peer.was_restarted = False
             self._node_restarted(peer.node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from flockmq.raft.clock import TickClock
     from flockmq.raft.messages import Message
 
 NEVER: Final = -(1 << 62)
@@ -21,6 +22,8 @@ class Peer:
         self.heard_at = elapsed
         self.heard_raw = NEVER
         """What the clock said at the last tick before that: not later than when it was."""
+        self.steady_since = 0
+        """The tick since when the node, in its present life, was heard without a gap."""
         self.was_restarted = False
         self.frame_seen = 0
         """Number of the latest frame that came."""
@@ -38,14 +41,17 @@ class Peer:
         """Whether a frame is from the node as it runs now, as far as we know."""
         return boot >= self.boot
 
-    def heard_frame(self, boot: int, number: int, elapsed: int, raw: int) -> bool:
-        """A frame came; False when a later one came before it."""
+    def heard_frame(self, boot: int, number: int, clock: TickClock, gap_ms: int) -> bool:
+        """A frame came; False when a later one came before it. ``gap_ms``: so long a silence is a gap."""
+        if not 0 <= clock.raw - self.heard_raw < gap_ms:
+            self.steady_since = clock.ticks
         if boot > self.boot:
             self.was_restarted = self.boot != 0
             self.boot = boot
             self.frame_seen = 0
-        self.heard_at = elapsed
-        self.heard_raw = raw
+            self.steady_since = clock.ticks
+        self.heard_at = clock.elapsed
+        self.heard_raw = clock.raw
         if number <= self.frame_seen:
             return False
         self.frame_seen = number

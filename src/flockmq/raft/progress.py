@@ -55,6 +55,9 @@ class Progress:
         """Heard from since the last check of the quorum."""
         self.heard_round = 0
         """Latest lease round that the follower answered."""
+        self.answered_tick = -1
+        """The tick at which such a round began: from then on the follower held this node for the leader; -1: unknown.
+        """
         self.told_commit = 0
         """Commit index in the latest message to the follower."""
         self.knows_commit = 0

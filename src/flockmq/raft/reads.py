@@ -95,6 +95,9 @@ def answered(state: RaftState, node: int, lease_round: int) -> None:
     progress.active = True
     if progress.heard_round < lease_round <= state.round:
         progress.heard_round = lease_round
+        for begun in state.rounds:
+            if begun.number == lease_round:
+                progress.answered_tick = begun.ticks
         _confirm(state)
 
 

@@ -42,10 +42,17 @@ class RaftSettings:
     """A group without work for this long goes quiet: no heartbeats, no lease."""
 
     @property
+    def gap_ms(self) -> int:
+        """A node that was heard again after less than this had no time to give up a leader that it could hear.
+
+        A follower's clock may count twice as fast as time passes (``clock.py``), so half of the election timeout.
+        """
+        return self.election_ms // 2
+
+    @property
     def lease_ms(self) -> int:
         """How long after a round that a quorum answered no other leader can have been elected.
 
-        A follower's clock may count twice as fast as time passes (``clock.py``), so half of the election timeout, less
-        two ticks for rounding.
+        As short as ``gap_ms``, less two ticks for rounding.
         """
-        return self.election_ms // 2 - 2 * self.tick_ms
+        return self.gap_ms - 2 * self.tick_ms

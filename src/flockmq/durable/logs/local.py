@@ -20,7 +20,7 @@ from flockmq.durable.state.read_index import read_index
 from flockmq.errors import Behind, Damaged, FlockError, NoReplica, OffsetGone
 from flockmq.log.errors import DamageError
 from flockmq.log.extents import EXTENT_BYTES_MAX, Extents, fill
-from flockmq.raft.speaking import near, speaks_for
+from flockmq.raft.speaking import speaking_for
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.machines import Machines
@@ -118,9 +118,7 @@ class EngineLogs:
 
     def speaking_for(self, groups: list[int], now: int) -> set[int]:
         """See LocalLogs."""
-        host = self._engine.host
-        nearby = near(host, now)
-        return {group for group in groups if self.is_here(group) and speaks_for(host, group, nearby)}
+        return set(speaking_for(self._engine.host, [group for group in groups if self.is_here(group)], now))
 
     def confirm(self, group: int, now: int) -> Promise[bool]:
         """See LocalLogs."""

@@ -31,7 +31,7 @@ from flockmq.durable.machine.control_bodies import ADOPT, Statement, encode_stat
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import U16, U32, U64, Reader, sized
 from flockmq.peering.kinds import RELEASE_CALL, UNRELEASED_CALL
-from flockmq.raft.speaking import knows_all, near
+from flockmq.raft.speaking import is_followed, knows_all, near
 from flockmq.raft.state import LEADER
 from flockmq.tasks import Promise
 
@@ -307,24 +307,26 @@ class Collecting:
         """A leader that was cut off, and does not know of the next one, must not speak for its group.
 
         A group at work has its quorum asked. To wake all others for every client would cost too much: of a quiet one it
-        is enough that its members were heard just now, for they wait much longer before they elect another leader.
+        is enough that its members were heard all the time, up to now: they wait long before they elect another leader.
         """
         engine = self._calls.engine
         host = engine.host
         nearby = near(host, self._calls.now)
+        heard = {host.node_id, *nearby}
         for group, machine in self._machines.by_group.items():
             node = host.groups.get(group)
             if node is None or node.state.role != LEADER or group in host.broken:
                 continue
             state = node.state
-            if state.quiet and not state.configuration.has_quorum(nearby):
+            if state.quiet and not state.configuration.has_quorum(heard):
                 continue
-            if state.quiet and machine.applied >= state.log.last_index and knows_all(state):
+            is_certain = state.quiet and is_followed(state, nearby)
+            if is_certain and machine.applied >= state.log.last_index and knows_all(state):
                 job.covered[group] = None
                 continue
             job.waiting[group] = (state.log.last_index, state.term)
             self._waiting.setdefault(group, {})[job] = None
-            if not state.quiet:
+            if not is_certain:
                 job.unconfirmed.add(group)
         for group in list(job.unconfirmed):
             engine.read(group, partial(self._on_confirmed, job, group), self._calls.now)

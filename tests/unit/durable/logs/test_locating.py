@@ -151,3 +151,30 @@ def test_a_leader_that_stood_still_tells_nothing_before_it_heard_the_others() ->
     assert told == [], "its clock has jumped: it has heard nobody since"
     cluster.run(1_000)
     assert told == [4]
+
+
+def test_a_leader_that_hears_one_member_again_tells_nothing_before_that_member_has_answered_for_the_group() -> None:
+    cluster = PartitionCluster(nodes=3, groups=1)
+    cluster.fill(1, 3)
+    cluster.run(5_000)
+    old = cluster.leader(1)
+    assert ask(cluster, old.id) == [3]
+    old.running = False  # it is stopped, not gone: nobody has told it anything
+    cluster.run(5_000)
+    new = cluster.leader(1)
+    cluster.publish(new.id, 1, b"meanwhile")
+    cluster.run(200)
+    old.running = True
+    cluster.lost = lambda one, other: {one, other} == {old.id, new.id}
+    while all(peer.heard_raw < cluster.now for peer in old.engine.host.peers.values()):
+        cluster.tick()
+        cluster.turn()
+    assert old.engine.is_leader(1), "as far as it knows"
+    told = ask(cluster, old.id)
+    assert told == []
+    cluster.run(1_000)
+    assert told == []
+    assert not old.engine.is_leader(1)
+    cluster.lost = lambda one, other: False
+    cluster.run(1_000)
+    assert told == [4]

@@ -399,3 +399,25 @@ def test_a_leader_that_was_cut_off_does_not_speak_for_its_group(is_quiet: bool) 
     cluster.nodes[4].collecting.collect(b"c", 20, lambda found, groups, now: missing.append(groups), cluster.now)
     cluster.run(4_000)
     assert missing == [[1]]
+
+
+def test_a_leader_that_hears_one_member_again_does_not_speak_for_its_group() -> None:
+    """The others have the next one already; this one stood still, and only hears the one that does not lead."""
+    cluster = PartitionCluster(nodes=3, groups=1)
+    old = cluster.leader(1)
+    cluster.run(5_000)
+    old.running = False
+    cluster.run(5_000)
+    new = cluster.leader(1)
+    assert new is not old
+    old.running = True
+    old.seen = [old.id]
+    cluster.lost = lambda one, other: {one, other} == {old.id, new.id}
+    while all(peer.heard_raw < cluster.now for peer in old.engine.host.peers.values()):
+        cluster.tick()
+        cluster.turn()
+    assert old.engine.host.groups[1].state.quiet
+    missing: list[list[int]] = []
+    old.collecting.collect(b"c", 20, lambda found, groups, now: missing.append(groups), cluster.now)
+    cluster.run(4_000)
+    assert missing == [[1]]
