@@ -53,11 +53,11 @@ BUGS: dict[str, list[Change]] = {
     ],
     "committed entries truncated": [
         # The first implementation of many: remove all that is behind the entries of an append, agreeing or not.
-        Change("raft.following", "_take_in", "    log = state.log\n", "    log = state.log\n" + TRUNCATE),
+        Change("raft.replication", "_take_in", "    log = state.log\n", "    log = state.log\n" + TRUNCATE),
     ],
     "snapshot over a newer log": [
-        Change("raft.snapshots", "on_chunk", "if meta.index <= state.commit:", "if False:"),
-        Change("raft.snapshots", "on_chunk", "if state.log.term_at(meta.index) == meta.term:", "if False:"),
+        Change("raft.installing", "on_chunk", "if meta.index <= state.commit:", "if False:"),
+        Change("raft.installing", "on_chunk", "if state.log.term_at(meta.index) == meta.term:", "if False:"),
     ],
     "vote forgotten by a restart": [
         Change(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.raft.messages import VoteReply, VoteRequest
+from flockmq.raft.replication import begin_term
 from flockmq.raft.roles import become_candidate, become_follower, become_leader, become_pre_candidate, draw_campaign
 from flockmq.raft.state import CANDIDATE, LEADER, PRE_CANDIDATE, SOUND
 
@@ -127,6 +128,7 @@ def _count(state: RaftState) -> None:
             campaign(state, transfer=False)
         else:
             become_leader(state)
+            begin_term(state)
         return
     refused = {node for node, vote in state.votes.items() if not vote}
     hopeful = set(state.configuration.members()) - refused

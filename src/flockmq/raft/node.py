@@ -16,11 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.log.batch import CONFIG, NOOP, control_batch, kind_of
-from flockmq.raft import membership, persistence, quiet, reads, replication, snapshots, transfer
+from flockmq.raft import installing, membership, persistence, quiet, reads, replication, transfer
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration
 from flockmq.raft.election import is_loyal, on_timeout_now, on_vote_reply, on_vote_request, tick_election
-from flockmq.raft.following import on_append, on_heartbeat
 from flockmq.raft.messages import (
     Append,
     AppendReply,
@@ -34,7 +33,8 @@ from flockmq.raft.messages import (
     VoteRequest,
 )
 from flockmq.raft.ready import BUSY, NOT_ALLOWED, NOT_LEADER, Proposal, Ready, Refusal
-from flockmq.raft.roles import append, become_follower, draw_campaign
+from flockmq.raft.replication import append, on_append, on_heartbeat
+from flockmq.raft.roles import become_follower, draw_campaign
 from flockmq.raft.state import LEADER, SOUND, RaftState, Stored
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class RaftNode:
         elif isinstance(message, VoteReply):
             on_vote_reply(state, message)
         elif isinstance(message, SnapshotChunk):
-            snapshots.on_chunk(state, message)
+            installing.on_chunk(state, message)
         elif isinstance(message, SnapshotReply):
             replication.on_snapshot_reply(state, message)
         elif isinstance(message, TimeoutNow):

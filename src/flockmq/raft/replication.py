@@ -1,19 +1,61 @@
-"""The leader's side of replication (Raft paper, 5.3): what each follower gets, and what a quorum of answers means."""
+"""The log, from its leader to its followers and to the commit index (Raft paper, 5.3; figure 2, AppendEntries).
+
+```
+ leader:    append --> replicate --Append, Heartbeat--.         .--> on_append_reply, on_heartbeat_reply
+                                                      v         |                  |
+ follower:                              on_append, on_heartbeat-'           commit_by_count: a quorum holds it
+ both:                                             `---------> commit_to <---------'
+```
+Acknowledgements of followers wait for their disks (``persistence.py``); what is too old to be sent as entries goes as a
+snapshot (``snapshots.py``).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.log.batch import CONFIG, NOOP, control_batch, stamp
 from flockmq.log.errors import SpoiledError
-from flockmq.raft import reads, snapshots, transfer
-from flockmq.raft.commits import commit_to
-from flockmq.raft.messages import Append, Heartbeat
+from flockmq.raft import membership, reads, snapshots, transfer
+from flockmq.raft.entry import Entry, entry_of
+from flockmq.raft.errors import SafetyError
+from flockmq.raft.health import met_leader, recover
+from flockmq.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
 from flockmq.raft.progress import PROBE, SNAPSHOT, Progress
-from flockmq.raft.state import LEADER
+from flockmq.raft.roles import become_follower
+from flockmq.raft.state import FOLLOWER, LEADER, SOUND
 
 if TYPE_CHECKING:
-    from flockmq.raft.messages import AppendReply, HeartbeatReply, SnapshotReply
+    from flockmq.raft.messages import SnapshotReply
     from flockmq.raft.state import RaftState
+
+
+# The leader: what each follower gets, and what its answers mean.
+
+
+def append(state: RaftState, batch: bytes) -> Entry:
+    """A leader puts a batch into its log; it never overwrites or deletes any (paper, 5.3: leader append-only)."""
+    log = state.log
+    index = log.last_index + 1
+    data = stamp(batch, state.term, index, log.next_offset)
+    entry = entry_of(data)
+    log.append(entry)
+    state.uncommitted.append((index, len(data)))
+    state.uncommitted_bytes += len(data)
+    membership.note_entry(state, entry)
+    state.work_at = state.clock.elapsed
+    state.dirty = True
+    return entry
+
+
+def begin_term(state: RaftState) -> None:
+    """A new leader appends an entry of its own term: only with it can entries of earlier terms be known as committed
+    (paper, 5.4.2 and 8).
+    """
+    state.term_start = state.log.last_index + 1
+    append(state, control_batch(NOOP, b""))
+    # That alone is no work: be quiet once all know of it.
+    state.work_at = state.clock.elapsed - state.settings.quiet_after_ms
 
 
 def replicate(state: RaftState) -> None:
@@ -109,6 +151,31 @@ def on_append_reply(state: RaftState, reply: AppendReply) -> None:
         on_durable(state, progress, reply.index)
 
 
+def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> None:
+    if progress.state == SNAPSHOT:
+        return
+    if reply.impaired:
+        # It lost what it had acknowledged, so nothing is known of it. What is committed stays committed: the replica
+        # does not vote before it has all of this log (``health.py``).
+        progress.match = 0
+    elif progress.state == PROBE:
+        if not _is_out(progress, reply.index):
+            return  # an answer to an earlier question
+        if reply.index == progress.match:
+            # It lacks what it acknowledged, and does not know that it lost something. Give it everything again.
+            progress.match = 0
+    elif reply.index < progress.match or (reply.index == progress.match and not _is_out(progress, reply.index)):
+        return  # late
+    # Both sides skip entries whose term rules out that they agree: one question per term (paper, end of 5.3).
+    hint = min(reply.hint_index, reply.index)
+    progress.probe(state.log.agreement(hint, reply.hint_term, 0) + 1)
+
+
+def _is_out(progress: Progress, prev_index: int) -> bool:
+    """Whether the oldest append that is out begins behind ``prev_index``."""
+    return bool(progress.sent) and progress.sent[0].prev_index == prev_index
+
+
 def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
     """A follower lives; maybe an append or its answer was lost on the way."""
     progress = state.progress.get(reply.sender)
@@ -169,26 +236,180 @@ def commit_by_count(state: RaftState) -> None:
     commit_to(state, agreed)
 
 
-def _on_refusal(state: RaftState, progress: Progress, reply: AppendReply) -> None:
-    if progress.state == SNAPSHOT:
+# A follower: entries that are new, and its acknowledgement.
+
+
+def hear_leader(state: RaftState, leader: int, last_index: int, lease_round: int) -> None:
+    """The sender leads in this term. Its message resets the election timer (paper, 5.2)."""
+    if state.role == LEADER or state.leader not in (0, leader):
+        raise SafetyError(
+            f"Group {state.group}: nodes {state.leader} and {leader} both lead in term {state.term}. "
+            "Election safety is broken; stop this group and look at both logs."
+        )
+    if state.role != FOLLOWER or state.leader == 0:
+        # A candidate that hears of a leader of its term has lost (paper, 5.2).
+        become_follower(state, state.term, leader)
+        state.dirty = True
+    state.quiet = False
+    state.loyal_until = state.clock.elapsed + state.settings.election_ms
+    state.campaign_at = state.clock.elapsed + state.campaign_wait
+    state.lease_round_seen = max(state.lease_round_seen, lease_round)
+    met_leader(state, last_index)
+
+
+def on_append(state: RaftState, message: Append) -> None:
+    """Take in entries, if the logs agree where they begin."""
+    hear_leader(state, message.sender, message.last_index, message.lease_round)
+    prev_index = message.prev_index
+    entries = message.entries
+    if prev_index < state.commit:
+        # What is committed is the same in every leader's log (paper, 5.4: leader completeness), so begin behind it.
+        known = min(state.commit - prev_index, len(entries))
+        if known:
+            _must_agree(state, entries[known - 1])
+        entries = entries[known:]
+        prev_index = state.commit
+    elif state.log.term_at(prev_index) != message.prev_term:
+        _refuse(state, message)
         return
-    if reply.impaired:
-        # It lost what it had acknowledged, so nothing is known of it. What is committed stays committed: the replica
-        # does not vote before it has all of this log (``health.py``).
-        progress.match = 0
-    elif progress.state == PROBE:
-        if not _is_out(progress, reply.index):
-            return  # an answer to an earlier question
-        if reply.index == progress.match:
-            # It lacks what it acknowledged, and does not know that it lost something. Give it everything again.
-            progress.match = 0
-    elif reply.index < progress.match or (reply.index == progress.match and not _is_out(progress, reply.index)):
-        return  # late
-    # Both sides skip entries whose term rules out that they agree: one question per term (paper, end of 5.3).
-    hint = min(reply.hint_index, reply.index)
-    progress.probe(state.log.agreement(hint, reply.hint_term, 0) + 1)
+    _take_in(state, entries)
+    acknowledge(state, prev_index + len(entries))
+    # No further than this append proves our log to be the leader's (paper, figure 2, AppendEntries 5).
+    commit_to(state, min(message.commit, state.matched))
 
 
-def _is_out(progress: Progress, prev_index: int) -> bool:
-    """Whether the oldest append that is out begins behind ``prev_index``."""
-    return bool(progress.sent) and progress.sent[0].prev_index == prev_index
+def _take_in(state: RaftState, entries: list[Entry]) -> None:
+    """Append what is new. An entry that conflicts removes itself and all behind it (paper, figure 2)."""
+    log = state.log
+    for entry in entries:
+        if entry.index <= log.last_index:
+            if log.term_at(entry.index) == entry.term:
+                continue
+            assert entry.index > state.commit, "what is committed was left out before"
+            log.truncate_from(entry.index)
+            membership.note_truncation(state, entry.index)
+        log.append(entry)
+        membership.note_entry(state, entry)
+
+
+def _must_agree(state: RaftState, entry: Entry) -> None:
+    """An entry that is committed here can't differ in the log of a leader (paper, figure 3: leader completeness)."""
+    here = state.log.term_at(entry.index)
+    if here not in (entry.term, -1):
+        raise SafetyError(
+            f"Group {state.group}: entry {entry.index} is committed with term {here}, and the leader has it with term "
+            f"{entry.term}. State machine safety is broken; stop this group and look at both logs."
+        )
+
+
+def acknowledge(state: RaftState, index: int) -> None:
+    """All up to ``index`` is the leader's log; tell it when that is durable. One answer a turn says it all."""
+    state.matched = max(state.matched, index)
+    state.acknowledge = max(state.acknowledge, index)
+    state.dirty = True
+
+
+def _refuse(state: RaftState, message: Append) -> None:
+    """The logs do not agree; say where they may, so that the leader needs one question per term, not per entry.
+
+    Raft paper, end of 5.3; halving as in ``RaftLog.agreement``.
+    """
+    hint = state.log.agreement(message.prev_index, message.prev_term, state.commit)
+    state.send(
+        AppendReply(
+            state.group,
+            state.node,
+            message.sender,
+            state.term,
+            False,
+            message.prev_index,
+            hint,
+            max(state.log.term_at(hint), 0),
+            message.lease_round,
+            state.health != SOUND,
+        )
+    )
+
+
+def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
+    """The leader lives. A heartbeat says nothing about our log, so commit no further than what is known to match."""
+    hear_leader(state, message.sender, message.last_index, message.lease_round)
+    commit_to(state, min(message.commit, state.matched))
+    if message.quiet and _is_level(state, message):
+        # The leader will say no more until there is work; the host watches over its node (``quiet.py``).
+        state.quiet = True
+        state.dirty = True
+        return
+    if message.is_news:
+        return
+    if state.health != SOUND and state.matched == message.last_index:
+        # Only an acknowledgement says that a replica is impaired. If the last one was lost, none would follow.
+        acknowledge(state, state.matched)
+    # A term that a crash would undo is no ground to call anything durable.
+    durable = min(state.matched, state.log.durable) if state.durable_term == state.term else 0
+    state.send(
+        HeartbeatReply(
+            state.group,
+            state.node,
+            message.sender,
+            state.term,
+            message.lease_round,
+            state.matched,
+            durable,
+            state.commit,
+        )
+    )
+
+
+def _is_level(state: RaftState, message: Heartbeat) -> bool:
+    """Whether nothing at all is missing here."""
+    last = message.last_index
+    return (
+        state.health == SOUND
+        and message.commit == last
+        and state.commit == last
+        and state.matched == last
+        and state.log.last_index == last
+        and state.log.durable == last
+    )
+
+
+# Both: what is decided, and what follows from it.
+
+
+def commit_to(state: RaftState, index: int) -> None:
+    """All up to ``index`` is decided."""
+    if index <= state.commit:
+        return
+    if index > state.log.last_index:
+        raise SafetyError(
+            f"Group {state.group}: entry {index} is committed, but the log ends at {state.log.last_index}. "
+            "This replica lost entries without noticing; it must be refilled."
+        )
+    state.commit = index
+    if state.role == LEADER or state.log.durable > state.applied:
+        state.dirty = True  # else nothing can be applied before it is written, which calls for a turn itself
+    membership.note_commit(state)
+    recover(state)
+    if state.role == LEADER:
+        _lead_on(state)
+
+
+def _lead_on(state: RaftState) -> None:
+    done = 0
+    while done < len(state.uncommitted) and state.uncommitted[done][0] <= state.commit:
+        state.uncommitted_bytes -= state.uncommitted[done][1]
+        done += 1
+    if done:
+        del state.uncommitted[:done]
+    reads.note_commit(state)
+    if state.configuration_index > state.commit or state.commit < state.term_start:
+        return
+    if state.configuration.is_joint:
+        # The joint configuration is committed: from here only the new voters are needed (paper, section 6).
+        append(state, control_batch(CONFIG, state.configuration.settled().encode()))
+    elif not state.configuration.is_voter(state.node):
+        # A leader that is no longer a voter leads until the configuration without it is committed (paper, section 6),
+        # and tells the others, so that the new voters know it when they elect a leader.
+        reads.begin_round(state)
+        become_follower(state, state.term, 0)

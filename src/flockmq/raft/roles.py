@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.log.batch import NOOP, control_batch, stamp
-from flockmq.raft.entry import Entry, entry_of
-from flockmq.raft.membership import follow_members, note_entry
+from flockmq.raft.membership import follow_members
 from flockmq.raft.progress import Progress
 from flockmq.raft.state import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, ReadAnswer
 
@@ -69,25 +67,6 @@ def become_leader(state: RaftState) -> None:
     state.commit_at_check = state.log.last_index + 1
     state.work_at = elapsed
     follow_members(state)
-    # An entry of the own term: only with it can entries of earlier terms be known as committed (paper, 5.4.2 and 8).
-    state.term_start = state.log.last_index + 1
-    append(state, control_batch(NOOP, b""))
-    state.work_at = elapsed - state.settings.quiet_after_ms  # that alone is no work: be quiet once all know of it
-
-
-def append(state: RaftState, batch: bytes) -> Entry:
-    """A leader puts a batch into its log; it never overwrites or deletes any (paper, 5.3: leader append-only)."""
-    log = state.log
-    index = log.last_index + 1
-    data = stamp(batch, state.term, index, log.next_offset)
-    entry = entry_of(data)
-    log.append(entry)
-    state.uncommitted.append((index, len(data)))
-    state.uncommitted_bytes += len(data)
-    note_entry(state, entry)
-    state.work_at = state.clock.elapsed
-    state.dirty = True
-    return entry
 
 
 def draw_campaign(state: RaftState) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from flockmq.raft.commits import commit_to
 from flockmq.raft.errors import SafetyError
 from flockmq.raft.messages import Append, Message
+from flockmq.raft.replication import commit_to
 from raft_cluster import SETTINGS, Cluster
 
 
