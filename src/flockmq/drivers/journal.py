@@ -57,7 +57,6 @@ class JournalDriver:
     ) -> None:
         self.store = store
         self.commits = 0
-        self.bytes_committed = 0
         self._disk = disk
         self._on_committed = on_committed
         self._on_failed = on_failed
@@ -171,7 +170,6 @@ class JournalDriver:
 
     def _committed(self, commit: Commit) -> None:
         self.commits += 1
-        self.bytes_committed += len(commit.record)
         self.store.committed(commit)
         if not self.store.down:
             self._on_committed(commit)

@@ -15,9 +15,5 @@ class Counters:
         """Datagrams of earlier lives of a node."""
         self.probes = 0
         self.probes_failed = 0
-        self.probes_indirect = 0
-        """Probes that needed the help of others."""
-        self.relays_refused = 0
         self.stalls = 0
         """How often this node noticed that it had not been run."""
-        self.deaths_declared = 0

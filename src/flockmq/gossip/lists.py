@@ -60,9 +60,7 @@ class Lists:
         self.asked_at = 0
         self.completed = 0
         """Exchanges that ran to their end, or found no difference."""
-        self.lists_sent = 0
         self._heard: dict[int, Member] = {}
-        self._differing = 0
         self._allowance = ANSWER_BYTES_PER_S
         self._allowance_at = 0
 
@@ -127,7 +125,6 @@ class Lists:
     def _finish(self) -> None:
         self.asking = 0
         self._heard = {}
-        self._differing = 0
 
     def _check_cluster(self, cluster_id: int) -> None:
         if cluster_id != self._roster.me.cluster_id:
@@ -177,7 +174,6 @@ class Lists:
                 size = 0
         head = LIST_FORMAT.pack(LIST, cluster_id, flags | IS_LAST, differing)
         outbox.send(peer, MEMBERS_CHANNEL, head + b"".join(parts))
-        self.lists_sent += 1
         return sent + size
 
     def _merge(self, peer: int, body: bytes, now: int) -> None:

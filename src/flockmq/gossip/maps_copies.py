@@ -176,7 +176,6 @@ class Copies:
         settings = self._settings
         replica = self.replicas.get(head.owner)
         if replica is None or head.boot < replica.boot_min or head.boot < replica.boot:
-            self._report.stale_ignored += 1
             return
         if head.boot == replica.boot and head.last <= replica.version:
             self.queue.mark(replica)  # the owner does not know that we have it: say so again
@@ -209,7 +208,6 @@ class Copies:
         settings = self._settings
         replica = self.replicas.get(head.owner)
         if replica is None or not self._wants(replica, head):
-            self._report.stale_ignored += 1
             if replica is not None:
                 self.queue.mark(replica)
             self._answer(peer, head, STOP)
@@ -260,7 +258,6 @@ class Copies:
                 else:
                     wants.append((owner, replica.boot, replica.version))
             if wants:
-                self._report.pulls_sent += 1
                 self._outbox.send(peer, self._channel, encode_list(PULL, 0, wants))
 
     def tick(self, now: int) -> None:

@@ -23,11 +23,8 @@ class MapsReport:
         self.fulls_applied = 0
         self.gaps = 0
         """Changes that did not follow on what was here: something was lost, and asked for."""
-        self.pulls_sent = 0
         self.repairs = 0
         """Times that buckets were compared with a peer because its root differed."""
-        self.stale_ignored = 0
-        """Messages about a former life of an owner, or about one that does not live."""
         self.unknown_messages = 0
         self.refused = 0
         """Changes of the own map that its bounds left no room for."""

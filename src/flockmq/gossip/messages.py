@@ -36,7 +36,6 @@ NACK: Final = 4
 GOSSIP: Final = 5
 HELLO: Final = 6
 WELCOME: Final = 7
-TYPE_NAMES: Final = ("", "ping", "ping-req", "ack", "nack", "gossip", "hello", "welcome")
 
 HEAD: Final = struct.Struct("<BBQQQIIQQB")
 HEAD_BYTES: Final = 51

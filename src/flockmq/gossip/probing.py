@@ -133,7 +133,6 @@ class Prober:
         target = self.target
         if not target or self.acked:
             return
-        self.counters.probes_indirect += 1
         self.lists.ping(target, self.sequence)
         self._speaker.send_to(target, PING, self.sequence, target)  # the first may just have been lost
         wanted = self.settings.indirect_probes
@@ -207,7 +206,6 @@ class Prober:
         for node_id in dead:
             known = roster.members[node_id]
             if known.state == SUSPECT:
-                self.counters.deaths_declared += 1
                 roster.end(known.with_claim(known.incarnation, DEAD), now, spread=True)
 
     def acknowledged(self, datagram: Datagram) -> None:
@@ -225,7 +223,6 @@ class Prober:
         """Ping a member for another node."""
         target = self.roster.members.get(datagram.about)
         if target is None or not target.is_live or len(self._relays) >= RELAYS_MAX:
-            self.counters.relays_refused += 1
             self._speaker.send(address, datagram.sender, NACK, datagram.sequence, datagram.about)
             return
         sequence = self._speaker.next_sequence()

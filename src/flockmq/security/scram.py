@@ -1,11 +1,11 @@
-"""SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides, as state machines without IO, clock or randomness.
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, as a state machine without IO, clock or randomness.
 
 ```
- ScramClient                                              ScramServer
-   first()    -- n,,n=alice,r=CLIENT ------------------->   first()
-   respond()  <- r=CLIENT+SERVER,s=SALT,i=ITERATIONS -----
+ client                                                   ScramServer
+              -- n,,n=alice,r=CLIENT ------------------->   first()
+              <- r=CLIENT+SERVER,s=SALT,i=ITERATIONS -----
               -- c=biws,r=CLIENT+SERVER,p=PROOF -------->   final()
-   verify()   <- v=SIGNATURE -----------------------------
+              <- v=SIGNATURE -----------------------------
 ```
 The server keeps keys that can check a proof and can't make one; the client learns that the server has those keys.
 A client can't tell an unknown user by the answers: the salt is made of the name and a secret, the same each time, and
@@ -32,7 +32,7 @@ METHOD: Final = "SCRAM-SHA-256"
 ITERATIONS_MIN: Final = 4_096
 """What RFC 7677 asks for at least."""
 ITERATIONS_MAX: Final = 10_000_000
-"""Most that a client lets a server make it compute."""
+"""Most that a client has to compute."""
 ITERATIONS_DEFAULT: Final = 32_768
 SALT_BYTES: Final = 16
 KEY_BYTES: Final = 32
@@ -40,7 +40,6 @@ MESSAGE_BYTES_MAX: Final = 4_096
 
 _FIRST: Final = re.compile(r"([ny]),(?:a=([^,]*))?,(n=([^,]*),r=([!-+\--~]+)(?:,[A-Za-z]=[^,]*)*)", re.DOTALL)
 _FINAL: Final = re.compile(r"(c=([^,]*),r=([!-+\--~]+)(?:,[A-Za-z]=[^,]*)*),p=([^,]*)", re.DOTALL)
-_SERVER_FIRST: Final = re.compile(r"r=([!-+\--~]+),s=([^,]+),i=([1-9][0-9]{0,8})(?:,[A-Za-z]=[^,]*)*", re.DOTALL)
 
 
 class ScramError(FlockError):
@@ -140,55 +139,6 @@ class ScramServer:
         self._step = following
 
 
-class ScramClient:
-    """The client's side of one exchange; ``nonce`` is fresh randomness, printable and without commas."""
-
-    def __init__(self, username: str, password: str, nonce: str) -> None:
-        try:
-            self._username = saslprep(username)
-            self._password = saslprep(password)
-        except ValueError as error:
-            raise ScramError(f"The user name or password can't be used with SCRAM: {error}") from None
-        self._bare = f"n={_escape(self._username)},r={nonce}"
-        self._nonce = nonce
-        self._server_signature = b""
-
-    def __repr__(self) -> str:
-        return f"ScramClient(username={self._username!r})"
-
-    def first(self) -> bytes:
-        """The first message."""
-        return f"n,,{self._bare}".encode()
-
-    def respond(self, challenge: bytes) -> bytes:
-        """Prove the password to a server that sent this challenge."""
-        text = _text(challenge)
-        match = _SERVER_FIRST.fullmatch(text)
-        if match is None:
-            raise ScramError("The server's SCRAM challenge is malformed")
-        nonce, salt, iterations = match[1], _bytes(match[2]), int(match[3])
-        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise ScramError("The server's SCRAM challenge belongs to another exchange")
-        if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
-            raise ScramError(f"The server asks for {iterations} SCRAM iterations, which is not safe or not reasonable")
-        bare = f"c=biws,r={nonce}"
-        transcript = f"{self._bare},{text},{bare}".encode()
-        salted = hashlib.pbkdf2_hmac("sha256", self._password.encode(), salt, iterations)
-        client_key = _hmac(salted, b"Client Key")
-        signature = _hmac(hashlib.sha256(client_key).digest(), transcript)
-        self._server_signature = _hmac(_hmac(salted, b"Server Key"), transcript)
-        return f"{bare},p={_base64(_xor(client_key, signature))}".encode()
-
-    def verify(self, answer: bytes) -> None:
-        """Check that the server knows the password's keys; ScramError when it does not."""
-        text = _text(answer)
-        if text.startswith("e="):
-            raise ScramError(f"The server refused the login: {text[2:].partition(',')[0]}")
-        signature = _bytes(text[2:].partition(",")[0]) if text.startswith("v=") else b""
-        if not self._server_signature or not hmac.compare_digest(signature, self._server_signature):
-            raise ScramMismatchError("The server could not prove that it knows this user; it may be an impostor")
-
-
 def _hmac(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, "sha256")
 
@@ -215,10 +165,6 @@ def _text(message: bytes) -> str:
         return message.decode("utf-8")
     except UnicodeDecodeError:
         raise ScramError("A SCRAM message is not UTF-8") from None
-
-
-def _escape(name: str) -> str:
-    return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def _unescape(name: str) -> str:

@@ -45,7 +45,6 @@ _SIZE, _KIND, _BASE, _COUNT, _TIME, _BATCH_FLAGS, _COLUMNS = [
 _NOTE_BYTES, _DICTIONARY_BYTES, _COLUMNS_BYTES, _TOPICS, _CLIENTS = [
     Header._fields.index(name) for name in ("note_bytes", "dictionary_bytes", "columns_bytes", "topics", "clients")
 ]
-_NAMED: Final = frozenset({"mqtt_topic", "client_id"})
 _BEHIND_PAYLOAD: Final = frozenset({"key", "headers"})
 
 

@@ -14,8 +14,8 @@ from flockmq.errors import ConfigError
 from flockmq.node.ports import Accept, AuthRequest, Continue, Identity, OpenGate, Refuse, Verdict
 from flockmq.security.clients import ClientChanges, Clients
 from flockmq.security.passwords import HashCost, make_secret, parse_secret
-from flockmq.security.scram import ScramClient
 from flockmq.session.space import Space, Spaces
+from scram_client import ScramClient
 
 if TYPE_CHECKING:
     from unit.security.conftest import GateUnderTest

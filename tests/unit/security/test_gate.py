@@ -13,7 +13,8 @@ import pytest
 from flockmq.errors import ConfigError
 from flockmq.node.ports import Accept, AuthRequest, Continue, Gate, Identity, Refuse, Verdict
 from flockmq.security.passwords import HashCost, set_password
-from flockmq.security.scram import ScramClient, ScramError
+from flockmq.security.scram import ScramError
+from scram_client import ScramClient
 
 if TYPE_CHECKING:
     from unit.security.conftest import GateUnderTest

@@ -9,7 +9,8 @@ import pytest
 from flockmq.errors import ConfigError
 from flockmq.security.hashing import verify
 from flockmq.security.passwords import HashCost, delete_user, load_users, parse_secret, read_secrets, set_password
-from flockmq.security.scram import ScramClient, ScramServer
+from flockmq.security.scram import ScramServer
+from scram_client import ScramClient
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g"
 KEY = "A" * 43 + "="

@@ -5,7 +5,6 @@ from base64 import b64decode, b64encode
 import pytest
 
 from flockmq.security.scram import (
-    ScramClient,
     ScramError,
     ScramKeys,
     ScramMismatchError,
@@ -13,6 +12,7 @@ from flockmq.security.scram import (
     derive_keys,
     fake_keys,
 )
+from scram_client import ScramClient
 
 ITERATIONS = 4_096
 
