@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from flockmq.cluster import commands as c
 from flockmq.cluster.filters import FilterTree, filters_overlap
-from flockmq.cluster.model import ALIVE, DEAD, AclRule, Limits
+from flockmq.cluster.model import ALIVE, DEAD, HIDDEN_TOPICS, AclRule, Limits
 from flockmq.cluster.placement import next_moves, plan_repair
 from flockmq.cluster.rebalance import plan_rebalance
 from flockmq.cluster.state import ClusterState
@@ -65,6 +65,7 @@ def test_the_tree_finds_what_a_list_finds(filters: list[bytes], data: st.DataObj
 
 node_ids = st.integers(1, 6)
 names = st.sampled_from(["a", "b", "c"])
+hidden_names = st.sampled_from([*HIDDEN_TOPICS, "a"])
 namespaces = st.sampled_from(["default", "default", "acme", "beta"])
 user_filters = st.lists(st.sampled_from(["a", "a/b", "a/+", "b/#", "c/+/d", "+/x", "#", "bad/#/x"]), max_size=3).map(
     tuple
@@ -99,6 +100,10 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.CreateTopic, names, namespaces, user_filters, st.integers(1, 3)),
     st.builds(c.AlterTopic, names, namespaces, st.none() | user_filters, st.none() | numbers, st.none() | numbers),
     st.builds(c.DeleteTopic, names, namespaces),
+    st.builds(c.CreateHidden, hidden_names),
+    st.builds(c.AlterTopic, hidden_names, shards=numbers),
+    st.builds(c.DeleteTopic, hidden_names),
+    st.builds(c.CreateCursor, names, hidden_names),
     st.builds(c.CreateCursor, names, names, namespaces, st.none() | st.booleans()),
     st.builds(c.DeleteCursor, names, namespaces),
     st.builds(c.SetTarget, groups, replica_sets, st.integers(0, 6)),

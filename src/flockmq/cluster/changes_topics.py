@@ -1,11 +1,13 @@
 """Commands about durable topics, their partitions and their cursors.
 
 ```
- CreateTopic --choose nodes--> partitions: replicas = target = founders = first
+ CreateTopic  --+
+ CreateHidden --+-- choose nodes --> partitions: replicas = target = founders = first
  SetTarget    target          <-- plans (placement.py), Rebalance, ReplaceNode
  ReplicasAre  replicas        <-- the partition's leader, when its voters changed; one that left is no founder any more
  AcceptLoss   heir            <-- an operator: one node goes on alone; its ReplicasAre ends that, then the target counts
 ```
+Users can't alter or delete a hidden topic, nor read it with a cursor; where its partitions live is decided as for any.
 """
 
 from __future__ import annotations
@@ -30,11 +32,17 @@ from flockmq.cluster.loads import choose, choose_leader
 from flockmq.cluster.model import (
     ACK_NAMES,
     BY_PROPERTY,
+    BY_TOPIC,
     CORE,
+    DEFAULT_NAMESPACE,
     EXCHANGES,
+    HIDDEN_REPLICATION_FACTOR,
+    HIDDEN_TOPICS,
+    QUORUM,
     CursorRecord,
     PartitionRecord,
     TopicRecord,
+    is_hidden,
 )
 from flockmq.cluster.rebalance import REBALANCE_MAX, plan_rebalance
 from flockmq.cluster.tables import key_of
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
         AcceptLoss,
         AlterTopic,
         CreateCursor,
+        CreateHidden,
         CreateTopic,
         DeleteCursor,
         DeleteTopic,
@@ -60,10 +69,10 @@ def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRec
     namespace = tables.namespace(command.namespace)
     if key_of(command.namespace, command.name) in tables.topics:
         raise RefusedError(EXISTS, f"The topic {command.name} exists; choose another name, or alter it.")
-    if len(tables.topics) >= TOPICS_MAX:
+    if tables.user_topic_count() >= TOPICS_MAX:
         raise RefusedError(LIMIT, f"There are {TOPICS_MAX} topics, which is the most; delete one first.")
     most = namespace.limits.topics_max
-    if most and sum(1 for topic in tables.topics.values() if topic.namespace == namespace.name) >= most:
+    if most and sum(1 for topic in tables.user_topics() if topic.namespace == namespace.name) >= most:
         raise RefusedError(
             LIMIT,
             f"The namespace {namespace.name} has as many topics as it may, {most}; delete one or raise the limit.",
@@ -89,9 +98,38 @@ def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRec
     return _keep(tables, _with_shards(tables, topic))
 
 
+def create_hidden(tables: Tables, command: CreateHidden, wall_ms: int) -> TopicRecord:
+    """A topic of the cluster's own, or the one that is there already. No limit of the namespace counts for it."""
+    shape = HIDDEN_TOPICS.get(command.name)
+    if shape is None:
+        raise RefusedError(
+            INVALID, f"{command.name[:40]!r} is no hidden topic; these are {', '.join(HIDDEN_TOPICS)}. Create a topic."
+        )
+    known = tables.topics.get(key_of(DEFAULT_NAMESPACE, command.name))
+    if known is not None:
+        return known
+    topic = TopicRecord(
+        DEFAULT_NAMESPACE,
+        command.name,
+        (),
+        shape.shards,
+        HIDDEN_REPLICATION_FACTOR,
+        shape.retention_ms,
+        shape.retention_bytes,
+        QUORUM,
+        BY_TOPIC,
+        "",
+        "fanout",
+        wall_ms,
+        tables.index,
+        (),
+    )
+    return _keep(tables, _with_shards(tables, topic))
+
+
 def alter_topic(tables: Tables, command: AlterTopic) -> TopicRecord:
     """Another shape for a topic. Another replication factor is reached later, by plans (placement.py)."""
-    known = tables.topic(command.namespace, command.name)
+    known = _topic_of_users(tables, command.namespace, command.name)
     topic = replace(
         known,
         filters=known.filters
@@ -126,7 +164,7 @@ def alter_topic(tables: Tables, command: AlterTopic) -> TopicRecord:
 
 def delete_topic(tables: Tables, command: DeleteTopic) -> TopicRecord:
     """The topic and its cursors; its groups are never used again."""
-    known = tables.topic(command.namespace, command.name)
+    known = _topic_of_users(tables, command.namespace, command.name)
     tables.drop_derived(known)
     del tables.topics[key_of(command.namespace, command.name)]
     readers = [
@@ -145,7 +183,7 @@ def create_cursor(tables: Tables, command: CreateCursor, wall_ms: int) -> Cursor
     """A named reader of a topic."""
     check_name("cursor", command.name)
     tables.namespace(command.namespace)
-    tables.topic(command.namespace, command.topic)
+    _topic_of_users(tables, command.namespace, command.topic)
     key = key_of(command.namespace, command.name)
     known = tables.cursors.get(key)
     if known is not None and known.topic != command.topic:
@@ -229,6 +267,15 @@ def rebalance(tables: Tables, command: Rebalance) -> Moves:
     for move in moves:
         set_target(tables, move)
     return Moves(len(moves), len(plan_rebalance(tables)))
+
+
+def _topic_of_users(tables: Tables, namespace: str, name: str) -> TopicRecord:
+    """A topic that must be there and that users may change and read."""
+    if is_hidden(name):
+        raise RefusedError(
+            INVALID, f"The topic {name} is the cluster's own: it can't be altered, deleted or read; name another topic."
+        )
+    return tables.topic(namespace, name)
 
 
 def _keep_partition(tables: Tables, known: PartitionRecord, record: PartitionRecord) -> PartitionRecord:

@@ -202,6 +202,12 @@ class DeleteTopic(Struct, frozen=True, array_like=True, tag=17):
     namespace: str = DEFAULT_NAMESPACE
 
 
+class CreateHidden(Struct, frozen=True, array_like=True, tag=24):
+    """One of the topics that the cluster makes for itself (``HIDDEN_TOPICS``). Creating one that exists is fine."""
+
+    name: str
+
+
 class CreateCursor(Struct, frozen=True, array_like=True, tag=18):
     """A named reader. Creating one that exists, with the same topic, is fine; ``hold`` becomes what is said, and stays
     as it is when nothing is said: a reader that only makes sure of its cursor must not take an operator's hold away."""
@@ -289,6 +295,7 @@ Command = (
     | CreateTopic
     | AlterTopic
     | DeleteTopic
+    | CreateHidden
     | CreateCursor
     | DeleteCursor
     | SetTarget

@@ -8,7 +8,8 @@
      name: "my-topic"                  {"name": "my-topic",
 ```
 What changes by itself (suspicion, leaders, lag) is not here. Secrets are replaced by a word. Records are sorted by name
-or id, so that two dumps can be compared line by line.
+or id, so that two dumps can be compared line by line. Hidden topics and their segments are marked; the text leaves them
+out unless they are asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from flockmq.cluster.filters import user_filter
-from flockmq.cluster.model import ACK_NAMES, BY_PROPERTY, KEY_NAMES, ROLE_NAMES, STATE_NAMES
+from flockmq.cluster.model import ACK_NAMES, BY_PROPERTY, KEY_NAMES, ROLE_NAMES, STATE_NAMES, is_hidden
 from flockmq.cluster.quoting import quoted
 
 if TYPE_CHECKING:
@@ -68,11 +69,11 @@ def hex_id(number: int) -> str:
     return f"{number:016x}"
 
 
-def dump_text(dumped: dict[str, Plain]) -> str:
+def dump_text(dumped: dict[str, Plain], *, with_hidden: bool = False) -> str:
     """A dump for people."""
     state = {name: value for name, value in dumped.items() if name != "segments"}
-    lines = ["=== Cluster state ===", *_lines(state, "")]
-    lines += ["", "=== Segments ===", *_lines({"segments": dumped.get("segments", [])}, "")]
+    lines = ["=== Cluster state ===", *_lines(state, "", with_hidden)]
+    lines += ["", "=== Segments ===", *_lines({"segments": dumped.get("segments", [])}, "", with_hidden)]
     return "\n".join(lines) + "\n"
 
 
@@ -97,6 +98,7 @@ def _topic(topic: TopicRecord) -> dict[str, Plain]:
     key = topic.key_property if topic.key == BY_PROPERTY else KEY_NAMES[topic.key]
     return {
         "name": topic.name,
+        **_mark(topic),
         "shards": topic.shards,
         "replication_factor": topic.replication_factor,
         "retention": {"milliseconds": topic.retention_ms, "bytes": topic.retention_bytes},
@@ -107,6 +109,10 @@ def _topic(topic: TopicRecord) -> dict[str, Plain]:
         "created_ms": topic.created_ms,
         "partitions": [_partition(partition) for partition in topic.partitions],
     }
+
+
+def _mark(topic: TopicRecord) -> dict[str, Plain]:
+    return {"hidden": True} if is_hidden(topic.name) else {}
 
 
 def _partition(partition: PartitionRecord) -> dict[str, Plain]:
@@ -190,6 +196,7 @@ def _segments(state: Tables, reports: list[SegmentReport]) -> list[Plain]:
             {
                 "namespace": topic.namespace,
                 "topic": topic.name,
+                **_mark(topic),
                 "shard": shard,
                 "group": group,
                 "base_offset": base_offset,
@@ -206,14 +213,14 @@ def _is_secret(name: str) -> bool:
     return any(word in lowered for word in _SECRET_WORDS)
 
 
-def _lines(fields: dict[str, Plain], indent: str) -> list[str]:
+def _lines(fields: dict[str, Plain], indent: str, with_hidden: bool) -> list[str]:
     """Fields as text: a list as its field again and again, what is empty not at all."""
     lines: list[str] = []
     for name, value in fields.items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict):
-                inner = _lines(each, indent + "  ")
-                if inner:
+                inner = _lines(each, indent + "  ", with_hidden)
+                if inner and (with_hidden or "hidden" not in each):
                     lines += [f"{indent}{name}: <", *inner, f"{indent}>"]
             elif each != "":
                 lines.append(f"{indent}{name}: {_scalar(name, each)}")

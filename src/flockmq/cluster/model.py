@@ -40,6 +40,12 @@ BAN_KINDS: Final = ("client", "username", "address")
 EXCHANGES: Final = ("fanout", "direct", "topic", "headers")
 RETENTION_MS_DEFAULT: Final = 7 * 24 * 3_600_000
 
+SESSIONS_TOPIC: Final = "$sessions"
+"""The state of persistent sessions; its log holds control batches only."""
+CAPTURE_TOPIC: Final = "$capture"
+"""Messages that persistent sessions wait for and no declared topic keeps."""
+HIDDEN_REPLICATION_FACTOR: Final = 3
+
 Setting = str | int | bool
 
 
@@ -176,6 +182,29 @@ class TopicRecord(Struct, frozen=True, array_like=True):
     changed_index: int
     """Index of the command that last changed what publishers must know: filters, shards, ack or key."""
     partitions: tuple[PartitionRecord, ...]
+
+
+class HiddenShape(Struct, frozen=True, array_like=True):
+    """What is particular to a hidden topic; all else is the same for all of them."""
+
+    shards: int
+    """Never changed: a client id or a name must stay in its shard."""
+    retention_ms: int
+    """0: not limited by age."""
+    retention_bytes: int
+    """Of each partition."""
+
+
+HIDDEN_TOPICS: Final[dict[str, HiddenShape]] = {
+    SESSIONS_TOPIC: HiddenShape(4, 0, 64 * 1_048_576),
+    CAPTURE_TOPIC: HiddenShape(8, RETENTION_MS_DEFAULT, 1_024 * 1_048_576),
+}
+"""Durable topics that the cluster makes for itself at first need, in the namespace ``default`` and without filters."""
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a topic is the cluster's own. Users can't name a topic so: no name of theirs begins with ``$``."""
+    return name in HIDDEN_TOPICS
 
 
 class CursorRecord(Struct, frozen=True, array_like=True):

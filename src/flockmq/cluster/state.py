@@ -23,6 +23,7 @@ from flockmq.cluster.commands import (
     AlterTopic,
     Ban,
     CreateCursor,
+    CreateHidden,
     CreateNamespace,
     CreateTopic,
     DeleteAcl,
@@ -133,6 +134,8 @@ class ClusterState(Tables):
                 return changes_topics.alter_topic(self, command)
             case DeleteTopic():
                 return changes_topics.delete_topic(self, command)
+            case CreateHidden():
+                return changes_topics.create_hidden(self, command, wall_ms)
             case CreateCursor():
                 return changes_topics.create_cursor(self, command, wall_ms)
             case DeleteCursor():

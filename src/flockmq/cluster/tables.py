@@ -20,6 +20,7 @@ from flockmq.cluster.model import (
     ALIVE,
     CORE,
     DEFAULT_NAMESPACE,
+    HIDDEN_TOPICS,
     AclRecord,
     BanRecord,
     ClientRecord,
@@ -29,6 +30,7 @@ from flockmq.cluster.model import (
     Setting,
     TopicRecord,
     Versions,
+    is_hidden,
 )
 
 if TYPE_CHECKING:
@@ -92,11 +94,14 @@ class Tables:
         """A topic that must be there."""
         found = self.topics.get(key_of(namespace, name))
         if found is None:
-            raise RefusedError(
-                NOT_FOUND,
-                f"There is no topic {name[:128]!r} in the namespace {namespace[:128]!r}; see `flockmq topic list`.",
-            )
+            raise _no_topic(namespace, name)
         return found
+
+    def user_topic(self, namespace: str, name: str) -> TopicRecord:
+        """A topic that must be there, as users know them: without the hidden ones."""
+        if is_hidden(name):
+            raise _no_topic(namespace, name)
+        return self.topic(namespace, name)
 
     def client(self, namespace: str, name: str) -> ClientRecord:
         """A client that must be there."""
@@ -132,6 +137,15 @@ class Tables:
         """Whose partition a group is."""
         place = self.places.get(group)
         return None if place is None else self.topics[place[0]]
+
+    def user_topics(self) -> list[TopicRecord]:
+        """Topics that users made, in all namespaces: all but the hidden ones."""
+        return [topic for topic in self.topics.values() if not is_hidden(topic.name)]
+
+    def user_topic_count(self) -> int:
+        """How many topics users made."""
+        hidden = [name for name in HIDDEN_TOPICS if key_of(DEFAULT_NAMESPACE, name) in self.topics]
+        return len(self.topics) - len(hidden)
 
     def partitions(self) -> list[PartitionRecord]:
         """All of them, topic by topic."""
@@ -182,6 +196,12 @@ class Tables:
         for partition in topic.partitions:
             self.loads.remove(partition)
             del self.places[partition.group]
+
+
+def _no_topic(namespace: str, name: str) -> RefusedError:
+    return RefusedError(
+        NOT_FOUND, f"There is no topic {name[:128]!r} in the namespace {namespace[:128]!r}; see `flockmq topic list`."
+    )
 
 
 def with_partitions(topic: TopicRecord, partitions: tuple[PartitionRecord, ...]) -> TopicRecord:

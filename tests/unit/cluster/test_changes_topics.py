@@ -9,8 +9,10 @@ from flockmq.cluster.commands import (
     LIMIT,
     NOT_FOUND,
     AcceptLoss,
+    AlterNamespace,
     AlterTopic,
     CreateCursor,
+    CreateHidden,
     CreateNamespace,
     CreateTopic,
     DeleteCursor,
@@ -18,11 +20,23 @@ from flockmq.cluster.commands import (
     Moves,
     NodeStateChanged,
     Rebalance,
+    ReplaceNode,
     ReplicasAre,
     SetSetting,
     SetTarget,
 )
-from flockmq.cluster.model import BY_PROPERTY, DEAD, EDGE, LEADER, CursorRecord, PartitionRecord, TopicRecord
+from flockmq.cluster.model import (
+    BY_PROPERTY,
+    CAPTURE_TOPIC,
+    DEAD,
+    EDGE,
+    LEADER,
+    SESSIONS_TOPIC,
+    CursorRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from flockmq.cluster.placement import next_moves
 from state_cases import Machine, spread
 
 
@@ -270,3 +284,93 @@ def test_there_is_an_end_to_topics_and_cursors() -> None:
     machine.done(CreateCursor("last", "t"))
     machine.refused(CreateCursor("more", "t"), LIMIT)
     machine.done(CreateCursor("last", "t", hold=True))
+
+
+def hidden(machine: Machine, name: str) -> TopicRecord:
+    record = machine.done(CreateHidden(name))
+    assert isinstance(record, TopicRecord)
+    return record
+
+
+def test_a_hidden_topic_is_made_once() -> None:
+    machine = Machine(3)
+    sessions = hidden(machine, SESSIONS_TOPIC)
+    assert (sessions.namespace, sessions.filters, sessions.shards) == ("default", (), 4)
+    assert (sessions.retention_ms, sessions.retention_bytes) == (0, 64 * 1_048_576)
+    assert [partition.group for partition in sessions.partitions] == [1, 2, 3, 4]
+    assert all(sorted(partition.replicas) == [1, 2, 3] for partition in sessions.partitions)
+    version = machine.state.versions.topics
+    assert hidden(machine, SESSIONS_TOPIC) == sessions
+    assert machine.state.versions.topics == version
+    capture = hidden(machine, CAPTURE_TOPIC)
+    assert (capture.shards, capture.retention_ms) == (8, 7 * 24 * 3_600_000)
+    assert capture.retention_bytes == 1_024 * 1_048_576
+    machine.done(CreateTopic("all", filters=("#",)))
+
+
+def test_hidden_topics_that_can_not_be() -> None:
+    machine = Machine(1)
+    assert SESSIONS_TOPIC in machine.refused(CreateHidden("orders"), INVALID)
+    Machine().refused(CreateHidden(SESSIONS_TOPIC), CONFLICT)
+    machine.done(SetSetting("partitions_max", 3))
+    machine.refused(CreateHidden(SESSIONS_TOPIC), LIMIT)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("name", [SESSIONS_TOPIC, CAPTURE_TOPIC])
+def test_users_can_not_touch_a_hidden_topic(name: str, exists: bool) -> None:
+    machine = Machine(1)
+    if exists:
+        machine.done(CreateHidden(name))
+    machine.refused(CreateTopic(name), INVALID)
+    for command in (AlterTopic(name, shards=20), DeleteTopic(name), CreateCursor("spark", name)):
+        assert "the cluster's own" in machine.refused(command, INVALID)
+
+
+def test_hidden_topics_count_for_no_limit_of_their_namespace() -> None:
+    machine = Machine(1)
+    machine.done(AlterNamespace("default", topics_max=1))
+    machine.topic("t")
+    machine.done(CreateHidden(SESSIONS_TOPIC))
+    machine.refused(CreateTopic("u"), LIMIT)
+    machine.done(DeleteTopic("t"))
+    machine.topic("u")
+    assert [topic.name for topic in machine.state.user_topics()] == ["u"]
+    assert machine.state.user_topic_count() == 1
+
+
+def test_hidden_topics_leave_room_for_as_many_topics_as_before() -> None:
+    machine = Machine(1)
+    topic = machine.topic("t")
+    machine.done(CreateHidden(SESSIONS_TOPIC))
+    machine.state.topics.update({f"default/t{number}": topic for number in range(49_998)})
+    machine.topic("last")
+    machine.refused(CreateTopic("more"), LIMIT)
+    machine.done(CreateHidden(CAPTURE_TOPIC))
+
+
+def test_a_hidden_topic_grows_and_spreads_with_the_cores() -> None:
+    machine = Machine(1)
+    assert [partition.replicas for partition in hidden(machine, SESSIONS_TOPIC).partitions] == [(1,)] * 4
+    for node in (2, 3, 4):
+        machine.node(node)
+    while moves := next_moves(machine.state):
+        machine.follow(moves)
+    assert all(len(partition.replicas) == 3 for partition in machine.state.partitions())
+    assert spread(machine.state.loads.replicas, [1, 2, 3, 4]) == 0
+    assert spread(machine.state.loads.leaders, [1, 2, 3, 4]) == 0
+    assert machine.done(Rebalance(10)) == Moves(0, 0)
+
+
+def test_a_partition_of_a_hidden_topic_moves_and_is_replaced_as_any() -> None:
+    machine = Machine(3)
+    group = hidden(machine, SESSIONS_TOPIC).partitions[1].group
+    machine.node(4)
+    machine.done(SetTarget(group, (2, 3, 4)))
+    machine.done(ReplicasAre(group, (2, 3, 4), 17))
+    moved = machine.state.topics["default/$sessions"].partitions[1]
+    assert (moved.replicas, moved.founders, moved.as_of) == ((2, 3, 4), (2, 3), 17)
+    machine.done(NodeStateChanged(4, DEAD))
+    machine.node(5)
+    machine.done(ReplaceNode(4, 5))
+    assert sorted(machine.state.partition(group).target) == [2, 3, 5]

@@ -6,6 +6,7 @@ import pytest
 from flockmq.cluster.commands import (
     AlterTopic,
     CreateCursor,
+    CreateHidden,
     CreateNamespace,
     CreateTopic,
     DeleteTopic,
@@ -17,7 +18,7 @@ from flockmq.cluster.commands import (
     SetSetting,
     SetTarget,
 )
-from flockmq.cluster.model import DEAD, AclRule, Limits
+from flockmq.cluster.model import DEAD, SESSIONS_TOPIC, AclRule, Limits
 from flockmq.cluster.state import ClusterState
 from flockmq.errors import FlockError
 from state_cases import Machine
@@ -32,6 +33,7 @@ def full() -> Machine:
     machine.done(DeleteTopic("gone"))
     machine.done(CreateTopic("later", filters=("#",)))
     machine.done(AlterTopic("orders", "acme", shards=4))
+    machine.done(CreateHidden(SESSIONS_TOPIC))
     machine.done(SetTarget(3, (1, 2), 1))
     machine.done(CreateCursor("spark", "later", hold=True))
     machine.done(PutClient("acme", "bob", "$argon2id$x", publish=("a", "b/#"), superuser=True))

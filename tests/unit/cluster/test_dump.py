@@ -4,6 +4,7 @@ import json
 
 from flockmq.cluster.commands import (
     CreateCursor,
+    CreateHidden,
     CreateNamespace,
     CreateTopic,
     PutAcl,
@@ -13,7 +14,7 @@ from flockmq.cluster.commands import (
     SetTarget,
 )
 from flockmq.cluster.dump import SegmentReport, dump, dump_state, dump_text
-from flockmq.cluster.model import BY_PROPERTY, AclRule, Limits
+from flockmq.cluster.model import BY_PROPERTY, SESSIONS_TOPIC, AclRule, Limits
 from flockmq.cluster.state import ClusterState
 from state_cases import Machine
 
@@ -156,3 +157,20 @@ def test_segments_that_are_the_same_are_shown_once_and_unknown_groups_not_at_all
         (10, 20, ["0000000000000003"]),
         (10, 21, ["0000000000000001"]),
     ]
+
+
+def test_hidden_topics_are_marked_and_shown_to_people_who_ask() -> None:
+    machine = Machine(1)
+    machine.topic("plant")
+    machine.done(CreateHidden(SESSIONS_TOPIC))
+    dumped = dump(machine.state, [SegmentReport(1, 1, 0, 10, 512), SegmentReport(1, 2, 0, 20, 256)])
+    topics = dumped["namespaces"][0]["topics"]  # type: ignore[index, call-overload]
+    assert [(one["name"], one.get("hidden")) for one in topics] == [("$sessions", True), ("plant", None)]  # type: ignore[union-attr, index, call-overload]
+    segments = dumped["segments"]
+    assert [(one["topic"], one.get("hidden")) for one in segments] == [("plant", None), ("$sessions", True)]  # type: ignore[union-attr, index, call-overload]
+    text = dump_text(dumped)
+    assert "plant" in text
+    assert "$sessions" not in text
+    shown = dump_text(dumped, with_hidden=True)
+    assert shown.count("$sessions") == 2
+    assert shown.count("hidden: true") == 2
