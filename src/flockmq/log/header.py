@@ -36,6 +36,7 @@ CONFIG: Final = 2
 MARKER: Final = 3
 CURSOR: Final = 4
 SINK: Final = 5
+SESSION: Final = 6
 """Kinds of batches. All but DATA are control batches: no records, a body that only their maker understands."""
 
 COVERED: Final = struct.Struct("<BBBBIIIIIQQQqqIIIIII")

@@ -1,8 +1,9 @@
-"""The state behind a partition: where its cursors stand, which QoS 2 packet ids wait for their PUBREL, what sinks do.
+"""The state behind a partition: where its cursors stand, which QoS 2 packet ids wait for PUBREL, sinks, sessions.
 
 ```
  DATA with packet ids --> client -> epoch, ids          CURSOR --> name -> offset
  MARKER: RELEASE ids, ADOPT by another owner, FORGET    SINK, DATA that is part of a batch --> ``sink_table.py``
+                                                        SESSION --> ``session_table.py``
                                   |
           encode() --> tagged sections, part of the replica's checkpoint --> decode()
 ```
@@ -30,9 +31,11 @@ from flockmq.durable.machine.control_bodies import (
     read_cursor_body,
     read_marker_body,
 )
+from flockmq.durable.machine.session_bodies import wall_ms_of
+from flockmq.durable.machine.session_table import SessionTable, decode_sessions
 from flockmq.durable.machine.sink_bodies import read_part, read_sink_entry
 from flockmq.durable.machine.sink_table import SinkTable, decode_sinks
-from flockmq.log.batch import CURSOR, DATA, MARKER, SINK, BatchView
+from flockmq.log.batch import CURSOR, DATA, MARKER, SESSION, SINK, BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
 from flockmq.log.header import PART, columns_of, flags_of, latest_of
 from flockmq.peering.fields import U32, U64, Reader, sized
@@ -47,6 +50,7 @@ CURSORS: Final = 2
 CLIENTS: Final = 3
 FENCES: Final = 4
 SINKS: Final = 5
+SESSIONS: Final = 6
 """Tags of sections. Those that this version does not know are kept as they are."""
 
 CURSORS_MAX: Final = 65_536
@@ -90,6 +94,7 @@ class PartitionMachine:
         self.fences: dict[bytes, ClientIds] = {}
         """Clients without ids; their epoch fences older owners for ``FENCE_MS``. Least recently heard of first."""
         self.sinks = SinkTable()
+        self.sessions = SessionTable()
         self.clients_max = CLIENTS_MAX
         self.ids_total_max = IDS_TOTAL_MAX
         """The same on all replicas, or their states would differ."""
@@ -122,8 +127,10 @@ class PartitionMachine:
             self._mark(BatchView(entry.data).body())
         elif kind == SINK:
             self._sink(entry)
+        elif kind == SESSION:
+            self._session(entry)
 
-    # Sinks.
+    # Sinks and sessions.
 
     def _sink(self, entry: Entry) -> None:
         body = read_sink_entry(entry.data)
@@ -139,6 +146,11 @@ class PartitionMachine:
             self.unreadable += 1
         else:
             self.sinks.part(name, entry.base_offset, entry.next_offset)
+
+    def _session(self, entry: Entry) -> None:
+        body = BatchView(entry.data).body()
+        self.clock_ms = max(self.clock_ms, wall_ms_of(body))
+        self.sessions.apply(body, entry.index, self.clock_ms)
 
     # Cursors.
 
@@ -291,6 +303,8 @@ class PartitionMachine:
         sections[FENCES] = _encode_clients(self.fences)
         if not self.sinks.is_empty():
             sections[SINKS] = self.sinks.encode()
+        if not self.sessions.is_empty():
+            sections[SESSIONS] = self.sessions.encode()
         parts = [MAGIC, bytes((FORMAT,))]
         for tag in sorted(sections):
             parts.append(_SECTION.pack(tag, len(sections[tag])))
@@ -307,6 +321,7 @@ class PartitionMachine:
         self.clients = {}
         self.fences = {}
         self.sinks = SinkTable()
+        self.sessions = SessionTable()
         self.ids_total = 0
         self.sections = {}
         if not data:
@@ -336,6 +351,8 @@ class PartitionMachine:
             self._read_clients(reader, self.fences)
         elif tag == SINKS:
             self.sinks = decode_sinks(content)
+        elif tag == SESSIONS:
+            self.sessions = decode_sessions(content, self.applied)  # POSITION has a lower tag: it was read before
         else:
             self.sections[tag] = content
 

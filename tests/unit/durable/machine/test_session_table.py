@@ -1,0 +1,550 @@
+"""The table of sessions, statement by statement: each rule of its module is a test here."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.durable.machine.machine import PartitionMachine
+from flockmq.durable.machine.session_bodies import (
+    CHECKS_USER,
+    CLEAN_START,
+    ClaimStatement,
+    DetachStatement,
+    EndStatement,
+    ExpireStatement,
+    MarkStatement,
+    OrphanStatement,
+    SessionStatement,
+    SlowSession,
+    StoredSubscription,
+    SubscribeStatement,
+    UnsubscribeStatement,
+    session_body,
+)
+from flockmq.durable.machine.session_record import NEVER_EXPIRES, SessionRecord
+from flockmq.durable.machine.session_table import (
+    REFUSALS_MAX,
+    REFUSED_FULL,
+    REFUSED_USER,
+    SessionTable,
+    decode_sessions,
+)
+from flockmq.errors import RemoteProtocolError
+from flockmq.log.batch import SESSION, control_batch, stamp
+from flockmq.raft.entry import entry_of
+
+NODE, OTHER = 11, 22
+BOOT = 5
+
+
+class Log:
+    """A table, and entries for it."""
+
+    def __init__(self) -> None:
+        self.table = SessionTable()
+        self.index = 0
+        self.now_ms = 1_000
+        self.nonce = 0
+
+    def say(self, *statements: SessionStatement) -> int:
+        """One entry; its index."""
+        self.index += 1
+        self.table.apply(session_body(self.now_ms, list(statements)), self.index, self.now_ms)
+        return self.index
+
+    def claim(
+        self,
+        client: bytes = b"c",
+        owner: int = NODE,
+        boot: int = BOOT,
+        user: bytes | None = b"ann",
+        expiry_s: int = 60,
+        flags: int = 0,
+        epoch: int = 0,
+    ) -> SessionRecord:
+        self.nonce += 1
+        self.say(ClaimStatement(client, self.nonce, epoch, owner, boot, user, expiry_s, 5, flags))
+        return self.table.records[client]
+
+    def subscribe(
+        self, record: SessionRecord, full_filter: bytes, starts: dict[int, int] | None = None, qos: int = 1
+    ) -> int:
+        stored = StoredSubscription(full_filter, qos, 0, 0, starts or {})
+        return self.say(SubscribeStatement(record.client, record.epoch, [stored]))
+
+    def mark(
+        self,
+        positions: dict[int, int],
+        covers: int | None = None,
+        owner: int = NODE,
+        boot: int = BOOT,
+        slow: dict[bytes, SlowSession] | None = None,
+    ) -> None:
+        self.say(MarkStatement(owner, boot, self.index if covers is None else covers, positions, slow or {}))
+
+    def detach(self, record: SessionRecord, positions: dict[int, int] | None = None, expiry_s: int = 60) -> None:
+        self.say(DetachStatement(record.client, record.epoch, expiry_s, positions or {}))
+
+    def reopened(self) -> SessionTable:
+        """The same table after a checkpoint."""
+        return decode_sessions(self.table.encode(), self.index)
+
+
+# Claims.
+
+
+def test_a_claim_makes_a_record() -> None:
+    log = Log()
+    record = log.claim(epoch=40)
+    assert (record.epoch, record.owner, record.boot, record.user, record.expiry_s) == (40, NODE, BOOT, b"ann", 60)
+    assert (record.version, record.nonce, record.claimed_index) == (5, 1, 1)
+    assert record.is_connected
+    assert not record.had_session
+    assert log.table.by_owner == {NODE: {b"c": record}}
+
+
+def test_another_claim_takes_the_session_over_with_a_higher_epoch() -> None:
+    log = Log()
+    first = log.claim(epoch=40).epoch
+    log.subscribe(log.table.records[b"c"], b"a")
+    record = log.claim(owner=OTHER, expiry_s=70)
+    assert record.epoch == first + 1
+    assert (record.owner, record.expiry_s, record.claimed_index) == (OTHER, 70, 3)
+    assert record.had_session
+    assert list(record.subscriptions) == [b"a"]
+    assert list(log.table.by_owner) == [OTHER]
+
+
+def test_a_claim_that_is_said_twice_changes_nothing() -> None:
+    log = Log()
+    record = log.claim()
+    log.detach(record)
+    before = log.table.encode()
+    log.say(ClaimStatement(b"c", record.nonce, 99, OTHER, BOOT, None, 0, 4, CLEAN_START))
+    assert log.table.encode() == before
+
+
+def test_another_users_session_refuses_where_users_are_checked() -> None:
+    log = Log()
+    log.claim()
+    before = log.table.encode()
+    for user in (b"bob", None):
+        log.claim(user=user, flags=CHECKS_USER)
+        assert log.table.refusals[log.nonce] == REFUSED_USER
+    assert log.table.encode() == before
+    assert log.claim(user=b"ann", flags=CHECKS_USER).had_session
+    assert log.claim(user=b"bob").user == b"bob"
+
+
+def test_refusals_are_bounded_and_go_when_the_claim_is_granted_after_all() -> None:
+    log = Log()
+    record = log.claim()
+    for _ in range(REFUSALS_MAX + 1):
+        log.claim(user=b"bob", flags=CHECKS_USER)
+    assert len(log.table.refusals) == REFUSALS_MAX
+    assert 2 not in log.table.refusals
+    log.say(EndStatement(b"c", record.epoch))
+    log.nonce -= 1
+    log.claim(user=b"bob", flags=CHECKS_USER)
+    assert log.nonce not in log.table.refusals
+
+
+def test_a_full_table_refuses_new_clients_only() -> None:
+    log = Log()
+    log.table.sessions_max = 1
+    log.claim()
+    log.say(ClaimStatement(b"d", 77, 0, NODE, BOOT, None, 60, 5, 0))
+    assert log.table.refusals == {77: REFUSED_FULL}
+    assert list(log.table.records) == [b"c"]
+    assert log.claim().had_session
+
+
+def test_a_clean_start_drops_what_was_there() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a", {1: 5})
+    log.detach(record, {1: 9})
+    record = log.claim(flags=CLEAN_START)
+    assert (record.subscriptions, record.positions, record.had_session) == ({}, {}, False)
+    assert log.table.filters == {}
+
+
+def test_a_session_without_expiry_ends_with_its_connection() -> None:
+    log = Log()
+    record = log.claim(expiry_s=0)
+    log.subscribe(record, b"a")
+    record = log.claim(expiry_s=0)
+    assert (record.subscriptions, record.had_session) == ({}, False), "taken over: its connection is closed"
+    log.detach(record, expiry_s=0)
+    assert not log.table.records
+
+
+def test_a_claim_that_comes_too_late_begins_anew() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a")
+    log.detach(record)
+    log.now_ms += 59_999
+    record = log.claim(user=b"ann", flags=CHECKS_USER)
+    assert record.had_session
+    log.detach(record)
+    log.now_ms += 60_000
+    late = log.claim(user=b"bob", flags=CHECKS_USER)
+    assert (late.had_session, late.subscriptions, late.user) == (False, {}, b"bob")
+    assert late.epoch > record.epoch
+
+
+def test_epochs_never_repeat_after_a_record_is_gone() -> None:
+    log = Log()
+    record = log.claim(epoch=40)
+    log.say(EndStatement(b"c", record.epoch))
+    assert log.table.epoch_floor == 40
+    assert log.claim().epoch == 41
+
+
+# Statements of a session.
+
+
+@pytest.mark.parametrize("epoch", [39, 41])
+def test_statements_of_another_epoch_or_client_are_void(epoch: int) -> None:
+    log = Log()
+    record = log.claim(epoch=40)
+    log.subscribe(record, b"a")
+    log.detach(record)
+    log.now_ms += 10**9
+    before = log.table.encode()
+    for client, said in ((b"c", epoch), (b"x", 40)):
+        log.say(
+            SubscribeStatement(client, said, [StoredSubscription(b"b", 1, 0, 0, {})]),
+            UnsubscribeStatement(client, said, [b"a"]),
+            DetachStatement(client, said, 0, {1: 1}),
+            EndStatement(client, said),
+            ExpireStatement([(client, said)]),
+        )
+    assert log.table.encode() == before
+
+
+def test_subscriptions_are_stored_replaced_and_removed() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a", {1: 5, 2: 6})
+    index = log.subscribe(record, b"a", {2: 7, 3: 8}, qos=2)
+    stored = record.subscriptions[b"a"]
+    assert (stored.qos, stored.index, stored.starts) == (2, index, {1: 5, 2: 6, 3: 8})
+    log.say(UnsubscribeStatement(b"c", record.epoch, [b"a", b"b"]))
+    assert record.subscriptions == {}
+
+
+def test_a_subscribe_without_room_is_void() -> None:
+    log = Log()
+    record = log.claim()
+    large = [StoredSubscription(b"%02d" % number + b"x" * 65_000, 1, 0, 0, {}) for number in range(13)]
+    statement = SubscribeStatement(b"c", record.epoch, large)
+    assert not log.table.has_room(record, statement)
+    log.say(statement)
+    assert not record.subscriptions
+
+
+def test_a_detached_session_keeps_exact_positions_and_waits() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a", {1: 5, 2: 6})
+    log.detach(record, {1: 9, 2: 3}, expiry_s=30)
+    assert (record.is_connected, record.detached_ms, record.expiry_s) == (False, log.now_ms, 30)
+    assert record.positions == {1: 9, 2: 3}
+    assert record.subscriptions[b"a"].starts == {2: 6}
+    assert log.table.by_owner == {}
+
+
+def test_a_detach_that_is_said_twice_neither_goes_back_nor_lengthens_the_wait() -> None:
+    log = Log()
+    record = log.claim()
+    log.detach(record, {1: 9})
+    log.now_ms += 500
+    log.detach(record, {1: 8, 2: 1})
+    assert record.positions == {1: 9, 2: 1}
+    assert record.detached_ms == 1_000
+    assert log.table.expired(61_000, 10) == [(b"c", record.epoch)]
+
+
+def test_an_ended_session_is_gone() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a")
+    log.say(EndStatement(b"c", record.epoch))
+    table = log.table
+    assert (table.records, table.by_owner, table.boots, table.filters, table.bytes) == ({}, {}, {}, {}, 0)
+    assert not table.is_empty()
+
+
+# Marks.
+
+
+def test_a_mark_holds_for_records_whose_claim_it_covers() -> None:
+    log = Log()
+    early = log.claim(b"c")
+    log.mark({1: 80})
+    late = log.claim(b"d")
+    elsewhere = log.claim(b"e", owner=OTHER)
+    before = log.claim(b"f", boot=BOOT - 1)
+    found = [log.table.position_of(record, 1) for record in (early, late, elsewhere, before)]
+    assert found == [80, -1, -1, -1]
+    log.mark({1: 90})
+    assert [log.table.position_of(record, 1) for record in (early, late)] == [90, 90]
+
+
+def test_a_mark_never_covers_what_comes_after_it() -> None:
+    log = Log()
+    log.claim(b"c")
+    log.mark({1: 80}, covers=1_000)
+    assert log.table.position_of(log.claim(b"d"), 1) == -1
+    log.say(ClaimStatement(b"e", 77, 0, NODE, BOOT, None, 60, 5, 0), MarkStatement(NODE, BOOT, 1_000, {1: 80}, {}))
+    assert log.table.position_of(log.table.records[b"e"], 1) == -1
+
+
+def test_older_marks_are_void() -> None:
+    log = Log()
+    record = log.claim()
+    log.claim(b"d", boot=BOOT + 1)
+    log.mark({1: 80}, covers=2)
+    log.mark({1: 70}, covers=1)
+    assert log.table.position_of(record, 1) == 80
+    log.mark({1: 85}, covers=2)
+    assert log.table.position_of(record, 1) == 85
+    log.mark({1: 5}, covers=2, boot=BOOT + 1)
+    log.mark({1: 99}, covers=3, boot=BOOT)
+    assert log.table.marks[NODE].positions == {1: 5}
+
+
+def test_a_mark_of_a_node_without_sessions_is_not_kept() -> None:
+    log = Log()
+    log.mark({1: 80})
+    assert log.table.marks == {}
+    record = log.claim()
+    log.mark({1: 80})
+    log.detach(record)
+    assert log.table.marks == {}
+
+
+def test_what_a_mark_said_stays_when_another_owner_comes() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a", {1: 5, 2: 6})
+    log.mark({1: 80})
+    log.subscribe(record, b"b", {1: 70})
+    log.claim(owner=OTHER)
+    assert record.positions == {1: 70}
+    assert record.subscriptions[b"a"].starts == {2: 6}
+    assert record.subscriptions[b"b"].starts == {}
+
+
+def test_slow_sessions_are_where_the_mark_says() -> None:
+    log = Log()
+    record, other = log.claim(b"c"), log.claim(b"d")
+    log.mark({1: 80}, slow={b"c": SlowSession(record.epoch, {1: 10}), b"d": SlowSession(other.epoch + 1, {1: 10})})
+    assert [log.table.position_of(found, 1) for found in (record, other)] == [10, 80]
+
+
+def test_a_subscription_that_is_replaced_does_not_fall_behind_the_mark() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a", {1: 5})
+    log.mark({1: 80})
+    log.subscribe(record, b"a")
+    assert log.table.position_of(record, 1) == 80
+    log.subscribe(record, b"b", {1: 90})
+    log.mark({1: 100}, covers=3)
+    log.subscribe(record, b"a")
+    log.subscribe(record, b"a")
+    assert log.table.position_of(record, 1) == 90, "the mark does not cover b, however often it is taken"
+
+
+# Nodes that are gone.
+
+
+def test_orphans_are_detached_where_they_certainly_were() -> None:
+    log = Log()
+    record = log.claim()
+    log.claim(b"short", expiry_s=0)
+    log.claim(b"elsewhere", owner=OTHER)
+    log.subscribe(record, b"a", {1: 5})
+    log.mark({1: 80})
+    log.now_ms += 7
+    log.say(OrphanStatement(NODE, 0))
+    assert list(log.table.records) == [b"c", b"elsewhere"]
+    assert (record.is_connected, record.detached_ms, record.positions) == (False, log.now_ms, {1: 80})
+    assert record.subscriptions[b"a"].starts == {}
+    assert (log.table.marks, list(log.table.by_owner)) == ({}, [OTHER])
+
+
+def test_orphans_of_a_node_that_started_again_are_those_of_earlier_boots() -> None:
+    log = Log()
+    before = log.claim(b"c")
+    before.advance(1, 40)
+    log.mark({1: 80})
+    after = log.claim(b"d", boot=BOOT + 1)
+    log.say(OrphanStatement(NODE, BOOT + 1))
+    assert (before.is_connected, after.is_connected) == (False, True)
+    assert before.positions == {1: 80}
+    assert log.table.marks == {}
+
+
+def test_the_mark_of_the_present_boot_stays() -> None:
+    log = Log()
+    log.claim(b"c")
+    log.claim(b"d", boot=BOOT + 1)
+    log.mark({1: 80}, boot=BOOT + 1)
+    log.say(OrphanStatement(NODE, BOOT + 1))
+    assert list(log.table.marks) == [NODE]
+
+
+def test_orphan_statements_are_due_for_owners_that_are_gone_or_started_again() -> None:
+    log = Log()
+    log.claim(b"c")
+    log.claim(b"d")
+    log.claim(b"e", owner=OTHER)
+    table = log.table
+    assert table.orphans({NODE, OTHER}, {NODE: BOOT, OTHER: BOOT}) == []
+    assert table.orphans({NODE}, {NODE: BOOT + 1}) == [(NODE, BOOT + 1), (OTHER, 0)]
+    for owner, boot in table.orphans({NODE}, {NODE: BOOT + 1}):
+        log.say(OrphanStatement(owner, boot))
+    assert table.orphans(set(), {}) == []
+
+
+# Expiry.
+
+
+def test_sessions_expire_by_the_time_of_the_log() -> None:
+    log = Log()
+    for client, expiry_s in ((b"c", 60), (b"never", NEVER_EXPIRES), (b"d", 30), (b"here", 1)):
+        record = log.claim(client, expiry_s=expiry_s)
+        if client != b"here":
+            log.detach(record, expiry_s=expiry_s)
+    named = [(record.client, record.epoch) for record in log.table.records.values()]
+    log.now_ms += 30_000
+    assert log.table.expired(log.now_ms, 10) == [(b"d", 1)]
+    log.say(ExpireStatement(named))
+    assert list(log.table.records) == [b"c", b"never", b"here"]
+    log.now_ms += 30_000
+    log.say(ExpireStatement(named))
+    assert list(log.table.records) == [b"never", b"here"]
+    assert log.table.expired(10**15, 10) == []
+
+
+def test_expired_sessions_are_named_until_they_are_gone_a_few_at_a_time() -> None:
+    log = Log()
+    for number in range(5):
+        log.detach(log.claim(b"%d" % number), expiry_s=5 - number)
+    for _ in range(2):
+        assert [client for client, _ in log.table.expired(10_000, 2)] == [b"4", b"3"]
+    assert len(log.table.expired(10_000, 10)) == 5
+    assert len(log.reopened().expired(10_000, 10)) == 5
+    log.claim(b"4")
+    assert [client for client, _ in log.table.expired(10_000, 2)] == [b"3", b"2"]
+
+
+def test_a_session_that_comes_and_goes_leaves_no_heap_of_deadlines() -> None:
+    log = Log()
+    for _ in range(3_000):
+        log.now_ms += 1
+        log.detach(log.claim())
+    assert len(log.table._deadlines) < 2_000
+    assert log.table.expired(10**9, 10) == [(b"c", log.table.records[b"c"].epoch)]
+
+
+# Filters.
+
+
+def test_captured_filters_are_counted() -> None:
+    log = Log()
+    first, second = log.claim(b"c"), log.claim(b"d")
+    index = log.subscribe(first, b"a")
+    log.subscribe(second, b"a")
+    log.subscribe(first, b"$share/g/b")
+    log.subscribe(first, b"live", qos=0)
+    assert (log.table.filters, log.table.filters_version) == ({b"a": 2}, index)
+    log.subscribe(first, b"a", qos=2)
+    log.subscribe(second, b"a", qos=0)
+    assert (log.table.filters, log.table.filters_version) == ({b"a": 1}, index)
+    log.subscribe(first, b"live")
+    log.say(EndStatement(b"c", first.epoch))
+    assert (log.table.filters, log.table.filters_version) == ({}, log.index)
+    assert log.table.changes_since(index) == [(b"live", True), (b"a", False), (b"live", False)]
+
+
+def test_after_a_checkpoint_the_set_is_the_same_and_its_history_unknown() -> None:
+    log = Log()
+    log.subscribe(log.claim(), b"a")
+    log.claim(b"d")
+    table = log.reopened()
+    assert (table.filters, table.filters_version) == ({b"a": 1}, log.index)
+    assert table.changes_since(log.index - 1) is None
+    assert table.changes_since(log.index) == []
+
+
+def test_the_least_position_is_that_of_the_session_that_needs_most() -> None:
+    log = Log()
+    first, second = log.claim(b"c"), log.claim(b"d")
+    shared = log.claim(b"e")
+    log.subscribe(first, b"a", {1: 50, 2: 7})
+    log.subscribe(second, b"b", {1: 40})
+    log.subscribe(shared, b"$share/g/a", {1: 1})
+    assert log.table.least_positions([1, 2, 3]) == {1: 40, 2: 7}
+    log.mark({1: 60})
+    assert log.table.least_positions([1, 2, 3]) == {1: 60, 2: 7}
+    log.detach(first, {1: 55, 2: 9})
+    assert log.table.least_positions([1, 2, 3]) == {1: 55, 2: 9}
+
+
+# Checkpoints.
+
+
+def test_a_table_is_the_same_after_a_checkpoint() -> None:
+    log = Log()
+    assert log.table.is_empty()
+    record = log.claim()
+    log.subscribe(record, b"a", {1: 5})
+    log.detach(log.claim(b"d", user=None), {2: 3})
+    log.say(EndStatement(b"e", log.claim(b"e", epoch=90).epoch))
+    log.mark({1: 80}, slow={b"c": SlowSession(record.epoch, {1: 7})})
+    table = log.reopened()
+    assert table.encode() == log.table.encode()
+    assert (table.epoch_floor, table.bytes, table.connected) == (90, log.table.bytes, 1)
+    assert (table.boots, list(table.by_owner)) == (log.table.boots, [NODE])
+    assert table.position_of(table.records[b"c"], 1) == 7
+    assert table.records[b"d"].user is None
+
+
+def test_bytes_that_are_no_table_are_refused() -> None:
+    log = Log()
+    log.subscribe(log.claim(), b"a", {1: 5})
+    content = log.table.encode()
+    for wrong in (b"\x09" + content[1:], content + b"\0", *[content[:length] for length in range(len(content))]):
+        with pytest.raises(RemoteProtocolError):
+            decode_sessions(wrong, 1)
+
+
+def test_bodies_that_can_not_be_read_are_counted() -> None:
+    log = Log()
+    log.claim()
+    before = log.table.encode()
+    for body in (b"", b"\x09", session_body(1, [EndStatement(b"c", 1)])[:-1]):
+        log.table.apply(body, 9, 9)
+    assert log.table.unreadable == 3
+    assert log.table.encode() == before
+
+
+def test_a_partition_has_a_table_of_sessions() -> None:
+    machine = PartitionMachine(1)
+    claim = ClaimStatement(b"c", 1, 0, NODE, BOOT, None, 60, 5, 0)
+    for index, statement in ((1, claim), (2, DetachStatement(b"c", 1, 60, {1: 5}))):
+        batch = control_batch(SESSION, session_body(1_000 * index, [statement]))
+        machine.apply(entry_of(stamp(batch, 1, index, 0)))
+    assert machine.clock_ms == machine.sessions.records[b"c"].detached_ms == 2_000
+    other = PartitionMachine(1)
+    other.decode(machine.encode())
+    assert other.encode() == machine.encode()
+    assert other.sessions.records[b"c"].positions == {1: 5}
+    assert other.sessions.filters_version == 2
+    other.decode(b"")
+    assert other.sessions.is_empty()
