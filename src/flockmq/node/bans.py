@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-KINDS: Final = ("client", "username", "address")
 BANS_MAX: Final = 100_000
 
 

@@ -20,10 +20,12 @@ from flockmq.mqtt.namespaces import INSIDE_ID, inside_client_id, split_client_id
 from flockmq.mqtt.packets import Auth, Connack, Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topics import check_topic_name
+from flockmq.node.admission import Admission
 from flockmq.node.lifecycle import (
     NEVER_EXPIRES,
     REASON_CHARACTERS_MAX,
     disconnect,
+    drop_session,
     end_session,
     hang_up,
     send_will,
@@ -43,23 +45,9 @@ CLIENT_ID_BYTES_MAX = 65_535
 """Longest client id with its namespace: other nodes are told it with two bytes of length."""
 
 
+TAKEN_OVER = "Another connection uses this client id"
 MOVING = "This node is on its way to another cluster; connect to another one, or again in a moment"
 NOT_KNOWN_YET = "This node was just started and does not know its clients yet; try again in a moment"
-
-
-class Admission:
-    """What is known between CONNECT and CONNACK; rides on the AuthRequest that is being judged."""
-
-    def __init__(self, connect: Connect, request: AuthRequest, assigned: bool) -> None:
-        self.connect = connect
-        self.request = request
-        self.assigned = assigned
-        self.accept: Accept | None = None
-        """The verdict, while the cluster is asked whose the client id is."""
-        self.epoch = 0
-        """Under which the client id is this node's; 0: not known yet, or this node is alone."""
-        self.unreleased: set[int] | None = None
-        """Packet ids of QoS 2 messages that an owner which died left in logs; None: no log had to be asked."""
 
 
 def on_connect(node: NodeState, connection: Connection, connect: Connect, now: int) -> None:
@@ -298,9 +286,14 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         and not has_claimed(node, connection, admission, accept, now)
     ):
         return
-    session, present = claim_session(node, connection, connect, client_id, now)
+    session, present = claim_session(node, connection, admission, client_id, now)
+    if admission.claimed is not None and node.ports.sessions is not None:
+        node.ports.sessions.attached(session, admission.claimed, now)
+        admission.claimed = None
     take_unreleased(node, session, admission, present)
     attach(node, connection, session, identity, connect)
+    if present and node.ports.replay is not None:
+        node.ports.replay.resumed(session)
     if present:
         review_session(node, session, None)  # rules may be others by now, its address or its token too
     node.online += 1
@@ -356,9 +349,9 @@ def take_unreleased(node: NodeState, session: Session, admission: Admission, pre
         # Another owner may have had the session since, and died with it.
         session.collected = session.received.difference(admission.unreleased or ())
     if admission.unreleased and not admission.connect.clean_start:
-        session.received = admission.unreleased.union(session.received or ())
-        if not present:
+        if not present or not session.received:  # all that is known of them comes from logs
             session.collected = set(admission.unreleased)
+        session.received = admission.unreleased.union(session.received or ())
 
 
 def attach(node: NodeState, connection: Connection, session: Session, identity: Identity, connect: Connect) -> None:
@@ -468,14 +461,23 @@ def may_send_will(node: NodeState, identity: Identity, topic: bytes) -> bool:
 
 
 def claim_session(
-    node: NodeState, connection: Connection, connect: Connect, client_id: str, now: int
+    node: NodeState, connection: Connection, admission: Admission, client_id: str, now: int
 ) -> tuple[Session, bool]:
     """The session this client shall have, and whether it was there before."""
+    connect = admission.connect
+    claimed = admission.claimed
+    keeper = node.ports.sessions
     old = node.sessions.get(client_id)
+    if old is not None and claimed is not None and keeper is not None and keeper.is_outdated(old, claimed):
+        if old.connection is not None:
+            disconnect(node, old.connection, reasons.SESSION_TAKEN_OVER, TAKEN_OVER, now)
+        if node.sessions.get(client_id) is old:
+            drop_session(node, old, now)
+        old = None
     if old is not None and old.connection is not None:
         node.stats.takeovers += 1
         previous = old.connection
-        disconnect(node, previous, reasons.SESSION_TAKEN_OVER, "Another connection uses this client id", now)
+        disconnect(node, previous, reasons.SESSION_TAKEN_OVER, TAKEN_OVER, now)
         old = node.sessions.get(client_id)  # gone if its expiry was 0
     if old is not None:
         node.timers.cancel(old.timer)
@@ -488,10 +490,11 @@ def claim_session(
             node.timers.cancel(old.will_timer)
             old.will_timer = None
             return old, True
-    session = Session(client_id, connection.version, now)
+    restored = keeper.restore(client_id, claimed, now) if keeper is not None and claimed is not None else None
+    session = restored if restored is not None else Session(client_id, connection.version, now)
     node.sessions[client_id] = session
     node.spaces.session_began(client_id)
-    return session, False
+    return session, restored is not None
 
 
 def agree(node: NodeState, connection: Connection, session: Session, connect: Connect) -> Properties:
@@ -500,14 +503,9 @@ def agree(node: NodeState, connection: Connection, session: Session, connect: Co
     asked = connect.properties
     told = Properties()
     # session expiry
-    longest = node.settings.session_expiry_s_max or NEVER_EXPIRES
-    if connection.version == 5:
-        wanted = asked.session_expiry_s or 0
-        session.expiry_s = wanted if wanted <= longest else longest
-        if session.expiry_s != wanted:
-            told.session_expiry_s = session.expiry_s
-    else:
-        session.expiry_s = 0 if connect.clean_start else longest
+    session.expiry_s = agreed_expiry_s(node, connect)
+    if connection.version == 5 and session.expiry_s != (asked.session_expiry_s or 0):
+        told.session_expiry_s = session.expiry_s
     connection.expiry_asked = session.expiry_s
     # keep alive
     keep_alive = connect.keep_alive
@@ -536,6 +534,14 @@ def agree(node: NodeState, connection: Connection, session: Session, connect: Co
         if len(prefix.encode()) <= 0xFFFF:  # else it is no MQTT string
             told.response_information = prefix
     return told
+
+
+def agreed_expiry_s(node: NodeState, connect: Connect) -> int:
+    """How long a session outlives its connection: as long as the client asks for and the broker allows."""
+    longest = node.settings.session_expiry_s_max or NEVER_EXPIRES
+    if connect.version == 5:
+        return min(connect.properties.session_expiry_s or 0, longest)
+    return 0 if connect.clean_start else longest
 
 
 def set_keep_alive_timer(node: NodeState, connection: Connection, now: int) -> None:

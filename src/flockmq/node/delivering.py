@@ -80,7 +80,7 @@ def deliver_here(node: NodeState, plan: RoutePlan, run: Run, publisher: Connecti
             dropped += lost
             if publisher is not None and connection.is_crowded():
                 slow_down(node, publisher, connection, now)
-        else:
+        elif not session.is_logged:  # else it gets this from a log
             lost = session.deliver(run, qos, retain, target.identifier_properties, None, now)
             if lost:
                 stats.dropped_queue += lost

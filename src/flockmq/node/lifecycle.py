@@ -16,6 +16,7 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Disconnect
 from flockmq.mqtt.properties import Properties
+from flockmq.node.admission import Admission
 from flockmq.node.congestion import let_go
 from flockmq.node.delivering import reroute
 from flockmq.node.publishing import publish_will
@@ -92,6 +93,10 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
     if connection.auth is not None:
         connection.auth.abandoned = True
         connection.auth = None
+    admission = connection.admission
+    if isinstance(admission, Admission) and admission.claimed is not None and node.ports.sessions is not None:
+        node.ports.sessions.abandoned(admission.claimed)
+    connection.admission = None
     connection.aliases_in = None
     let_go(node, connection, True)
 
@@ -114,8 +119,17 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
             send_will(node, session, now)
     if session.expiry_s != NEVER_EXPIRES:
         session.timer = node.timers.add(now + session.expiry_s * 1000, SESSION_TIMER, session)
+    if node.ports.sessions is not None:
+        node.ports.sessions.detached(session)
     if node.ports.ownership is not None:
         node.ports.ownership.changed(session)
+
+
+def drop_session(node: NodeState, session: Session, now: int) -> None:
+    """Forget a copy of a session that went on elsewhere, or is over: its will is void, and its record stays."""
+    session.will = None
+    session.is_logged = False
+    end_session(node, session, now)
 
 
 def end_session(node: NodeState, session: Session, now: int) -> None:
@@ -134,6 +148,10 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
     session.outbound = None
     session.received = None
     session.is_over = True
+    if node.ports.replay is not None:
+        node.ports.replay.ended(session)
+    if node.ports.sessions is not None:
+        node.ports.sessions.ended(session)
     if node.ports.ownership is not None:
         node.ports.ownership.ended(session)
 

@@ -1,4 +1,4 @@
-"""What the broker asks of the packages around it: a gate, and four ports that a node alone leaves empty.
+"""What the broker asks of the packages around it: a gate, and five ports that a node alone leaves empty.
 
 | port | asks | implemented by |
 | --- | --- | --- |
@@ -7,6 +7,7 @@
 | ``SubscribePort`` | do all nodes know of this subscription? | ``peering/routes.py`` |
 | ``DurablePort`` | append this run to the log of its topic | ``durable/publish/`` |
 | ``LogPort`` | bring records of a log to this subscription | ``durable/deliver/`` |
+| ``SessionPort`` | keep this session in the log | ``durable/sessions/`` |
 
 ```
  CONNECT ----> gate.authenticate(request) ----> Accept | Refuse | Continue       answered at once
@@ -216,6 +217,12 @@ class LogPort(Protocol):
     def arrived(self, session: Session, now: int) -> None:
         """A session came from another node, with its places; its subscriptions stand in the table."""
 
+    def resumed(self, session: Session) -> None:
+        """The client of a session is back, and takes what waits in logs."""
+
+    def ended(self, session: Session) -> None:
+        """A session is no more."""
+
     def hold(
         self,
         connection: Connection,
@@ -247,6 +254,57 @@ class OwnerPort(Protocol):
         """A session of this node is no more."""
 
 
+class Claimed:
+    """What the log says of a claim: the epoch, and the record of a session that outlives its connection."""
+
+    def __init__(self, code: int, text: str, epoch: int, record: object = None, is_certain: bool = True) -> None:
+        self.code = code
+        """0, or the reason code of the refusal."""
+        self.text = text
+        self.epoch = epoch
+        self.record = record
+        """The keeper's own; None: the session has none and ends with its connection."""
+        self.is_certain = is_certain
+        """False: the log could not be asked, and may have a record all the same."""
+
+
+class SessionPort(Protocol):
+    """Keeps persistent sessions in a replicated log. A node without durable topics has no such port."""
+
+    def abandoned(self, claimed: Claimed) -> None:
+        """A client does not get the session that it claimed."""
+
+    def is_outdated(self, session: Session, claimed: Claimed) -> bool:
+        """Whether a session that is here is older than the record."""
+
+    def restore(self, client_id: str, claimed: Claimed, now: int) -> Session | None:
+        """The session of a record whose node is gone; None: there was none to go on with."""
+
+    def attached(self, session: Session, claimed: Claimed, now: int) -> None:
+        """A client has its session."""
+
+    def hold(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+    ) -> bool:
+        """Keep a SUBACK until the log has the subscriptions, then call ``tell_routes``; False: there is no record."""
+
+    def hold_unsuback(
+        self, connection: Connection, session: Session, full_filters: list[bytes], unsuback: bytes
+    ) -> bool:
+        """Keep an UNSUBACK until the log has these subscriptions no more; False: there is no record."""
+
+    def detached(self, session: Session) -> None:
+        """A session has lost its connection, and outlives it."""
+
+    def ended(self, session: Session) -> None:
+        """A session is over."""
+
+
 class BrokerPorts(Protocol):
     """The parts of a node that its broker calls. The broker gets them as one value when it is made."""
 
@@ -266,6 +324,10 @@ class BrokerPorts(Protocol):
     def replay(self) -> LogPort | None:
         """Brings messages of durable topics to subscribers; None: there are no such topics."""
 
+    @property
+    def sessions(self) -> SessionPort | None:
+        """Keeps persistent sessions in the log; None: they live in the memory of this node."""
+
 
 class Alone:
     """The ports of a broker without other nodes and durable topics."""
@@ -274,6 +336,7 @@ class Alone:
     routes: SubscribePort | None = None
     appending: DurablePort | None = None
     replay: LogPort | None = None
+    sessions: SessionPort | None = None
 
 
 class OpenGate:

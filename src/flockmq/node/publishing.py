@@ -3,7 +3,8 @@
 ```
  scan_run / decode --> on_run --> allowed? --> QoS 2 ids --> plan --> retained --> targets, groups --> acknowledged
                          |                                   |                 (delivering.py)
-                         |                                   `-- durable --> into a log; all the rest when it is there
+                         |                                   |-- durable --> into a log; all the rest when it is there
+                         |                                   `-- captured --> a copy into the log of persistent sessions
                          `-- $delayed/... waits for its time, $SYS/... is not for clients
 ```
 ``on_run`` is the hot path: it runs once for all consecutive messages of a publisher to one topic.
@@ -126,6 +127,10 @@ def accept(
         elif run.retain and not keep(node, run, now):
             code = reasons.QUOTA_EXCEEDED
             text = why_not_kept(node, connection, topic, now)
+        elif run.qos and (plan.captured is not None or now >= node.table.capture.lapses_at):
+            code = capture(node, plan, run, connection, now, "", is_repeat)
+            if code == PENDING:
+                return
         else:
             code = reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
     if not run.qos:
@@ -138,6 +143,34 @@ def accept(
         # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
         raise RemoteProtocolError(code, text or WHY_REFUSED.get(code, reasons.name(code)))
     refuse_run(connection, run, code, text)
+
+
+def capture(
+    node: NodeState,
+    plan: RoutePlan,
+    run: Run,
+    connection: Connection | None,
+    now: int,
+    client_id: str = "",
+    is_repeat: bool = False,
+) -> int:
+    """Copy a run into the log of persistent sessions, and deliver it to all others; as ``DurablePort.append`` says.
+
+    Persistent sessions get it from that log. QoS 2 goes to the others when it is committed: a message that is refused
+    may come again. Without a lease this node may not know all filters: then it captures every name.
+    """
+    topic = plan.captured if plan.captured is not None else node.table.capture.topic
+    appending = node.ports.appending
+    if topic is None or appending is None:
+        return reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
+    node.turns.work += run.count
+    node.stats.captured += run.count
+    code = appending.append(topic, run, connection, now, client_id, is_repeat)
+    if code == NAMESPACE_FULL:
+        return reasons.QUOTA_EXCEEDED
+    if code == PENDING and (run.qos == 1 or connection is None):
+        route(node, plan, run, connection, now)
+    return code
 
 
 # --- checks ---
@@ -437,6 +470,8 @@ def publish_message(node: NodeState, run: Run, now: int, client_id: str = "") ->
         return node.ports.appending.append(plan.durable, run, None, now, client_id) == PENDING
     if run.retain:
         keep(node, run, now)
+    if run.qos and (plan.captured is not None or now >= node.table.capture.lapses_at):
+        return capture(node, plan, run, None, now, client_id) in (PENDING, reasons.SUCCESS)
     return route(node, plan, run, None, now)
 
 

@@ -92,6 +92,21 @@ def answer(
     entered: list[Subscription],
     fresh: list[Subscription],
 ) -> None:
+    """Answer a SUBSCRIBE, now or when the log of its session and the other nodes know."""
+    keeper = node.ports.sessions
+    if keeper is not None and entered and keeper.hold(connection, session, packet, entered, fresh):
+        return
+    tell_routes(node, connection, session, packet, entered, fresh)
+
+
+def tell_routes(
+    node: NodeState,
+    connection: Connection,
+    session: Session,
+    packet: Suback,
+    entered: list[Subscription],
+    fresh: list[Subscription],
+) -> None:
     """Answer a SUBSCRIBE, now or when the other nodes know."""
     suback = encode_packet(packet, connection.version)
     if packet.properties is not None and connection.client_packet_max and len(suback) > connection.client_packet_max:
@@ -165,6 +180,7 @@ def subscribe(
         entry.retain_handling,
         entering.identifier,
     )
+    subscription.replaces = old is not None
     session.subscriptions[full_filter] = subscription
     node.table.add(subscription)
     entering.entered.append(subscription)
@@ -213,14 +229,19 @@ def leave(node: NodeState, session: Session, full_filter: bytes) -> bool:
 
 
 def on_unsubscribe(node: NodeState, connection: Connection, packet: Unsubscribe) -> None:
-    """Remove all filters of an UNSUBSCRIBE."""
+    """Remove all filters of an UNSUBSCRIBE and answer it, now or when the log of its session has them no more."""
     session = connection.session
     if session is None:
         return
     codes: list[int] = []
-    for asked in packet.topic_filters:
-        is_left = leave(node, session, without_start(asked))
+    full_filters = [without_start(asked) for asked in packet.topic_filters]
+    for full_filter in full_filters:
+        is_left = leave(node, session, full_filter)
         codes.append(reasons.SUCCESS if is_left else reasons.NO_SUBSCRIPTION_EXISTED)
     node.stats.unsubscribes += len(codes)
     node.turns.work += FILTER * len(codes)
-    connection.answer(encode_packet(Unsuback(packet.packet_id, codes), connection.version))
+    unsuback = encode_packet(Unsuback(packet.packet_id, codes), connection.version)
+    keeper = node.ports.sessions
+    if keeper is not None and keeper.hold_unsuback(connection, session, full_filters, unsuback):
+        return
+    connection.answer(unsuback)

@@ -64,6 +64,8 @@ class DurableTopic:
         """Cluster-state index of its last change."""
         self.id = namespace + b"/" + name
         """Tells it from all others."""
+        self.is_capture = False
+        """It keeps what persistent sessions wait for: names belong to it only while some do."""
 
     def group_of(self, topic: bytes) -> int:
         """The group of a topic name's messages, ``MANY_GROUPS`` when it depends on each message."""

@@ -6,6 +6,7 @@
      |-- of other nodes' clients -> Peer: one copy, however many clients want it there
      `-- shared -----------------> ShareGroup: one member of it gets the message, here or on another node
  the durable topic it belongs to -> its partition's log; all of the above get the message when it is committed
+ or ``captured``: persistent sessions wait for it, wherever they are -> a copy goes to the log that they read
 ```
 Targets and their lists are shared between plans and never changed.
 """
@@ -71,6 +72,8 @@ class RoutePlan(Named):
         self.remotes = remotes
         """Other nodes whose clients subscribed to the name, each once."""
         self.durable: DurableTopic | None = None
+        self.captured: DurableTopic | None = None
+        """Where messages of QoS 1 and 2 are kept for persistent sessions that wait for them; None: none does."""
         self.group = -1
         """The Raft group of the name's partition, -1 when that depends on the message."""
         self.slot = -1

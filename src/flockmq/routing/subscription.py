@@ -37,6 +37,8 @@ class Subscription(Target):
         self.retain_handling = retain_handling
         self.identifier = identifier
         """0 when it has none."""
+        self.replaces = False
+        """The client had a subscription with this filter before."""
         self.sequence = 0
         """Place in the order of subscribing, set by the table; a replacement keeps its predecessor's."""
 

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.errors import ConfigError
 from flockmq.mqtt.topics import has_wildcard
-from flockmq.routing.durable import TopicMap
+from flockmq.routing.capture import Capture
+from flockmq.routing.durable import DurableTopic, TopicMap
 from flockmq.routing.entry import FilterEntry
 from flockmq.routing.familiar import FamiliarNames
 from flockmq.routing.names import NameTree
@@ -71,6 +72,8 @@ class SubscriptionTable:
         """In a cluster: groups (or none) and filters whose subscribers here came or went since the routes looked."""
         self.noticed: set[bytes] | None = set() if node_id else None
         """The same for delivery from logs: filters that clients here subscribed to alone."""
+        self.capture = Capture()
+        """What persistent sessions of all nodes wait for."""
         self._topics = TopicMap()
         self._strategy = strategy_number(shared_strategy)
         self._rng = rng
@@ -224,6 +227,14 @@ class SubscriptionTable:
         for topic_filter in filters:
             self._forget(topic_filter)
 
+    def capture_in(self, topic: DurableTopic) -> None:
+        """Messages for persistent sessions go to this hidden topic from now on."""
+        if self.capture.topic is None:
+            self.capture.lapses_at = 0  # this node knows of no filter yet
+        self.capture.topic = topic
+        self.capture.groups = frozenset(topic.groups)
+        self._forget_all()
+
     # --- plans ---
 
     def plan(self, topic: bytes) -> RoutePlan:
@@ -238,6 +249,9 @@ class SubscriptionTable:
             if durable is not None:
                 plan.durable = durable
                 plan.group = durable.group_of(topic)
+        capture = self.capture
+        if capture.topic is not None and plan.durable is None and capture.matches(topic, levels):
+            plan.captured = capture.topic
         if len(topic) <= KEPT_BYTES_MAX and len(levels) <= KEPT_LEVELS_MAX and self._familiar.meet(topic):
             self._keep(plan, levels)
         return plan

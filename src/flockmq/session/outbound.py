@@ -23,6 +23,14 @@ SHRINK_EFFORT: Final = 64
 NOTHING: Final = Run(4, 0, False, b"", b"", 0, [], [])
 
 
+class LogSource:
+    """Where a run comes from: consecutive records of a partition, the first of them at ``offset``."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+
+
 class Delivery:
     """Messages ``low`` to ``high`` of a run, for one client: waiting, or in flight from packet id ``first`` on."""
 
@@ -36,7 +44,10 @@ class Delivery:
         self.retain = retain
         self.properties = properties
         self.group = group
-        """The shared group that chose this client (a ShareGroup), which may choose again if its session ends."""
+        """The shared group that chose this client (a ShareGroup), which may choose again if its session ends; or the
+        log that the run was read from (a LogSource)."""
+        self.skipped = 0
+        """How many messages of the run as it was read stood before the first one that ``run`` still has."""
         self.first = first
         self.settled = 0
         """How many from ``low`` on are acknowledged without a gap."""
@@ -147,6 +158,7 @@ class Outbound:
             elif flight.settled or flight.high - flight.low < flight.run.count:
                 low = flight.low + flight.settled
                 flight.run = flight.run.part(low, flight.high)
+                flight.skipped += low
                 flight.high -= low
                 flight.low = 0
                 flight.first += flight.settled
@@ -158,6 +170,7 @@ class Outbound:
             waiting = self.queue[self.queue_head]
             if waiting.high - waiting.low < waiting.run.count:
                 waiting.run = waiting.run.part(waiting.low, waiting.high)
+                waiting.skipped += waiting.low
                 waiting.high -= waiting.low
                 waiting.low = 0
                 self.recount(waiting)
@@ -216,6 +229,7 @@ class Outbound:
             flight = Delivery(
                 waiting.run, waiting.low, high, waiting.qos, waiting.retain, waiting.properties, waiting.group, first
             )
+            flight.skipped = waiting.skipped
             flight.held = len(waiting.run.wire) + DELIVERY_OVERHEAD_BYTES
             self.held += flight.held
             self.shrinkable += 1
@@ -327,6 +341,16 @@ class Outbound:
             self.inflight -= 1
             return True
         return False
+
+    def oldest_logged(self) -> dict[int, int]:
+        """By partition, the offset of the first message of its log that the client has not acknowledged."""
+        found: dict[int, int] = {}
+        for delivery in self.waiting_runs():
+            source = delivery.group
+            if isinstance(source, LogSource) and delivery.settled < delivery.high - delivery.low:
+                offset = source.offset + delivery.skipped + delivery.low + delivery.settled
+                found[source.partition] = min(found.get(source.partition, offset), offset)
+        return found
 
     def waiting_runs(self) -> list[Delivery]:
         """Everything not acknowledged, oldest first, for handing over to another member of a shared group."""

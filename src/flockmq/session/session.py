@@ -45,6 +45,10 @@ class Session:
         """The epoch under which this node owns the client id."""
         self.home_epoch = 0
         """First epoch of this node's unbroken ownership; another owner may have stored what came before."""
+        self.is_logged = False
+        """A record of this session is in the log, and messages of QoS 1 and 2 come to it from logs alone."""
+        self.record_epoch = 0
+        """The epoch of that record: statements about the session count under this one only."""
         self.expiry_s = 0
         """Seconds the session outlives its connection; 0xFFFFFFFF: for ever."""
         self.timer: Timer | None = None

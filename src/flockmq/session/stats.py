@@ -37,6 +37,8 @@ class Stats:
         """Messages for durable topics that are certainly not in a log, and whose publishers were told so."""
         self.durable_unknown = 0
         """Messages whose outcome was not known in time."""
+        self.captured = 0
+        """Messages that were copied into the log of persistent sessions, or are on their way there."""
         self.publishes_denied = 0
         """Messages refused by the ACL."""
         self.dropped_slow = 0

@@ -10,7 +10,7 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.packets import Publish
 from flockmq.mqtt.run import Run
 from flockmq.mqtt.scan import scan_run
-from flockmq.session.outbound import PACKET_IDS, Outbound, encode_again, encode_flight
+from flockmq.session.outbound import PACKET_IDS, LogSource, Outbound, encode_again, encode_flight
 
 
 def run_of(payloads: list[bytes], qos: int) -> Run:
@@ -37,12 +37,16 @@ class OutboundMachine(RuleBasedStateMachine):
         self.flying: dict[int, tuple[int, bytes]] = {}
         self.releasing: list[int] = []
         self.number = 0
+        self.logged: dict[bytes, int] = {}
+        """Payload -> partition of the log that the message was read from; its number is the offset there."""
 
-    @rule(count=st.integers(1, 9), qos=st.integers(1, 2))
-    def offer(self, count: int, qos: int) -> None:
+    @rule(count=st.integers(1, 9), qos=st.integers(1, 2), partition=st.integers(0, 2))
+    def offer(self, count: int, qos: int, partition: int) -> None:
         payloads = [(self.number + index).to_bytes(2, "big") for index in range(count)]
+        source = LogSource(partition, self.number) if partition else None
+        self.logged.update(dict.fromkeys(payloads, partition))
         self.number = (self.number + count) % 60_000
-        dropped = self.outbound.offer(run_of(payloads, qos), qos, False, b"", None)
+        dropped = self.outbound.offer(run_of(payloads, qos), qos, False, b"", source)
         fits = min(count, 40 - len(self.queue))
         assert dropped == count - fits
         self.queue += [(qos, payload) for payload in payloads[:fits]]
@@ -110,6 +114,16 @@ class OutboundMachine(RuleBasedStateMachine):
         assert again == {pid: payload for pid, (_, payload) in self.flying.items()}
         deliveries = outbound.waiting_runs()
         assert outbound.held == sum(delivery.held for delivery in deliveries)
+
+    @invariant()
+    def knows_the_oldest_of_each_log(self) -> None:
+        oldest: dict[int, int] = {}
+        for _, payload in [*self.flying.values(), *self.queue]:
+            partition = self.logged[payload]
+            if partition:
+                offset = int.from_bytes(payload, "big")
+                oldest[partition] = min(offset, oldest.get(partition, offset))
+        assert self.outbound.oldest_logged() == oldest
 
 
 TestOutbound = OutboundMachine.TestCase
