@@ -119,15 +119,21 @@ class Catchup:
             if not starts:
                 del self._starts[subscription]
 
+    def known_positions(self) -> dict[int, int]:
+        """By partition, the next offset that the session reads; without those whose position has to be found out."""
+        found: dict[int, int] = {}
+        for group, position in self.positions.items():
+            offset = self._paused.get(group, UNKNOWN) if position == UNKNOWN else position
+            if offset != UNKNOWN:
+                found[group] = offset
+        return found
+
     # --- moving to another node ---
 
     def places(self) -> list[LogPlace]:
         """Where it stands, for the node that it goes to. A start request whose offset is not known yet is forgotten."""
         found: list[LogPlace] = []
-        for group, position in self.positions.items():
-            offset = self._paused.get(group, UNKNOWN) if position == UNKNOWN else position
-            if offset == UNKNOWN:
-                continue
+        for group, offset in self.known_positions().items():
             found.append(LogPlace(POSITION, b"", group, offset))
             if group in self._floors:
                 found.append(LogPlace(FLOOR, b"", group, self._floors[group]))

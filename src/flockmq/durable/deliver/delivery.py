@@ -27,6 +27,7 @@ from flockmq.log.batch import DATA, NOOP, BatchView
 from flockmq.node.delivering import deliver_to_members, share_out
 from flockmq.node.state import NodeState
 from flockmq.routing.retained import APPLIED, FULL
+from flockmq.session.outbound import LogSource
 
 if TYPE_CHECKING:
     from flockmq.durable.logs.feeds import Fed
@@ -84,8 +85,13 @@ class Delivery:
 
     def _take(self, group: int, stream: Stream | None, batch: bytes, leads: bool, now: int) -> None:
         """A batch that was applied. Whatever is wrong with it: all replicas have it, and consensus must go on."""
+        if stream is None and group in self.streams.hidden:
+            return  # shared groups and the retained store have got these messages from their publishers' nodes
         try:
             decoder = BatchDecoder(batch)
+            if group in self.node.table.capture.groups:  # a copy: shared groups and the retained store have it
+                self._offer(group, stream, decoder, False, now)
+                return
             self._retain(group, decoder, leads, now)
             self._offer(group, stream, decoder, leads and group in self.caught_up, now)
         except Exception as error:  # a bug; the message is in the log, and the messages behind it are delivered
@@ -151,8 +157,11 @@ class Delivery:
         run = piece.run
         stats = self.node.stats
         catching = self.readers.catching
+        is_copy = group in self.node.table.capture.groups
         for target in plan.targets:
             session = target.session
+            if is_copy and not (session.is_logged and target.qos):
+                continue  # it got the message when that was published
             if catching:
                 catchup = catching.get(session)
                 if catchup is not None and group in catchup.positions:
@@ -171,8 +180,9 @@ class Delivery:
                     lost = session.send_now(connection, run, retain, target.identifier_properties, now)
                     stats.publishes_out_qos0 += run.count - lost
                     stats.dropped_slow += lost
-            elif fits(session, run):
-                stats.dropped_queue += session.deliver(run, qos, retain, target.identifier_properties, None, now)
+            elif fits(session, run) and (session.connection is not None or not session.is_logged):
+                source = LogSource(group, piece.offset) if session.is_logged else None
+                stats.dropped_queue += session.deliver(run, qos, retain, target.identifier_properties, source, now)
             else:
                 self.readers.lag(session, group, piece.offset)
 
@@ -257,7 +267,7 @@ class Delivery:
         more = False
         for stream in list(self.streams.behind.values()):
             more = self._read_on(stream, now) or more
-        if self.readers.catching:
+        if self.readers.active:
             more = self.readers.flush(now) or more
         self.replay.look(now)
         self.feeds.flush()

@@ -34,6 +34,8 @@ class Interest:
         self.table = table
         self.topics: dict[bytes, DurableTopic] = {}
         """By id, as of the last look at the table's map."""
+        self.wants_capture = False
+        """Whether a session here gets messages from the log of persistent sessions."""
         self._wanted: dict[bytes, set[bytes]] = {}
         """Ids of topics, each with the filters here that may match."""
         self.steps = 0
@@ -45,7 +47,7 @@ class Interest:
 
     def is_wanted(self, topic: DurableTopic) -> bool:
         """Whether a client here may get something of a topic."""
-        return topic.id in self._wanted
+        return self.wants_capture if topic.is_capture else topic.id in self._wanted
 
     def follow(self) -> tuple[list[DurableTopic], list[DurableTopic]]:
         """Look which topics the map has now: those that are new or different, and those that went."""
@@ -83,8 +85,14 @@ class Interest:
                     del self._wanted[topic.id]
         return found
 
+    def sources(self, topic_filter: bytes) -> list[DurableTopic]:
+        """Topics that subscribers to a filter get messages from: those that overlap, and captured ones."""
+        captured = self.table.capture.topic
+        found = self.overlapping(topic_filter)
+        return [*found, captured] if self.wants_capture and captured is not None else found
+
     def overlapping(self, topic_filter: bytes) -> list[DurableTopic]:
-        """Topics that capture names which a filter matches."""
+        """Declared topics that hold names which a filter matches."""
         if not self.topics:
             return []
         if not has_wildcard(topic_filter):
@@ -126,6 +134,8 @@ class Interest:
         return [topic_filter for topic_filter in filters if self.table.count_own(b"", topic_filter)]
 
     def _compare(self, topic: DurableTopic, own: list[bytes] | None) -> None:
+        if not topic.filters:
+            return  # hidden: no name is routed to it, however many filters there are here
         matching = {ANY} if own is None else {one for one in own if could_match(topic, one)}
         if matching:
             self._wanted[topic.id] = matching

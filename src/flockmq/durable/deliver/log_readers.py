@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import traceback
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from flockmq.node.state import NodeState
     from flockmq.routing.plan import Target
 
+PUMPED_MAX: Final = 64
+"""Sessions that read on in one turn."""
 STEP_RECORDS: Final = 2_048
 """Records that are made into runs at once."""
 
@@ -38,6 +41,11 @@ class LogReaders:
         self.streams: dict[int, Stream] = {}
         """By partition; filled by ``Streams``."""
         self.catching: dict[Session, Catchup] = {}
+        """All that stand somewhere before the end of a log,"""
+        self.active: dict[Session, Catchup] = {}
+        """and those of them that read on: their clients are connected, or they are leaving."""
+        self._idle = 0
+        """How many were looked at since one could read on."""
         self.lags = 0
         """How often a session fell behind and went on from the log."""
         self.gone = 0
@@ -49,7 +57,20 @@ class LogReaders:
         if catchup is None:
             catchup = Catchup(session)
             self.catching[session] = catchup
+        if session.connection is not None:
+            self.active[session] = catchup
         return catchup
+
+    def resume(self, session: Session) -> None:
+        """Its client is back."""
+        catchup = self.catching.get(session)
+        if catchup is not None:
+            self.active[session] = catchup
+
+    def end(self, session: Session) -> None:
+        """The session is no more."""
+        self.catching.pop(session, None)
+        self.active.pop(session, None)
 
     def lag(self, session: Session, group: int, offset: int) -> None:
         """A session has no room for what comes from this offset on."""
@@ -64,6 +85,7 @@ class LogReaders:
             if group not in catchup.positions and stream is not None and stream.next != UNKNOWN:
                 catchup.positions[group] = stream.next
         catchup.is_leaving = True
+        self.active[session] = catchup
         session.places = catchup.places()
 
     def stay(self, session: Session) -> None:
@@ -113,28 +135,36 @@ class LogReaders:
         self.node.events.note("internal_error", {**fields, "traceback": trace})
 
     def flush(self, now: int) -> bool:
-        """Let all read on; True when a session could go on at once."""
+        """Let some read on, in turn; True when one could go on at once, or was not looked at since a session did."""
         more = False
-        for catchup in list(self.catching.values()):
-            more = self._pump(catchup, now) or more
-        return more
+        if self._idle >= len(self.active):
+            self._idle = 0
+        for session in list(islice(self.active, PUMPED_MAX)):
+            catchup = self.active.pop(session)
+            self.active[session] = catchup  # to the end of the line
+            self._idle += 1
+            if self._pump(catchup, now):
+                self._idle = 0
+                more = True
+        return more or self._idle < len(self.active)
 
     def _drop(self, catchup: Catchup, group: int) -> None:
         """A session is level with a partition, or done with it."""
         catchup.drop(group)
         if not catchup.positions:
-            self.catching.pop(catchup.session, None)
+            self.end(catchup.session)
 
     def _pump(self, catchup: Catchup, now: int) -> bool:
         session = catchup.session
         connection = session.connection
         is_gone = not session.subscriptions if catchup.is_leaving else not self._is_here(session)
         if is_gone:
-            del self.catching[session]
+            self.end(session)
         if is_gone or catchup.is_leaving:
             return False
         if connection is None:
-            return False  # it reads on when its client is back
+            self.active.pop(session, None)  # it reads on when its client is back
+            return False
         has_read = False
         for group in list(catchup.positions):
             if not has_room(session, connection):
@@ -202,6 +232,8 @@ class LogReaders:
         while low < end:
             high = catchup.cut(group, low, min(end, low + STEP_RECORDS))
             targets = [catchup.target(self.node.table, group, topic, low) for topic in decoder.topics]
+            if group in self.node.table.capture.groups:  # what is subscribed at QoS 0 came when it was published
+                targets = [target if target is not None and target.qos else None for target in targets]
             versions = [UNWANTED if target is None else session.version for target in targets]
             by_client = has_no_local([target for target in targets if target is not None])
             for piece in decoder.pieces(low, high, versions, self.node.wall_offset_ms, now, by_client):
@@ -210,7 +242,7 @@ class LogReaders:
                     target = target.own
                 if target is None:
                     continue
-                given = give(session, connection, target, piece, stats, now)
+                given = give(session, connection, target, group, piece, stats, now)
                 if given < piece.run.count:
                     if has_room(session, connection):
                         catchup.held.add(group)  # there is room: it would overtake

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from flockmq.session.connection import CONNECTED, Connection
-from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES
+from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES, LogSource
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def fits(session: Session, run: Run) -> bool:
     return outbound.queued + count <= outbound.messages_max and held <= outbound.bytes_max
 
 
-def give(session: Session, connection: Connection, target: Target, piece: Piece, stats: Stats, now: int) -> int:
-    """Deliver as many messages of a piece as there is room for; how many."""
+def give(
+    session: Session, connection: Connection, target: Target, group: int, piece: Piece, stats: Stats, now: int
+) -> int:
+    """Deliver as many messages of a piece of partition ``group`` as there is room for; how many."""
     run = piece.run
     qos = target.qos if target.qos < run.qos else run.qos
     retain = run.retain and target.retain_as_published
@@ -75,7 +77,8 @@ def give(session: Session, connection: Connection, target: Target, piece: Piece,
         if not has_room(session, connection) or would_overtake(session, target, qos):
             return done
         part = run.part(done, done + part_size(session, connection, run, qos, done))
-        lost = session.deliver(part, qos, retain, properties, None, now)
+        source = LogSource(group, piece.offset + done) if session.is_logged else None
+        lost = session.deliver(part, qos, retain, properties, source, now)
         if qos:
             stats.dropped_queue += lost
         else:

@@ -123,7 +123,7 @@ class Replay:
         for topic in topics:
             for shard in range(len(topic.groups)):
                 group = topic.groups[shard]
-                begin = wanted.of_shard(shard)
+                begin = Start(LATEST) if topic.is_capture else wanted.of_shard(shard)
                 if begin.what == LATEST:
                     self._join(subscription, group)
                     continue
@@ -167,7 +167,7 @@ class Replay:
         groups: dict[int, None] = {}
         for subscription in session.subscriptions.values():
             if not subscription.group:
-                for topic in self.streams.interest.overlapping(subscription.topic_filter):
+                for topic in self.streams.interest.sources(subscription.topic_filter):
                     groups.update(dict.fromkeys(topic.groups))
         if groups:
             self.readers.leave(session, list(groups))
@@ -182,6 +182,14 @@ class Replay:
             if not subscription.group:
                 self.streams.notice(subscription.topic_filter, now)
         self.readers.arrive(session)
+
+    def resumed(self, session: Session) -> None:
+        """The client of a session is back, and takes what waits in logs."""
+        self.readers.resume(session)
+
+    def ended(self, session: Session) -> None:
+        """A session is no more."""
+        self.readers.end(session)
 
     # --- where it begins ---
 
@@ -242,7 +250,7 @@ class Replay:
         groups: list[int] = []
         for subscription in entered:
             if not subscription.group:
-                for topic in self.streams.interest.overlapping(subscription.topic_filter):
+                for topic in self.streams.interest.sources(subscription.topic_filter):
                     groups.extend(topic.groups)
         deadline = now + (WAIT_MS if session.expiry_s else CLEAN_WAIT_MS)
         pending = Pending(connection, session, suback, entered, fresh, requests, groups, deadline)

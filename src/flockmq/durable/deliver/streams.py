@@ -57,6 +57,8 @@ class Streams:
         self.by_group = readers.streams
         self.behind: dict[int, Stream] = {}
         """Those of which the replica here has more than was delivered."""
+        self.hidden: set[int] = set()
+        """Partitions of topics without filters: their records are no live messages."""
         self._readers = readers
         self._groups_seen: set[int] = set()
         self._is_loaded = False
@@ -75,7 +77,10 @@ class Streams:
         fresh, gone = self.interest.follow()
         for topic in gone:
             self._end(topic.groups)
+            self.hidden.difference_update(topic.groups)
         for topic in fresh:
+            if not topic.filters:
+                self.hidden.update(topic.groups)
             left = [one.group for one in self.by_group.values() if one.topic.id == topic.id]
             self._end([group for group in left if group not in topic.groups])
             if self.interest.is_wanted(topic):
@@ -84,9 +89,17 @@ class Streams:
                 self._begin(topic, is_news or bool(left), now)
             self._groups_seen.update(topic.groups)
 
+    def want_capture(self, now: int) -> None:
+        """A session here gets messages from the log of persistent sessions, from now on."""
+        self.interest.wants_capture = True
+        topic = self.node.table.capture.topic
+        if topic is not None:
+            self._begin(topic, False, now)
+
     def notice(self, topic_filter: bytes, now: int) -> list[DurableTopic]:
-        """A filter came or went; the topics that it may match names of."""
-        topics = self.interest.note(topic_filter)
+        """A filter came or went; the topics that subscribers to it get messages from."""
+        self.interest.note(topic_filter)
+        topics = self.interest.sources(topic_filter)
         for topic in topics:
             if self.interest.is_wanted(topic):
                 self._begin(topic, False, now)

@@ -25,6 +25,8 @@ from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_ack, encode_packet
 from flockmq.mqtt.packets import PUBACK, PUBREC, Ack
 from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.run import Run
+from flockmq.node.delivering import route
 from flockmq.node.lifecycle import disconnect
 from flockmq.node.state import NodeState
 from flockmq.session.acks import PendingAck
@@ -93,6 +95,8 @@ class PublishAnswer(Answer):
         self.pending = pending
         self.unsettled: list[Unsettled] | None = None
         """QoS 2: what the session knows of each message until it has an outcome."""
+        self.captured: Run | None = None
+        """QoS 2 to a name that no durable topic has: sessions that are not persistent get it once it is stored."""
         self.wants_places = connection.wants_places
         self.waits_for_commit = qos == 2 or self.wants_places
 
@@ -110,6 +114,9 @@ class PublishAnswer(Answer):
         """PUBACK, or PUBREC."""
         if self.wants_places and offset >= 0:
             self._name_places(first, count, shard, offset)
+        if self.captured is not None:
+            run = self.captured.part(first, first + count)
+            route(self.node, self.node.table.plan(run.topic), run, self.connection, self.node.now)
         self.pending.left -= count
         if not self.pending.left:
             self.connection.go_on_answering()

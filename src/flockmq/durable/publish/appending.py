@@ -111,6 +111,7 @@ class Appending:
                 waits = PublishAnswer(self.node, connection, session, run.qos, pending)
                 waits.has_copies = is_repeat and run.qos == 1
                 if run.qos == 2:
+                    waits.captured = run if topic.is_capture else None
                     note_unsettled(waits)
                     if self.releases is not None:
                         epoch = self.releases.tag(session)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.raft.senders import STORED, TAKEN
 from flockmq.routing.durable import LEADER, MEMORY, DurableTopic
 
@@ -86,6 +87,9 @@ class Topics:
         if before is not None and before.changed_index == record.changed_index:
             return filters
         topic = durable_topic(record)
+        topic.is_capture = record.name == CAPTURE_TOPIC
+        if topic.is_capture:
+            self._table.capture_in(topic)
         topics = self._table.topics
         old = topics.topics.get(topic.id)
         if old is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.cluster.commands import (
     AlterTopic,
     Ban,
+    CreateHidden,
     CreateTopic,
     DeleteAcl,
     DeleteClient,
@@ -27,7 +28,10 @@ from flockmq.log.errors import DamageError
 if TYPE_CHECKING:
     from flockmq.raft.replicas import Replica
 
-DOUBTFUL: Final = (CreateTopic, AlterTopic, PutClient, DeleteClient, PutAcl, DeleteAcl, DeleteNamespace, Ban)
+DOUBTFUL: Final = (
+    *(CreateTopic, AlterTopic, CreateHidden),
+    *(PutClient, DeleteClient, PutAcl, DeleteAcl, DeleteNamespace, Ban),
+)
 """Without these a node would take in messages, or clients, otherwise than it was promised."""
 READ_BYTES: Final = 1_048_576
 

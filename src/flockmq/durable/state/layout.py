@@ -40,10 +40,11 @@ class Layout:
         return bool(self._state().places)
 
     def groups_in(self, namespaces: set[str]) -> list[tuple[str, int]]:
-        """The partition groups of these namespaces, with the name of each one's namespace; looks at all topics."""
+        """The partition groups of users' topics in these namespaces, with the name of each one's namespace; looks at
+        all topics."""
         return [
             (topic.namespace, partition.group)
-            for topic in self._state().topics.values()
+            for topic in self._state().user_topics()
             if topic.namespace in namespaces
             for partition in topic.partitions
         ]
