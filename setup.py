@@ -30,7 +30,7 @@ HOT_MODULES = (
     *(f"durable/publish/{name}.py" for name in ("appending", "answers", "batches", "entering", "lanes")),
     *("durable/publish/pausing.py", "durable/publish/unsettled.py"),
     *(f"durable/deliver/{name}.py" for name in ("decoding", "delivery", "catchup", "pacing")),
-    *("durable/machine/machine.py", "durable/machine/machines.py", "durable/consensus.py"),  # every durable message
+    *("durable/machine/machine.py", "durable/machine/machines.py"),  # every durable message
     *("peering/node.py", "peering/exchange.py", "durable/node.py"),  # every turn
 )
 INTERPRETED = ("settings.py", "ports.py")  # slotted dataclasses and protocols: mypyc has nothing to add there

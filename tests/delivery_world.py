@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from flockmq.cluster.model import is_hidden
 from flockmq.durable.deliver.delivery import Delivery
 from flockmq.durable.logs.local import NOT_HERE
 from flockmq.durable.logs.logs import Logs
@@ -204,7 +205,7 @@ class World(Lockstep[Node, tuple[int, int, int, bytes]]):
         for group in groups:
             truth = self.truths[group] = Truth()
             truth.replicas = on
-        wanted = list(filters or (f"{name}/#".encode(),))
+        wanted = [] if is_hidden(name) else list(filters or (f"{name}/#".encode(),))
         self._topics = [one for one in self._topics if one.name != name.encode()]
         self._topics.append(DurableTopic(b"default", name.encode(), wanted, list(groups), index=len(self._topics) + 1))
         for group in groups:

@@ -38,8 +38,17 @@ class Node:
         durable = self.durable
         upper = durable.upper if durable is not None else None
         collector = durable.releases if durable is not None else None
+        self.sessions = durable.session_room.keeper if durable is not None else None
         self.ownership = Ownership(
-            self.broker, me.node_id, me.boot, base.exchange, parts.rng, base.routes, base.wills, collector
+            self.broker,
+            me.node_id,
+            me.boot,
+            base.exchange,
+            parts.rng,
+            base.routes,
+            base.wills,
+            collector,
+            self.sessions,
         )
         self.routes = base.routes
         has_data = store is not None and bool(store.groups)

@@ -2,7 +2,7 @@
 
 ```
  ClusterNode (links, membership, routes)      RaftEngine (all groups of this node, one store)
-        |   channel RAFT: Consensus <------------>|
+        |   channel RAFT: Consensus <------------>|  receive(peer, frame), flush(): one turn, send_now()
         |   channel FEEDS                         | on_applied(group, ready)
         v                                         v
    group 0 --> Meta: cluster state --> Members (its leader alone), Partitions (replicas here), topic map, clients
@@ -13,11 +13,12 @@ Everything happens in the turns and ticks of the node that it is wrapped around:
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.state import ClusterState
 from flockmq.durable.calls import PartitionCalls
-from flockmq.durable.consensus import Consensus
 from flockmq.durable.cursors.cursors import Cursors
 from flockmq.durable.cursors.sweeping import CursorSweeper
 from flockmq.durable.deliver.delivery import Delivery
@@ -37,6 +38,7 @@ from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.replicas.stored import StoredBytes
 from flockmq.durable.replicas.usage import NamespaceUsage
+from flockmq.durable.sessions.room import SessionRoom
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.barrier import AppliedBarrier
 from flockmq.durable.state.facts import INDEX, MapFacts
@@ -45,6 +47,7 @@ from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import Meta
 from flockmq.durable.state.wall import WallClock
+from flockmq.errors import FlockError
 from flockmq.peering.channels import RAFT
 from flockmq.peering.node import Base, Upper
 from flockmq.raft.engine import RaftEngine
@@ -74,6 +77,63 @@ SLOW_TICK_MS: Final = 100
 """How often everything but consensus looks at the time."""
 
 
+class Consensus:
+    """The component of channel RAFT: frames of consensus travel on the links that are there anyway.
+
+    Frames leave before this node writes and applies what the turn brought: others wait for them, and write meanwhile.
+    Whether a peer is there consensus finds out by itself, with heartbeats; links only tell it whether they have room.
+    """
+
+    def __init__(
+        self,
+        engine: RaftEngine,
+        send_now: Callable[[int, bytes], None],
+        before: tuple[tuple[str, Callable[[int], None]], ...],
+        after: tuple[tuple[str, Callable[[int], None]], ...],
+    ) -> None:
+        """``before`` and ``after`` a turn of consensus, in this order: what goes into it, and what follows from it."""
+        self._engine = engine
+        self._send_now = send_now
+        self._before = [flush for _, flush in before]
+        self._after = [flush for _, flush in after]
+
+    def peer_up(self, peer: int, now: int) -> None:  # noqa: ARG002
+        """A new link has room."""
+        self._engine.writable(peer, True)
+
+    def peer_down(self, peer: int, now: int) -> None:
+        """What was on its way is lost, which consensus notices."""
+
+    def peer_dead(self, peer: int, now: int) -> None:
+        """Whether a node votes is not for membership to decide."""
+
+    def receive(self, peer: int, body: bytes, now: int) -> None:  # noqa: ARG002  (a frame names its sender itself)
+        """A frame; FlockError ends the link. Anything else is a bug: consensus stops."""
+        try:
+            self._engine.receive(body)
+        except FlockError:
+            raise
+        except Exception as error:
+            self._fail(error)
+
+    def tick(self, now: int) -> None:
+        """The engine has a clock of its own pace, see ``DurableNode.tick``."""
+
+    def flush(self, now: int) -> None:
+        """Have a turn."""
+        try:
+            for flush in self._before:
+                flush(now)
+            self._engine.turn(self._send_now)
+            for flush in self._after:
+                flush(now)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._engine.fail(error, "".join(traceback.format_exception(error)[-8:]))
+
+
 class DurableNode:
     """See the module. ``open`` it once, then ``tick`` every ``tick_ms`` of consensus."""
 
@@ -94,6 +154,8 @@ class DurableNode:
         self._wall = WallClock(wall_ms - now)
         self._slow_at = now
         self._topics_version = -1
+        self._mine_since_ms = 0
+        """Since when the cluster state has this node in its present state."""
         self._jumps = 0
         self._edges = edges
         node_id = base.node_id
@@ -138,13 +200,17 @@ class DurableNode:
         self.appending = Appending(broker, self.engine.appends, raft.entry_bytes_max, self.releases)
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, self.logs)
+        self.session_room = SessionRoom(
+            base, self.calls, self.meta, self.barrier, self.control, self.machines, self.delivery
+        )
         stored = StoredBytes(self.engine, self.layout)
         self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, stored)
         base.maps.set(STORE, store.identity.to_bytes(8, "little"))
         self.consensus = Consensus(self.engine, base.exchange.send_now, before_consensus(self), after_consensus(self))
         self.upper = Upper({RAFT}, self.engine.writable, {INDEX: self.meta.peer_told})
         self._ticks = [tick for _, tick in slow_tick_of(self)]
-        self._followers: tuple[Listener, ...] = (self.control, self.logs, self.collecting, self.sinks)
+        shards = self.session_room.shards
+        self._followers: tuple[Listener, ...] = (self.control, self.logs, self.collecting, self.sinks, shards)
         """Parts that follow what partitions apply, in the order in which they hear of it."""
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
@@ -274,6 +340,8 @@ class DurableNode:
         self.partitions.follow(state)
         self._refuse_retired(state)
         self.topics.follow(state, self._now)
+        self.session_room.leases.follow()
+        self._follow_own_record(state)
         if state.versions.topics != self._topics_version:
             # A whole state that took the place of commands may have topics that are older than this node's news.
             self._topics_version = state.versions.topics
@@ -281,6 +349,15 @@ class DurableNode:
             self._jumps = self.meta.ledger.jumps
             self.delivery.topics_changed(self._now, is_restored)
         self._edges.changed(state)
+
+    def _follow_own_record(self, state: ClusterState) -> None:
+        """Notice that the cluster held this node dead: others may have its sessions."""
+        mine = state.nodes.get(self.node_id)
+        if mine is None or mine.since_ms == self._mine_since_ms:
+            return
+        if self._mine_since_ms:
+            self.session_room.claims.reclaim_all()
+        self._mine_since_ms = mine.since_ms
 
     def _seen(self) -> list[SeenMember]:
         maps = self.base.maps

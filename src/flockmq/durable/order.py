@@ -61,6 +61,7 @@ def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
         ("cursors", durable.cursors.flush),
         ("releases", durable.releases.flush),
         ("collecting", durable.collecting.flush),
+        ("sessions", durable.session_room.log.flush),
         ("control", durable.control.flush),
     )
 
@@ -94,6 +95,9 @@ def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
         ("cursors", durable.cursor_sweeper.tick),
         ("collecting", durable.collecting.tick),
         ("releases", durable.releases.tick),
+        ("shards of sessions", durable.session_room.shards.tick),
+        ("statements about sessions", durable.session_room.repeating.tick),
+        ("marks of sessions", durable.session_room.marking.tick),
         ("usage", durable.usage.tick),
         ("appending", durable.appending.tick),
     )

@@ -6,6 +6,8 @@
             |                                 `---> FOUND_NONE -----------------'          |
             |--> REFUSE --> CONNACK with the code                                          |--> revoked meanwhile:
             '--> nothing: ask again, at last conclude alone                                |    give it on
+                                                                                           |--> persistent: its record
+                                                                                           |    in the log first
                                                                                            `--> QoS 2 ids in logs:
                                                                                                 collect them first
 ```
@@ -20,8 +22,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.mqtt import reasons
-from flockmq.node.connecting import Admission, refuse
-from flockmq.node.ports import CLAIM_BUSY, CLAIM_WAITS
+from flockmq.node.admission import Admission
+from flockmq.node.connecting import agreed_expiry_s, refuse
+from flockmq.node.ports import CLAIM_BUSY, CLAIM_WAITS, Claimed
 from flockmq.peering.scene import Scene, user_key
 from flockmq.peering.session_messages import CHECKS_USER, CLAIM, CLEAN, Message
 from flockmq.session.connection import AUTHENTICATING, Connection
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from flockmq.peering.giving import Giver
     from flockmq.peering.taking import Taker
     from flockmq.session.session import Session
+    from flockmq.tasks import Promise
 
 CLAIMS_MAX: Final = 10_000
 """Clients that wait for an answer to their claim; beyond it they are refused with Server busy."""
@@ -54,6 +58,18 @@ class Collector(Protocol):
 
     def ended(self, session: Session) -> None:
         """A session is over, and its ids with it."""
+
+
+class Records(Protocol):
+    """The log of persistent sessions, which has the last word about a client id."""
+
+    def wants(self, expiry_s: int) -> bool:
+        """Whether the log has to be asked for a session that outlives its connection by so long."""
+
+    def claim(
+        self, client_id: str, username: str | None, epoch: int, expiry_s: int, version: int, clean_start: bool
+    ) -> Promise[Claimed]:
+        """Have the session of a client, under ``epoch`` at least."""
 
 
 class Claim:
@@ -106,8 +122,10 @@ class Hands(Protocol):
 class Claimant:
     """Claims of this node's clients."""
 
-    def __init__(self, scene: Scene, hands: Hands, collector: Collector | None) -> None:
+    def __init__(self, scene: Scene, hands: Hands, collector: Collector | None, records: Records | None) -> None:
         self._hands = hands
+        self._records = records
+        """None: sessions live in memory alone."""
         self.scene = scene
         self.claims: dict[str, Claim] = {}
         self.inline: Claim | None = None
@@ -159,18 +177,22 @@ class Claimant:
         collector = self.collector
         if collector is None:
             return epoch
-        if clean_start:
+        must_record = self.must_record(connection)
+        if clean_start and not must_record:
             collector.begins_anew(client_id, epoch, now)
             return epoch
-        if (session is not None and client_id not in self.uncollected) or not collector.wants():
+        is_known = (session is not None and client_id not in self.uncollected) or not collector.wants()
+        if is_known and not must_record:
             return epoch
         if len(self.claims) >= CLAIMS_MAX:
             self.claims_busy += 1
             return CLAIM_BUSY
         claim = Claim(client_id, self.scene.number(), connection, now)
+        claim.flags = CLEAN if clean_start else 0
         claim.granted = True
         claim.waits = False
         claim.epoch = epoch
+        claim.had_session = session is not None
         self.claims[client_id] = claim
         self.inline = claim
         self.conclude(claim, now)
@@ -303,13 +325,76 @@ class Claimant:
             claim.epoch = max(known + 1, self.scene.wall_ms(now))
             claim.is_alone = True
             self.claims_alone += 1
+        connection = claim.connection
+        if connection is not None and self.must_record(connection):
+            # Revocations that come meanwhile wait, as for a session that is on its way here.
+            claim.granted = True
+            claim.collecting = True
+            self.record(claim, connection)
+            return
+        self.collect(claim, now)
+
+    def must_record(self, connection: Connection) -> bool:
+        """Whether a client waits whose session the log has to know of, or may know of."""
+        admission = connection.admission
+        if self._records is None or connection.phase != AUTHENTICATING or not isinstance(admission, Admission):
+            return False
+        return self._records.wants(agreed_expiry_s(self.scene.node, admission.connect))
+
+    def record(self, claim: Claim, connection: Connection) -> None:
+        """Claim the client id in the log."""
+        admission = connection.admission
+        assert self._records is not None
+        assert isinstance(admission, Admission)
+        connect = admission.connect
+        username = admission.accept.identity.username if admission.accept is not None else None
+        claimed = self._records.claim(
+            claim.client_id,
+            username,
+            claim.epoch,
+            agreed_expiry_s(self.scene.node, connect),
+            connection.version,
+            connect.clean_start,
+        )
+        claimed.then(partial(self.on_recorded, claim, connection, admission))
+
+    def on_recorded(self, claim: Claim, connection: Connection, admission: Admission, claimed: Claimed) -> None:
+        """The log has spoken: go on, or refuse the client."""
+        now = self.scene.node.now
+        claim.collecting = False
+        is_waiting = connection.phase == AUTHENTICATING and claim.connection is connection
+        if not claimed.code and claimed.epoch > claim.epoch:
+            claim.epoch = claimed.epoch
+            self.scene.registers[claim.client_id] = True
+        if self.claims.get(claim.client_id) is not claim or not is_waiting or claimed.code:
+            sessions = self.scene.node.ports.sessions
+            if not claimed.code and sessions is not None:
+                sessions.abandoned(claimed)
+            if claimed.code and is_waiting:
+                claim.connection = None
+                refuse(self.scene.node, connection, claim.client_id, claimed.code, claimed.text, now)
+        else:
+            admission.claimed = claimed
+        if self.claims.get(claim.client_id) is not claim:
+            return
+        self.collect(claim, now)
+
+    def lacks_record(self, connection: Connection) -> bool:
+        """Whether the log has to be asked for this client, and was not."""
+        admission = connection.admission
+        is_asked = isinstance(admission, Admission) and admission.claimed is not None
+        return not is_asked and self.must_record(connection)
+
+    def collect(self, claim: Claim, now: int) -> None:
+        """Find the client's QoS 2 ids in logs, if that is needed; then go on."""
+        session = self.scene.node.sessions.get(claim.client_id)
         if self.must_collect(claim, session, now):
             # Revocations that come meanwhile wait, as for a session that is on its way here.
             claim.granted = True
             claim.collecting = True
             collected = partial(self.on_collected, claim)
             assert self.collector is not None
-            self.collector.collect(client_id, claim.epoch, collected, now)
+            self.collector.collect(claim.client_id, claim.epoch, collected, now)
             return
         self.finish(claim, now)
 
@@ -362,8 +447,12 @@ class Claimant:
     def finish(self, claim: Claim, now: int) -> None:
         """The client id is this node's: CONNACK, then whatever came meanwhile."""
         client_id = claim.client_id
-        del self.claims[client_id]
         connection = claim.connection
+        if connection is not None and self.lacks_record(connection):
+            claim.collecting = True
+            self.record(claim, connection)  # this client took the claim over after the log had been asked
+            return
+        del self.claims[client_id]
         if connection is not None and connection.phase == AUTHENTICATING:
             if claim.is_alone or now - claim.began_at >= CLAIM_RETRY_MS:  # much may have happened since the grant
                 self.scene.registers[client_id] = True

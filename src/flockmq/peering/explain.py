@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 CLIENTS_MAX: Final = 1_000
 """Most clients that one node tells about."""
+CAPTURED_NOTE: Final = (
+    "Persistent sessions wait for this name: QoS 1 and 2 are stored in $capture before they are acknowledged."
+)
+NO_LEASE_NOTE: Final = (
+    "This node may not know the filters of all persistent sessions now: QoS 1 and 2 are stored in $capture, in case "
+    "one waits for this name."
+)
 ACL_NOTE: Final = "ACLs are not considered: they decide when a client publishes or subscribes."
 
 
@@ -85,6 +92,7 @@ class Explanation:
         here: Recipients,
         hops: list[HopTrace],
         why_not: list[str],
+        captured: str,
     ) -> None:
         self.topic = topic
         self.node = node
@@ -93,6 +101,8 @@ class Explanation:
         self.hops = hops
         self.why_not = why_not
         """Sentences about nodes and filters that are left out."""
+        self.captured = captured
+        """Why a message of QoS 1 or 2 is stored for persistent sessions; empty when it is not."""
 
 
 def explain(node: NodeState, routes: Routes, name: str, topic: bytes) -> Explanation:
@@ -121,9 +131,22 @@ def explain(node: NodeState, routes: Routes, name: str, topic: bytes) -> Explana
         for peer, alone, shared in by_peer.values()
     ]
     hops.sort(key=name_of)
-    return Explanation(
-        topic.decode(), name, filters, explain_here(node, topic), hops, why_not(node, routes, topic, filters, by_peer)
-    )
+    left_out = why_not(node, routes, topic, filters, by_peer)
+    here = explain_here(node, topic)
+    return Explanation(topic.decode(), name, filters, here, hops, left_out, why_captured(node, topic))
+
+
+def why_captured(node: NodeState, topic: bytes) -> str:
+    """Say why messages of QoS 1 and 2 to this name are stored for persistent sessions; empty when they are not."""
+    capture = node.table.capture
+    if capture.topic is None or topic.startswith((b"$SYS/", b"$delayed/")):
+        return ""
+    plan = node.table.plan(topic)
+    if plan.durable is not None:
+        return ""
+    if plan.captured is not None:
+        return CAPTURED_NOTE
+    return NO_LEASE_NOTE if node.now >= capture.lapses_at else ""
 
 
 def explain_here(node: NodeState, topic: bytes) -> Recipients:

@@ -9,6 +9,7 @@
 | 5 | BAN_HITS | every peer | kind, 0, value of a ban -> connections that it ended, 4 bytes |
 | 6 | LISTING | a peer | a page request (``admin/node_listings.py``) -> clients, sessions or subscriptions |
 | 7 | FIND | every peer | client id -> the client or session there |
+| 8 | HELD | every peer | client ids -> those of them whose sessions are there |
 | 10 | META_SUBMIT | a replica of group 0 | command envelope -> status, index, result |
 | 11 | META_PULL | a peer that is ahead | index, index of a state, position -> commands, or a piece of the state |
 | 12 | META_HEAD | leader of group 0 | nothing -> committed index, confirmed by a quorum |
@@ -30,6 +31,10 @@
 | 37 | DIGESTS | a replica | index range -> digests of blocks of entries |
 | 38 | SEGMENTS | a peer | after which group -> segment files of the following groups |
 | 39 | DECIDERS | a replica of group 0 | nothing -> leader, voters, learners |
+| 40 | SESSION | leader of a shard of ``$sessions`` | statements about sessions -> index, result of each |
+| 41 | LEASE | leader of a shard of ``$sessions`` | node, version of its filters -> changes since, and a lease |
+| 42 | RECORD | leader of a shard of ``$sessions`` | client -> the record of its session |
+| 43 | RECORDS | leader of a shard of ``$sessions`` | as LISTING -> sessions that no node has, of the shard |
 
 "Leaders of many": one question for all partitions that a node seems to lead (``durable.calls.PartitionCalls.gather``).
 """
@@ -45,6 +50,7 @@ END_SESSION: Final = 4
 BAN_HITS: Final = 5
 LISTING: Final = 6
 FIND: Final = 7
+HELD: Final = 8
 
 META_SUBMIT: Final = 10
 META_PULL: Final = 11
@@ -68,3 +74,7 @@ ENTRIES_CALL: Final = 36
 DIGESTS_CALL: Final = 37
 SEGMENTS: Final = 38
 DECIDERS: Final = 39
+SESSION_CALL: Final = 40
+LEASE_CALL: Final = 41
+RECORD_CALL: Final = 42
+RECORDS_CALL: Final = 43

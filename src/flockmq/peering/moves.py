@@ -27,7 +27,7 @@ from flockmq.node.state import SESSION_TIMER, WILL_TIMER, NodeState
 from flockmq.peering.rendezvous import hash64
 from flockmq.peering.session_codec import GroupName, MovedSession, encode_rest, encode_session
 from flockmq.peering.session_messages import CHUNK_BYTES_MAX, IS_REST, MOVE, Message
-from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES, Delivery, Outbound
+from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES, Delivery, LogSource, Outbound
 
 if TYPE_CHECKING:
     from flockmq.mqtt.run import Run
@@ -241,7 +241,10 @@ def append(session: Session, outbound: Outbound, deliveries: list[Delivery]) -> 
     dropped = 0
     for delivery in deliveries:
         count = delivery.high - delivery.low
-        if outbound.queued + count > outbound.messages_max or outbound.held + delivery.held > outbound.bytes_max:
+        is_kept = isinstance(delivery.group, LogSource)  # its session's position in that log is behind it
+        if not is_kept and (
+            outbound.queued + count > outbound.messages_max or outbound.held + delivery.held > outbound.bytes_max
+        ):
             dropped += count
             continue
         outbound.queue.append(delivery)
@@ -272,13 +275,15 @@ def unsent(outbound: Outbound | None) -> list[Delivery]:
         if flight.qos == 1:
             for place in flight.unsettled():
                 index = flight.low + place
-                found.append(waiting(flight, flight.run.part(index, index + 1)))
+                found.append(waiting(flight, index))
     return found + outbound.queue[outbound.queue_head :]
 
 
-def waiting(delivery: Delivery, run: Run) -> Delivery:
-    """The same delivery for another run, not sent yet."""
+def waiting(delivery: Delivery, index: int) -> Delivery:
+    """One message of a delivery's run, not sent yet."""
+    run = delivery.run.part(index, index + 1)
     found = Delivery(run, 0, run.count, delivery.qos, delivery.retain, delivery.properties, delivery.group, 0)
+    found.skipped = delivery.skipped + index
     found.held = len(run.wire) + DELIVERY_OVERHEAD_BYTES
     return found
 
@@ -347,5 +352,5 @@ def without(deliveries: list[Delivery], known: dict[int, int]) -> list[Delivery]
             if left:
                 known[key] = left - 1
             else:
-                found.append(waiting(delivery, delivery.run.part(index, index + 1)))
+                found.append(waiting(delivery, index))
     return found

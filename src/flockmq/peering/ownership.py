@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.node.ports import CLAIM_WAITS
 from flockmq.peering.census import Census
-from flockmq.peering.claiming import Claimant, Collector
+from flockmq.peering.claiming import Claimant, Collector, Records
 from flockmq.peering.giving import Giver
 from flockmq.peering.rendezvous import Ranking
 from flockmq.peering.scene import RoutesPort, Scene
@@ -73,10 +73,11 @@ class Ownership:
         routes: RoutesPort | None = None,
         wills: WillCopies | None = None,
         collector: Collector | None = None,
+        records: Records | None = None,
     ) -> None:
         self.scene = Scene(broker, node_id, boot, outbox, rng, routes, wills)
         self.registrar = self.scene.registrar
-        self.claimant = Claimant(self.scene, self, collector)
+        self.claimant = Claimant(self.scene, self, collector, records)
         self.giver = Giver(self.scene, self.claimant)
         self.taker = Taker(self.scene, self.claimant, self.giver)
         self.census = Census(self.scene, self.claimant)

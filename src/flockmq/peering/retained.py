@@ -97,7 +97,6 @@ class RetainedSync:
     ) -> None:
         store.share(node_id)
         self.store = store
-        self.changes_sent = 0
         self.changes_received = 0
         self.changes_applied = 0
         self.refused_ahead = 0
@@ -167,7 +166,6 @@ class RetainedSync:
             unsent.topics = {}
             unsent.lost_count = False  # should there have been too many, the repair finds the rest
             if self._peers:
-                self.changes_sent += len(topics)
                 self._send_changes(list(self._peers), [self._entry(topic, now) for topic in topics])
         repair = self._repair
         if repair is not None and not repair.waits:

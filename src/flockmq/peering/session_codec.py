@@ -1,9 +1,9 @@
 """A session as bytes, for its way to another node: all that a client may rely on when it comes back there.
 
 ```
- session = format, versions, epoch, expiry | user name | will | subscriptions | QoS 2 ids received | outbound | places
+ session = format, versions, epoch, expiry | user name | record | will | subscriptions | QoS 2 ids | outbound | places
  outbound = next packet id | ids being released | deliveries in flight, with their ids | deliveries that wait
- delivery = QoS, retain, first id, time left | shared group | subscription ids | acknowledged places | packets
+ delivery = QoS, retain, first id, time left | shared group or log | subscription ids | acknowledged places | packets
 ```
 Times travel as what is left or has passed: the clocks of two nodes have nothing in common. Messages are the wire bytes
 of their runs, cut to what is not acknowledged; what comes in is checked as if a client had sent it.
@@ -27,11 +27,11 @@ from flockmq.mqtt.run import Run
 from flockmq.mqtt.topics import check_topic_filter, check_topic_name, split_shared
 from flockmq.mqtt.varint import decode_varint
 from flockmq.node.subscribing import filter_weight
-from flockmq.peering.fields import NUMBER_MAX, U16, U32, Reader, large, malformed, sized
+from flockmq.peering.fields import NUMBER_MAX, U16, U32, U64, Reader, large, malformed, sized
 from flockmq.routing.plan import IDENTIFIERS_MAX
 from flockmq.routing.shared import ShareGroup
 from flockmq.routing.subscription import Subscription
-from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES, PACKET_IDS, Delivery, Outbound
+from flockmq.session.outbound import DELIVERY_OVERHEAD_BYTES, PACKET_IDS, Delivery, LogSource, Outbound
 from flockmq.session.places import START, LogPlace
 from flockmq.session.session import Session
 
@@ -51,6 +51,8 @@ HAS_WILL: Final = 2
 HAS_OUTBOUND: Final = 4
 HAS_PLACES: Final = 8
 HAS_PEER: Final = 16
+HAS_RECORD: Final = 32
+"""The log has a record of it, under the epoch that follows."""
 PLACE: Final = struct.Struct("<BQQ")
 """What it is, partition, offset; then the filter of a subscription."""
 PLACES_MAX: Final = 1_000_000
@@ -59,6 +61,9 @@ DELIVERY: Final = struct.Struct("<BBHQHHI")
 subscription ids, of the acknowledged places (in numbers) and of the packets."""
 RETAIN: Final = 4
 SHARED: Final = 8
+LOGGED: Final = 16
+"""Partition and offset of the first message follow."""
+SOURCE: Final = struct.Struct("<QQ")
 WILL: Final = struct.Struct("<BQ")
 """QoS and flags, time until it is due + 1 (0: its client is connected)."""
 
@@ -105,6 +110,9 @@ def encode_session(
     if session.peer:
         flags |= HAS_PEER
         parts.append(sized(session.peer.encode()))
+    if session.is_logged:
+        flags |= HAS_RECORD
+        parts.append(U64.pack(session.record_epoch))
     if session.will is not None:
         flags |= HAS_WILL
         parts.append(encode_will(session.will, will_in))
@@ -205,6 +213,9 @@ def encode_delivery(delivery: Delivery, now: int) -> bytes:
     if isinstance(delivery.group, ShareGroup):
         flags |= SHARED
         group = sized(delivery.group.name) + sized(delivery.group.topic_filter)
+    elif isinstance(delivery.group, LogSource):
+        flags |= LOGGED
+        group = SOURCE.pack(delivery.group.partition, delivery.group.offset + delivery.skipped + low)
     left = max(run.expires_at - now, 0) + 1 if run.expires_at else 0
     holes = sorted(place - delivery.settled for place in delivery.holes) if delivery.holes else []
     properties = delivery.properties
@@ -247,6 +258,9 @@ def decode_session(client_id: str, data: bytes, now: int, messages_max: int, byt
         session.username = reader.text()
     if flags & HAS_PEER:
         session.peer = reader.text()
+    if flags & HAS_RECORD:
+        session.is_logged = True
+        session.record_epoch = reader.number()
     if flags & HAS_WILL:
         session.will, will_in = decode_will(reader)
     for _ in range(reader.count(SUBSCRIPTIONS_MAX, 7)):
@@ -373,6 +387,9 @@ def read_delivery(reader: Reader, now: int, last_topic: bytes) -> Delivery:
     if flags & SHARED:
         name = reader.sized()
         group = GroupName(name, reader.sized())
+    elif flags & LOGGED:
+        partition = reader.number()
+        group = LogSource(partition, reader.number())
     properties = b""
     if identifiers:
         pos = reader.skip(identifiers)

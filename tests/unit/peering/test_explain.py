@@ -8,14 +8,19 @@ from flockmq.admin.cluster_views import routes
 from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.peering.drawing import draw_routes, filter_order
 from flockmq.peering.explain import (
+    CAPTURED_NOTE,
     CLIENTS_MAX,
+    NO_LEASE_NOTE,
     Explanation,
     Recipients,
     decode_recipients,
     encode_recipients,
     explain,
     explain_here,
+    why_captured,
 )
+from flockmq.routing.capture import NEVER
+from flockmq.routing.durable import DurableTopic
 from flockmq.testing.stepped import SteppedCluster, SteppedNode
 
 EXAMPLE = {1: [b"t/+/x", b"t/+/y"], 2: [b"t/#"], 3: [b"t/+/x", b"t/a"]}
@@ -217,3 +222,18 @@ def test_only_topic_names_can_be_explained(topic: bytes) -> None:
 def test_answers_that_make_no_sense_are_refused(body: bytes) -> None:
     with pytest.raises(FlockError):
         decode_recipients(body)
+
+
+def test_names_that_persistent_sessions_wait_for_are_said_to_be_captured() -> None:
+    cluster = SteppedCluster(1)
+    node = cluster[1].broker.node
+    assert why_captured(node, b"a/b") == ""
+    node.table.capture_in(DurableTopic(b"default", b"$capture", [], [7]))
+    assert why_captured(node, b"a/b") == NO_LEASE_NOTE
+    node.table.capture.lapses_at = NEVER
+    assert why_captured(node, b"a/b") == ""
+    node.table.capture.put(0, b"a/+")
+    node.table.topics_changed([b"a/+"])
+    assert explained(cluster, 1, b"a/b").captured == CAPTURED_NOTE
+    assert explained(cluster, 1, b"c").captured == ""
+    assert why_captured(node, b"$SYS/a") == ""

@@ -22,7 +22,7 @@ from flockmq.peering.session_codec import (
 )
 from flockmq.routing.shared import ROUND_ROBIN, ShareGroup
 from flockmq.routing.subscription import Subscription
-from flockmq.session.outbound import Delivery, Outbound
+from flockmq.session.outbound import Delivery, LogSource, Outbound
 from flockmq.session.places import FLOOR, POSITION, START, LogPlace
 from flockmq.session.session import Session
 
@@ -57,6 +57,8 @@ def sessions(draw: st.DrawFn) -> Session:
     session.epoch = draw(st.integers(0, 1 << 61))
     session.expiry_s = draw(st.integers(0, 0xFFFF_FFFF))
     session.dropped = draw(st.integers(0, 1000))
+    session.is_logged = draw(st.booleans())
+    session.record_epoch = draw(st.integers(1, 1 << 61)) if session.is_logged else 0
     for full_filter in draw(st.lists(st.sampled_from([b"a/+", b"#", b"$share/g/b/#", b"x"]), unique=True)):
         group, topic_filter = (b"g", b"b/#") if full_filter.startswith(b"$share") else (b"", full_filter)
         session.subscriptions[full_filter] = Subscription(
@@ -90,7 +92,7 @@ def outbounds(draw: st.DrawFn) -> Outbound:
     group = ShareGroup(b"g", b"b/#", ROUND_ROBIN, random.Random(0))
     for run in draw(st.lists(runs(), max_size=5)):
         qos = draw(st.integers(1, run.qos))
-        chosen_by = draw(st.sampled_from([None, group]))
+        chosen_by = draw(st.sampled_from([None, group, LogSource(7, 100), LogSource(8, 5)]))
         outbound.offer(run, qos, draw(st.booleans()), draw(st.sampled_from([b"", b"\x0b\x05"])), chosen_by, NOW)
     for _ in range(draw(st.integers(0, 5))):
         outbound.launch(draw(st.integers(1, 3)))
@@ -115,6 +117,8 @@ def seen(delivery: Delivery, now: int) -> list[tuple[object, ...]]:
     run = delivery.run
     for place in delivery.unsettled():
         index = delivery.low + place
+        if isinstance(delivery.group, LogSource):
+            name = (delivery.group.partition, delivery.group.offset + delivery.skipped + index)
         pid = delivery.first + place if delivery.first else 0
         left = run.expires_at - now if run.expires_at else None
         found.append((pid, run.topic, run.parse(index), delivery.qos, delivery.retain, delivery.properties, left, name))
@@ -141,6 +145,8 @@ def test_a_session_arrives_as_it_left(session: Session, expires_in: int, will_in
     assert found.peer == session.peer
     assert found.epoch == session.epoch
     assert found.expiry_s == session.expiry_s
+    assert found.is_logged == session.is_logged
+    assert found.record_epoch == session.record_epoch
     assert ELSEWHERE - found.created_at == NOW - session.created_at
     assert found.dropped == session.dropped
     assert found.will == session.will

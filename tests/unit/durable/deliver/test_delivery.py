@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery_world import World, ask, got, numbered
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.log.batch import BatchBuilder, BatchView
 from flockmq.log.checksum import crc32c
 from flockmq.log.columns import RETAIN
@@ -299,6 +300,25 @@ def test_members_of_a_shared_group_share_and_the_leader_alone_dispatches() -> No
     assert [got(member.consume()) for member in members] == [[], []]
 
 
+# --- hidden topics ---
+
+
+def test_records_of_a_hidden_topic_are_neither_delivered_nor_retained() -> None:
+    world = World(2)
+    world.create(CAPTURE_TOPIC, 5, on=(1, 2))
+    screen = world[1].client("screen")
+    ask(screen, b"plant/#")
+    member = world[1].client("member")
+    ask(member, b"$share/workers/plant/#")
+    world.commit(5, (A, b"1"), (B, b"2"), retain=True)
+    assert got(screen.consume()) == got(member.consume()) == []
+    assert world[1].broker.retained.get(A, world.now) is None
+    world.delete(CAPTURE_TOPIC)
+    world.create("plant", 6)
+    world.commit(6, (A, b"3"))
+    assert got(screen.consume()) == got(member.consume()) == [b"3"]
+
+
 # --- retained messages ---
 
 
@@ -490,3 +510,125 @@ def test_a_batch_that_can_not_be_delivered_stops_nobody(number: int) -> None:
     ask(again, b"plant/#", start="earliest")
     assert got(again.consume()) == [b"%d" % one for one in range(20)]
     assert "internal_error" in [event.kind for event in world[number].broker.take_events()]
+
+
+# Sessions that are in the log.
+
+
+def capture(world: World) -> None:
+    """The hidden topic that keeps messages for persistent sessions, with one shard, group 9."""
+    world.create(CAPTURE_TOPIC, 9)
+    for node in world.nodes.values():
+        table = node.broker.node.table
+        topic = next(topic for topic in table.topics.topics.values() if topic.name == CAPTURE_TOPIC.encode())
+        topic.is_capture = True
+        table.capture_in(topic)
+
+
+def log_in(world: World, client_id: str) -> None:
+    """The session of a client has a record in the log from now on."""
+    node = world[1]
+    node.broker.sessions[client_id].is_logged = True
+    node.delivery.streams.want_capture(world.now)
+    world.settle()
+
+
+def test_captured_messages_go_to_logged_sessions_alone() -> None:
+    world = World()
+    capture(world)
+    logged, clean, plain = (world[1].client(name) for name in ("logged", "clean", "plain"))
+    log_in(world, "logged")
+    log_in(world, "plain")
+    ask(logged, b"a/#", qos=1)
+    ask(clean, b"a/#", qos=1)
+    ask(plain, b"a/#", qos=0)
+    world.commit(9, (b"a/b", b"1"), (b"b", b"2"))
+    assert got(logged.consume()) == [b"1"]
+    clean.expect_nothing()
+    plain.expect_nothing()
+
+
+def test_messages_know_where_in_the_log_they_stand() -> None:
+    world = plant()
+    capture(world)
+    client = world[1].client("c")
+    log_in(world, "c")
+    ask(client, b"#", qos=1)
+    world.commit(5, *numbered(A, 3))
+    world.commit(9, (b"x", b"1"), (b"y", b"2"))
+    outbound = world[1].broker.sessions["c"].outbound
+    assert outbound is not None
+    assert outbound.oldest_logged() == {5: 0, 9: 0}
+    first, *rest = client.messages()
+    client.acknowledge(first)
+    assert outbound.oldest_logged() == {5: 1, 9: 0}
+    for message in reversed(rest):
+        client.acknowledge(message)
+    assert outbound.oldest_logged() == {}
+
+
+def test_logged_sessions_that_are_away_cost_nothing_per_turn() -> None:
+    world = World()
+    capture(world)
+    client = world[1].client("c", session_expiry_s=60)
+    log_in(world, "c")
+    ask(client, b"a", qos=1)
+    client.drop()
+    readers = world[1].delivery.readers
+    world.commit(9, *numbered(b"a", 3))
+    world.commit(9, *numbered(b"a", 3, 3))
+    assert [catchup.positions for catchup in readers.catching.values()] == [{9: 0}]
+    assert not readers.active
+    client = world[1].client("c", clean_start=False, session_expiry_s=60)
+    world.settle()
+    assert got(client.consume()) == [b"%d" % number for number in range(6)]
+    world.settle()
+    assert not readers.catching
+    assert not readers.active
+
+
+def test_a_session_that_ends_while_it_is_away_leaves_nothing() -> None:
+    world = World()
+    capture(world)
+    client = world[1].client("c", session_expiry_s=5)
+    log_in(world, "c")
+    ask(client, b"a", qos=1)
+    client.drop()
+    world.commit(9, (b"a", b"1"))
+    readers = world[1].delivery.readers
+    assert readers.catching
+    world.run(6_000)
+    assert "c" not in world[1].broker.sessions
+    assert not readers.catching
+
+
+def test_a_logged_session_drops_nothing_when_its_queue_is_full() -> None:
+    world = World(settings=small_queue(4))
+    capture(world)
+    client = world[1].client("c", properties=make_properties(receive_maximum=1))
+    log_in(world, "c")
+    ask(client, b"a", qos=1)
+    world.commit(9, *numbered(b"a", 50))
+    found = []
+    for _ in range(60):
+        found += got(client.consume())
+        world.settle()
+    assert found == [b"%d" % number for number in range(50)]
+    assert world[1].broker.stats.dropped_queue == 0
+
+
+def test_more_sessions_than_one_turn_serves_all_come_level() -> None:
+    world = World()
+    capture(world)
+    count = 150
+    clients = [world[1].client(f"c{number}", session_expiry_s=60) for number in range(count)]
+    for number, client in enumerate(clients):
+        log_in(world, f"c{number}")
+        ask(client, b"a", qos=1)
+        client.drop()
+    world.commit(9, *numbered(b"a", 2))
+    back = [world[1].client(f"c{number}", clean_start=False, session_expiry_s=60) for number in range(count)]
+    world.settle()
+    assert [got(client.consume()) for client in back] == [[b"0", b"1"]] * count
+    world.settle()
+    assert not world[1].delivery.readers.catching

@@ -116,3 +116,17 @@ def test_no_topic_is_missed(captured: list[bytes], topic_filter: bytes, name: by
     if matches(topic_filter, name) and any(matches(one, name) for one in captured):
         assert could_match(topic, topic_filter)
         assert watching(topic).overlapping(topic_filter) == [topic]
+
+
+def test_a_topic_without_filters_is_wanted_by_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FILTERS_MAX", 1)
+    hidden = DurableTopic(b"default", b"$capture", [], [5, 6])
+    interest = watching()
+    subscribe(interest, b"#")
+    subscribe(interest, b"plant/#")
+    interest.table.topics = TopicMap(2, [hidden, topic_of("plant")])
+    assert interest.follow() == ([hidden, interest.topics[b"default/plant"]], [])
+    assert wanted(interest) == [b"plant"]
+    assert interest.overlapping(b"#") == [interest.topics[b"default/plant"]]
+    interest.table.topics = TopicMap(3, [])
+    assert interest.follow()[1][0] is hidden

@@ -32,7 +32,7 @@ def piece_of(count: int, qos: int = 1, size: int = 10) -> Piece:
 
 def give_all(session: Session, piece: Piece) -> int:
     assert session.connection is not None
-    return give(session, session.connection, subscription_of(session, b"t", qos=1), piece, Stats(), 0)
+    return give(session, session.connection, subscription_of(session, b"t", qos=1), 1, piece, Stats(), 0)
 
 
 def test_a_queue_is_filled_half_and_nothing_is_dropped() -> None:

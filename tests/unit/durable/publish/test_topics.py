@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from durable_broker import DurableBroker
-from flockmq.cluster.commands import AlterTopic, CreateNamespace, CreateTopic, DeleteTopic
-from flockmq.cluster.model import BY_PROPERTY, LEADER, MEMORY
+from flockmq.cluster.commands import AlterTopic, CreateHidden, CreateNamespace, CreateTopic, DeleteTopic, SetTarget
+from flockmq.cluster.model import BY_PROPERTY, LEADER, MEMORY, SESSIONS_TOPIC
 from flockmq.cluster.state import ClusterState
 from flockmq.durable.publish.topics import Topics
 from flockmq.mqtt.packets import Ack, Disconnect, Publish
@@ -145,3 +145,20 @@ def test_of_a_thousand_topics_only_the_one_that_changed_is_made_anew() -> None:
     world.follow()
     changed = [key for key, topic in world.table.topics.topics.items() if topic is not before[key]]
     assert changed == [b"default/t7"]
+
+
+def test_a_hidden_topic_has_partitions_and_no_names() -> None:
+    world = World()
+    for _ in range(3):
+        plan = world.table.plan(b"$sessions")
+    world.machine.done(CreateHidden(SESSIONS_TOPIC))
+    world.follow()
+    topic = world.table.topics.topics[b"default/$sessions"]
+    assert (topic.filters, topic.groups) == ([], [1, 2, 3, 4])
+    assert world.table.plan(b"$sessions") is plan, "no plan was made anew"
+    assert plan.durable is None
+    assert set(world.host.elsewhere) == set(world.host.rules.least) == {1, 2, 3, 4}
+    assert set(world.host.rules.early.values()) == {0}
+    world.machine.done(SetTarget(2, (1, 2)))
+    world.follow()
+    assert world.table.topics.topics[b"default/$sessions"] is topic

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.cluster.commands import CreateTopic, SetTarget
+from flockmq.cluster.commands import CreateHidden, CreateTopic, SetTarget
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.cluster.policy import PolicySettings
 from flockmq.testing.lockstep_nodes import SEED, Append, NodesLockstep
 
@@ -146,3 +147,25 @@ def test_storms(seed: int) -> None:
         story.act()
     story.end()
     story.check()
+
+
+def test_a_hidden_topic_is_made_once_moves_and_outlives_restarts() -> None:
+    cluster = NodesLockstep(SEED, cores=4)
+    cluster.found(2, 3, 4)
+    cluster.until(lambda: len(cluster[1].meta.state.nodes) == 4)
+    for number in (1, 2, 3):
+        assert cluster.submit(number, CreateHidden(CAPTURE_TOPIC)).ok
+    state = cluster[1].meta.state
+    assert list(state.places) == list(range(1, 9))
+    cluster.until(lambda: all(cluster.leader(group) is not None for group in state.places))
+    assert cluster.append(4, 1, b"waits") == 0
+    [away] = {1, 2, 3, 4} - set(state.partition(1).replicas)
+    target = (away, *state.partition(1).replicas[1:])
+    assert cluster.submit(2, SetTarget(1, target)).ok
+    cluster.until(lambda: set(cluster.voters(1)) == set(target) and not cluster[1].meta.state.moving())
+    for node in cluster.running():
+        node.kill()
+    for node in cluster.nodes.values():
+        node.start()
+    cluster.until(lambda: cluster.leader(1) is not None and cluster[away].payloads(1) == [b"waits"])
+    assert cluster.append(3, 1, b"more") == 1

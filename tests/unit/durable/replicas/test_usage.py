@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from durable_broker import DurableBroker
-from flockmq.cluster.commands import CreateNamespace, CreateTopic
+from flockmq.cluster.commands import CreateHidden, CreateNamespace, CreateTopic
+from flockmq.cluster.model import SESSIONS_TOPIC
 from flockmq.durable.replicas import stored
 from flockmq.durable.replicas.stored import StoredBytes
 from flockmq.durable.replicas.usage import FULL_ROUNDS, KEY, NamespaceUsage
@@ -150,9 +151,11 @@ def test_partitions_are_counted_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> N
     machine.done(CreateNamespace("acme"))
     machine.done(CreateTopic("t", shards=5))
     machine.done(CreateTopic("u", namespace="acme", shards=1))
+    machine.done(CreateHidden(SESSIONS_TOPIC))
     broker = DurableBroker()
     broker.topic(b"t", shards=5)
     broker.topic(b"u", first=6)
+    broker.topic(b"hidden", shards=4, first=7)
     sizes = {group: replica.log.size() for group, replica in broker.engine.replicas.items()}
     counting = StoredBytes(broker.engine, Layout(lambda: machine.state))
     for _ in range(3):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from flockmq.cluster.commands import CreateHidden
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.durable.state.layout import Layout
 from flockmq.log.settings import Retention
 from partition_cluster import PartitionCluster
+from state_cases import Machine
 
 
 def test_groups_and_their_replicas_follow_the_state() -> None:
@@ -41,3 +44,16 @@ def test_only_cursors_that_hold_are_waited_for() -> None:
     assert layout.holders_of(1) == [cluster.state.cursors["default/b"].key.encode()] == [b"default/b#0"]
     assert layout.holders_of(7) == []
     assert [layout.has_cursor(key) for key in (b"default/a#0", b"default/a#1", b"default/a")] == [True, False, False]
+
+
+def test_hidden_topics_are_kept_as_they_say_and_are_not_what_a_namespace_stores() -> None:
+    machine = Machine(3)
+    machine.topic("t")
+    machine.done(CreateHidden(CAPTURE_TOPIC))
+    layout = Layout(lambda: machine.state)
+    assert layout.groups_in({"default"}) == [("default", 1)]
+    assert layout.groups() == list(range(1, 10))
+    mebibyte = 1_048_576
+    rule = Retention(age_ms=7 * 24 * 3_600_000, bytes=1_024 * mebibyte, bytes_bound=4_096 * mebibyte)
+    assert layout.retention_of(9) == rule
+    assert layout.holders_of(9) == []

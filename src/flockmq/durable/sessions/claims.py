@@ -1,0 +1,235 @@
+"""Claims of persistent sessions in the log: that of a client that connects, and those of a node that was held dead.
+
+```
+ claim --> hidden topics there? else made, and known to all live nodes --> CLAIM --> granted: epoch and record
+                                                                             |-> refused: another user's, full
+                                                                             `-> not known: ABANDON, until it is
+ reclaim --> CLAIM with SAME_EPOCH --> a new epoch, or the client has to come again
+```
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.commands import CreateHidden
+from flockmq.cluster.model import CAPTURE_TOPIC, DEFAULT_NAMESPACE, SESSIONS_TOPIC
+from flockmq.cluster.tables import key_of
+from flockmq.durable.machine.session_bodies import (
+    CHECKS_USER,
+    CLEAN_START,
+    SAME_EPOCH,
+    AbandonStatement,
+    ClaimStatement,
+)
+from flockmq.durable.machine.session_record import read_record
+from flockmq.durable.sessions.repeating import RETRY_MS, Unsaid
+from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, REFUSED_USER, StatementResult
+from flockmq.mqtt import reasons
+from flockmq.node.lifecycle import disconnect
+from flockmq.node.ports import Claimed
+from flockmq.peering.fields import Reader
+from flockmq.routing.capture import NEVER
+from flockmq.tasks import Sleep, within
+
+if TYPE_CHECKING:
+    import random
+
+    from flockmq.durable.calls import PartitionCalls
+    from flockmq.durable.sessions.repeating import Repeating
+    from flockmq.durable.sessions.submitting import SessionLog
+    from flockmq.durable.state.barrier import AppliedBarrier
+    from flockmq.durable.state.meta import Meta
+    from flockmq.node.state import NodeState
+    from flockmq.session.session import Session
+    from flockmq.tasks import Promise, Task
+
+CLEAN_WAIT_MS: Final = 1_000
+"""After this a client whose session ends with its connection is let in, though no shard could be asked for a record."""
+CLAIM_MS: Final = 3_000
+UNKNOWN_MAX: Final = 100_000
+"""Claims without a result; beyond it clients are refused with Server busy."""
+NONCES_MAX: Final = 64
+CATCH_UP_MS: Final = 20
+RECLAIMS: Final = 500
+"""Sessions that a node makes sure of at once."""
+WHY_GONE: Final = "The session went on at another node, or was over, while this node was cut off; connect again"
+WHY_UNAVAILABLE: Final = "No majority of nodes keeps persistent sessions now; connect later, or with a clean start"
+WHY_USER: Final = "The client id belongs to another user"
+WHY_FULL: Final = "The cluster holds all persistent sessions that it may"
+
+
+class Uncertain:
+    """Sessions that a MARK must say nothing of: they are not here yet, or not any more."""
+
+    def __init__(self) -> None:
+        self.pending: dict[bytes, int] = {}
+        """Clients whose claim is granted, and that have no session here yet, with the epoch of each."""
+        self.leaving: dict[bytes, int] = {}
+        """Clients whose DETACH is not known to be applied, with the epoch of each."""
+        self.unknown: dict[bytes, int] = {}
+        """Clients whose claim is under way, or may have been granted, with the nonce of each."""
+
+
+class SessionClaims:
+    """See the module."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        boot: int,
+        rng: random.Random,
+        calls: PartitionCalls,
+        meta: Meta,
+        barrier: AppliedBarrier,
+        log: SessionLog,
+        repeating: Repeating,
+        uncertain: Uncertain,
+    ) -> None:
+        self._node = node
+        self._node_id = calls.me
+        self._boot = boot
+        self._rng = rng
+        self._calls = calls
+        self._meta = meta
+        self._barrier = barrier
+        self._log = log
+        self._repeating = repeating
+        self._uncertain = uncertain
+        self._abandoning: dict[bytes, list[int]] = {}
+        """Clients with claims that no connection waits for, with the nonces of these."""
+        self.count = 0
+
+    def claim(
+        self,
+        client_id: str,
+        username: str | None,
+        epoch: int,
+        expiry_s: int,
+        version: int,
+        clean_start: bool,
+    ) -> Promise[Claimed]:
+        """Have the session of a client; see ``RecordPort``."""
+        flags = (CLEAN_START if clean_start else 0) | (0 if self._node.gate_is_open else CHECKS_USER)
+        user = None if username is None else username.encode()
+        client = client_id.encode()
+        nonce = self._rng.getrandbits(63) | 1
+        statement = ClaimStatement(client, nonce, epoch, self._node_id, self._boot, user, expiry_s, version, flags)
+        self.count += 1
+        return self._calls.tasks.start("claim of a session", self._claim(client, statement))
+
+    def _claim(self, client: bytes, statement: ClaimStatement) -> Task[Claimed]:
+        due_at = self._calls.now + (CLAIM_MS if statement.expiry_s else CLEAN_WAIT_MS)
+        if len(self._uncertain.unknown) >= UNKNOWN_MAX:
+            return Claimed(reasons.SERVER_BUSY, WHY_UNAVAILABLE, statement.epoch)
+        if statement.expiry_s and not (yield from self._make_topics(due_at)):
+            return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE, statement.epoch)
+        self._uncertain.unknown[client] = statement.nonce  # it may be applied before its result is here
+        result = None
+        while result is None and self._calls.now < due_at:
+            result = yield from within(self._log.say(client, statement), due_at - self._calls.now)
+            if result is None:
+                yield Sleep(max(min(RETRY_MS, due_at - self._calls.now), 0))
+        if result is None:
+            self._abandon(client, statement.nonce)
+        elif self._uncertain.unknown.get(client) == statement.nonce:
+            del self._uncertain.unknown[client]
+        if result is None and not statement.expiry_s:
+            return Claimed(reasons.SUCCESS, "", statement.epoch, is_certain=False)
+        if result is None:
+            return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE, statement.epoch)
+        if result.code == REFUSED_USER:
+            return Claimed(reasons.CLIENT_IDENTIFIER_NOT_VALID, WHY_USER, statement.epoch)
+        if result.code != DONE:
+            full = result.code == REFUSED_FULL
+            return Claimed(
+                reasons.QUOTA_EXCEEDED if full else reasons.SERVER_BUSY, WHY_FULL if full else "", statement.epoch
+            )
+        if not result.record:
+            return Claimed(reasons.SUCCESS, "", statement.epoch)
+        record = read_record(Reader(result.record))
+        self._uncertain.pending[client] = record.epoch
+        while self._meta.state.index < result.state_index and self._calls.now < due_at:
+            yield Sleep(CATCH_UP_MS)  # the record may name partitions that this node does not know yet
+        return Claimed(reasons.SUCCESS, "", record.epoch, record)
+
+    def _abandon(self, client: bytes, nonce: int) -> None:
+        """No client waits for a claim any more: if it is granted after all, its session is away."""
+        nonces = self._abandoning.get(client)
+        if nonces is None:
+            self._abandoning[client] = [nonce]
+            self._say_abandon(client)
+        else:
+            nonces.append(nonce)  # said when the earlier ones have their result
+            del nonces[:-NONCES_MAX]
+
+    def _say_abandon(self, client: bytes) -> None:
+        nonces = list(self._abandoning[client])
+        told = partial(self._was_abandoned, client, nonces)
+        self._repeating.say(Unsaid(client, AbandonStatement(client, nonces), NEVER, told, None))
+
+    def _was_abandoned(self, client: bytes, nonces: list[int], result: StatementResult | None) -> None:  # noqa: ARG002
+        if self._abandoning[client] != nonces:
+            self._say_abandon(client)
+            return
+        del self._abandoning[client]
+        if self._uncertain.unknown.get(client) in nonces:
+            del self._uncertain.unknown[client]
+
+    def _make_topics(self, due_at: int) -> Task[bool]:
+        """Make the hidden topics at first need, and wait until all live nodes know them; False: that takes too long."""
+        is_new = False
+        for name in (SESSIONS_TOPIC, CAPTURE_TOPIC):
+            while key_of(DEFAULT_NAMESPACE, name) not in self._meta.state.topics:
+                is_new = True
+                if self._calls.now >= due_at:
+                    return False
+                yield from within(self._meta.submit(CreateHidden(name)), due_at - self._calls.now)
+                if key_of(DEFAULT_NAMESPACE, name) not in self._meta.state.topics:
+                    yield Sleep(CATCH_UP_MS)
+        if is_new:
+            yield from self._barrier.wait(self._meta.state.index, self._calls.now)
+        return True
+
+    # Making sure.
+
+    def reclaim_all(self) -> None:
+        """The cluster held this node dead for a while: make sure of the sessions that it has."""
+        self._calls.tasks.start("sessions of a node that was held dead", self._reclaim_all())
+
+    def _reclaim_all(self) -> Task[None]:
+        for number, session in enumerate(list(self._node.sessions.values())):
+            if session.is_logged and session.connection is not None:
+                self.reclaim(session)
+            if number % RECLAIMS == RECLAIMS - 1:
+                yield Sleep(RETRY_MS)
+
+    def reclaim(self, session: Session) -> None:
+        """Make sure of a session of this node."""
+        self._calls.tasks.start("a session to make sure of", self._reclaim(session))
+
+    def _reclaim(self, session: Session) -> Task[None]:
+        """Go on under a new epoch; where another node has the session, or it is over, the client has to come again."""
+        client = session.client_id.encode()
+        epoch = session.record_epoch
+        user = None if session.username is None else session.username.encode()
+        nonce = self._rng.getrandbits(63) | 1
+        statement = ClaimStatement(
+            client, nonce, epoch, self._node_id, self._boot, user, session.expiry_s, session.version, SAME_EPOCH
+        )
+        self._uncertain.unknown[client] = nonce
+        result = None
+        while result is None and session.connection is not None and session.record_epoch == epoch:
+            result = yield from self._log.say(client, statement)
+            if result is None:
+                yield Sleep(RETRY_MS)
+        connection = session.connection
+        if result is None or connection is None or session.record_epoch != epoch:
+            self._abandon(client, nonce)
+            return
+        self._uncertain.unknown.pop(client, None)
+        if result.code == DONE and result.record:
+            session.record_epoch = read_record(Reader(result.record)).epoch
+            return
+        disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_GONE, self._node.now)

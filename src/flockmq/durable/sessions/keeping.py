@@ -1,0 +1,348 @@
+"""Persistent sessions of this node, kept in the log: what its clients do becomes statements before they are answered.
+
+```
+ CONNECT -----> claim ----------> CLAIM, applied: epoch, record --> CONNACK         (peering/claiming.py waits)
+ SUBSCRIBE ---> hold -----------> SUBSCRIBE, applied, filters known --> SUBACK
+ UNSUBSCRIBE -> hold_unsuback --> UNSUBSCRIBE, applied --> UNSUBACK
+ gone --------> detached, ended -> DETACH with exact positions, END                 said again until applied
+```
+A session is *logged* from its claim on: it gets messages of QoS 1 and 2 from logs alone. Once its DETACH is applied, a
+session at rest is forgotten here: its record has all of it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.machine.session_bodies import (
+    NO_LOCAL,
+    POSITIONS_MAX,
+    RETAIN_AS_PUBLISHED,
+    DetachStatement,
+    EndStatement,
+    StoredSubscription,
+    SubscribeStatement,
+    UnsubscribeStatement,
+)
+from flockmq.durable.machine.session_record import SessionRecord
+from flockmq.durable.sessions.repeating import Unsaid
+from flockmq.durable.sessions.restoring import restore
+from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, StatementResult
+from flockmq.mqtt import reasons
+from flockmq.mqtt.namespaces import split_client_id
+from flockmq.node.lifecycle import disconnect, drop_session
+from flockmq.node.subscribing import leave, tell_routes
+from flockmq.routing.capture import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flockmq.durable.calls import PartitionCalls
+    from flockmq.durable.deliver.delivery import Delivery
+    from flockmq.durable.machine.session_bodies import SessionStatement
+    from flockmq.durable.sessions.claims import SessionClaims, Uncertain
+    from flockmq.durable.sessions.positions import Positions
+    from flockmq.durable.sessions.repeating import Repeating
+    from flockmq.durable.sessions.submitting import SessionLog
+    from flockmq.mqtt.packets import Suback
+    from flockmq.node.ports import Claimed
+    from flockmq.node.state import NodeState
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.connection import Connection
+    from flockmq.session.session import Session
+    from flockmq.tasks import Promise
+
+SUBSCRIBE_MS: Final = 30_000
+"""Longest wait for the SUBACK or UNSUBACK of a persistent session."""
+WHY_TAKEN_OVER: Final = "Another connection uses this client id"
+WHY_NOT_TAKEN_BACK: Final = "The end of the subscription could not be stored; connect and unsubscribe again"
+STATEMENT_BYTES: Final = 128 * 1_024
+"""About how large a SUBSCRIBE statement may become before the rest goes into another."""
+
+
+class SessionKeeper:
+    """See the module. The broker's port ``sessions``, and the ``Records`` of claims."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        calls: PartitionCalls,
+        log: SessionLog,
+        delivery: Delivery,
+        positions: Positions,
+        claims: SessionClaims,
+        repeating: Repeating,
+        uncertain: Uncertain,
+    ) -> None:
+        self._node = node
+        self._calls = calls
+        self._log = log
+        self._streams = delivery.streams
+        self._positions = positions
+        self._claims = claims
+        self._repeating = repeating
+        self._uncertain = uncertain
+
+    # CONNECT.
+
+    def wants(self, expiry_s: int) -> bool:
+        """Whether a claim has to be in the log, or a record may be there that it ends."""
+        return expiry_s > 0 or bool(self._log.groups())
+
+    def claim(
+        self, client_id: str, username: str | None, epoch: int, expiry_s: int, version: int, clean_start: bool
+    ) -> Promise[Claimed]:
+        """Have the session of a client; see ``Records``."""
+        return self._claims.claim(client_id, username, epoch, expiry_s, version, clean_start)
+
+    def abandoned(self, claimed: Claimed) -> None:
+        """A client whose claim is granted does not get its session after all: it is gone, or was refused since."""
+        record = claimed.record
+        if isinstance(record, SessionRecord):
+            self._uncertain.pending.pop(record.client, None)
+            self._uncertain.leaving[record.client] = record.epoch
+            self._settle(record.client, DetachStatement(record.client, record.epoch, record.expiry_s, {}))
+
+    def is_outdated(self, session: Session, claimed: Claimed) -> bool:
+        """Whether a session that is here is older than the record: another node had it since, or it is over."""
+        record = claimed.record
+        if not isinstance(record, SessionRecord):
+            return session.is_logged and claimed.is_certain
+        return session.record_epoch != record.before
+
+    def restore(self, client_id: str, claimed: Claimed, now: int) -> Session | None:
+        """The session of a record, whose node is gone; None when there was none to go on with."""
+        record = claimed.record
+        if not isinstance(record, SessionRecord) or not record.had_session:
+            return None
+        self._streams.want_capture(now)
+        return restore(self._node, client_id, record, self._streams.interest, now)
+
+    def attached(self, session: Session, claimed: Claimed, now: int) -> None:
+        """A client has its session, under the epoch of its claim."""
+        record = claimed.record
+        if not claimed.is_certain:
+            return  # a session that has a record keeps it, and ends it
+        session.is_logged = isinstance(record, SessionRecord)
+        session.record_epoch = claimed.epoch
+        if session.is_logged:
+            self._streams.want_capture(now)
+            self._uncertain.pending.pop(session.client_id.encode(), None)
+            self._uncertain.leaving.pop(session.client_id.encode(), None)
+
+    # SUBSCRIBE.
+
+    def hold(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+    ) -> bool:
+        """Keep a SUBACK until the subscriptions are in the log; False: the session has no record.
+
+        The client is not read meanwhile: one SUBACK of a client waits at a time.
+        """
+        if not session.is_logged or session.connection is not connection:
+            return False
+        if not all(one.group or self._positions.knows(one.topic_filter) for one in entered):
+            # No leader could be asked. Without its start the subscription would get what is older than itself.
+            self._refuse(session, suback, entered, False)
+            tell_routes(self._node, connection, session, suback, [], [])
+            return True
+        names = {id(subscription): full_filter for full_filter, subscription in session.subscriptions.items()}
+        stored = [
+            self._stored(names[id(subscription)], subscription) for subscription in entered if id(subscription) in names
+        ]
+        _wait(connection)
+        told = partial(self._subscribed, connection, session, suback, entered, fresh)
+        self._store(session, connection, stored, 0, told)
+        return True
+
+    def _store(
+        self,
+        session: Session,
+        connection: Connection,
+        stored: list[StoredSubscription],
+        first: int,
+        told: Callable[[StatementResult | None], None],
+    ) -> None:
+        """Say subscriptions, as many at a time as fit into a statement."""
+        if any(len(subscription.starts) > POSITIONS_MAX for subscription in stored):
+            told(StatementResult(REFUSED_FULL))
+            return
+        size = 0
+        last = first
+        while last < len(stored) and (last == first or size + stored[last].size() <= STATEMENT_BYTES):
+            size += stored[last].size()
+            last += 1
+        statement = SubscribeStatement(session.client_id.encode(), session.record_epoch, stored[first:last])
+        heard = told
+        if last < len(stored):
+            heard = partial(self._stored_some, session, connection, stored, last, told)
+        self._repeating.say(Unsaid(statement.client, statement, self._calls.now + SUBSCRIBE_MS, heard, connection))
+
+    def _stored_some(
+        self,
+        session: Session,
+        connection: Connection,
+        stored: list[StoredSubscription],
+        first: int,
+        told: Callable[[StatementResult | None], None],
+        result: StatementResult | None,
+    ) -> None:
+        if result is None or result.code != DONE:
+            told(result)
+        else:
+            self._store(session, connection, stored, first, told)
+
+    def _subscribed(
+        self,
+        connection: Connection,
+        session: Session,
+        suback: Suback,
+        entered: list[Subscription],
+        fresh: list[Subscription],
+        result: StatementResult | None,
+    ) -> None:
+        connection.waits_for -= 1
+        if session.connection is not connection:
+            return
+        connection.start_reading_again()
+        if result is not None and result.code == DONE:
+            tell_routes(self._node, connection, session, suback, entered, fresh)
+        elif result is None or result.code == REFUSED_FULL:
+            self._refuse(session, suback, entered, result is not None)
+            tell_routes(self._node, connection, session, suback, [], [])
+        else:
+            disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
+
+    def _refuse(self, session: Session, suback: Suback, entered: list[Subscription], is_full: bool) -> None:
+        """Take back what is not stored. A subscription that was there before stays, as its record does."""
+        code = reasons.QUOTA_EXCEEDED if is_full else reasons.UNSPECIFIED_ERROR
+        if session.version != 5:
+            code = reasons.UNSPECIFIED_ERROR
+        suback.reasons = [one if one >= 0x80 else code for one in suback.reasons]
+        for full_filter, subscription in list(session.subscriptions.items()):
+            if subscription in entered and not subscription.replaces:
+                leave(self._node, session, full_filter)
+                client = session.client_id.encode()
+                self._settle(client, UnsubscribeStatement(client, session.record_epoch, [full_filter]), session)
+
+    def _stored(self, full_filter: bytes, subscription: Subscription) -> StoredSubscription:
+        options = (
+            (NO_LOCAL if subscription.no_local else 0)
+            | (RETAIN_AS_PUBLISHED if subscription.retain_as_published else 0)
+            | subscription.retain_handling << 2
+        )
+        starts = {} if subscription.group else self._positions.starts(subscription.topic_filter)
+        return StoredSubscription(full_filter, subscription.qos, options, subscription.identifier, starts)
+
+    # UNSUBSCRIBE.
+
+    def hold_unsuback(
+        self, connection: Connection, session: Session, full_filters: list[bytes], unsuback: bytes
+    ) -> bool:
+        """Keep an UNSUBACK until the log has these subscriptions no more; False: the session has no record.
+
+        Also those that are not here: an earlier UNSUBSCRIBE may have come to nothing when the client went elsewhere.
+        """
+        if not session.is_logged:
+            return False
+        _wait(connection)
+        self._take_back(connection, session, full_filters, unsuback)
+        return True
+
+    def _take_back(self, connection: Connection, session: Session, full_filters: list[bytes], unsuback: bytes) -> None:
+        """Say which subscriptions end, as many at a time as fit into a statement."""
+        size = 0
+        count = 0
+        while count < len(full_filters) and (not count or size + len(full_filters[count]) <= STATEMENT_BYTES):
+            size += len(full_filters[count]) + 2
+            count += 1
+        statement = UnsubscribeStatement(session.client_id.encode(), session.record_epoch, full_filters[:count])
+        told = partial(self._unsubscribed, connection, session, statement, full_filters[count:], unsuback)
+        self._repeating.say(Unsaid(statement.client, statement, self._calls.now + SUBSCRIBE_MS, told, connection))
+
+    def _unsubscribed(
+        self,
+        connection: Connection,
+        session: Session,
+        statement: UnsubscribeStatement,
+        rest: list[bytes],
+        unsuback: bytes,
+        result: StatementResult | None,
+    ) -> None:
+        """Answer. A client that waits in vain is disconnected: it can't know, and this node goes on saying it."""
+        is_done = result is not None and result.code == DONE
+        if is_done and rest and session.connection is connection:
+            self._take_back(connection, session, rest, unsuback)
+            return
+        connection.waits_for -= 1
+        if result is None:
+            self._settle(statement.client, statement, session)
+        if session.connection is not connection:
+            return
+        connection.start_reading_again()
+        if is_done:
+            connection.answer(unsuback)
+        elif result is None:
+            disconnect(self._node, connection, reasons.UNSPECIFIED_ERROR, WHY_NOT_TAKEN_BACK, self._node.now)
+        else:
+            disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
+
+    # The end of connections and sessions.
+
+    def detached(self, session: Session) -> None:
+        """A session has lost its connection."""
+        if session.is_logged:
+            client = session.client_id.encode()
+            self._uncertain.leaving[client] = session.record_epoch
+            positions = self._positions.of(session)
+            self._settle(client, DetachStatement(client, session.record_epoch, session.expiry_s, positions))
+
+    def ended(self, session: Session) -> None:
+        """A session is over."""
+        if session.is_logged:
+            client = session.client_id.encode()
+            self._settle(client, EndStatement(client, session.record_epoch))
+
+    def _settle(self, client: bytes, statement: SessionStatement, session: Session | None = None) -> None:
+        """Say something that no client waits for, until it is applied. ``session``: whose subscriptions it ends."""
+        told = partial(self._settled, client, statement)
+        unsaid = Unsaid(client, statement, NEVER, told, None)
+        unsaid.session = session
+        self._repeating.say(unsaid)
+
+    def _settled(self, client: bytes, statement: SessionStatement, result: StatementResult | None) -> None:
+        if isinstance(statement, DetachStatement) and self._uncertain.leaving.get(client) == statement.epoch:
+            del self._uncertain.leaving[client]
+            if result is not None and result.code == DONE:
+                self._forget(client.decode(), statement.epoch)
+
+    def _forget(self, client_id: str, epoch: int) -> None:
+        """The record has all of a session whose client is away: this node needs no copy."""
+        session = self._node.sessions.get(client_id)
+        if session is not None and session.record_epoch == epoch and self._is_at_rest(session):
+            drop_session(self._node, session, self._node.now)
+
+    def _is_at_rest(self, session: Session) -> bool:
+        """Whether a session is away, and its record says all of it: nothing is in flight, no will waits."""
+        if session.connection is not None or session.will is not None or session.received or session.unsettled:
+            return False
+        space = self._node.spaces.find(split_client_id(session.client_id)[0])
+        if space is not None and space.sessions_max:
+            return False  # counted where they are
+        outbound = session.outbound
+        if outbound is not None and (outbound.inflight or outbound.queued):
+            return False
+        return not any(subscription.group for subscription in session.subscriptions.values())
+
+
+def _wait(connection: Connection) -> None:
+    """Read no more of a client until it is answered."""
+    connection.waits_for += 1
+    connection.reading_paused = True
+    connection.mark()

@@ -1,0 +1,155 @@
+"""How far the sessions of this node are, said every 5 seconds; and whether they are still this node's.
+
+```
+ where streams stand --> all sessions are there, but for slow ones (listed with their positions), and those that are
+                         uncertain (listed without) --> one MARK per shard
+ some sessions in turn --> CHECK --> those that the log has otherwise --> make sure of them
+```
+A cost per node and per slow session, not per session. Where streams stand is noted first: sessions are at least there
+when they are looked at.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from flockmq.durable.machine.session_bodies import (
+    ANY_EPOCH,
+    POSITIONS_MAX,
+    CheckStatement,
+    MarkStatement,
+    SlowSession,
+    read_named,
+)
+from flockmq.peering.fields import Reader
+from flockmq.tasks import Sleep, all_of
+
+if TYPE_CHECKING:
+    from flockmq.durable.calls import PartitionCalls
+    from flockmq.durable.sessions.claims import SessionClaims, Uncertain
+    from flockmq.durable.sessions.positions import Positions
+    from flockmq.durable.sessions.submitting import SessionLog, StatementResult
+    from flockmq.node.state import NodeState
+    from flockmq.tasks import Promise, Task
+
+MARK_MS: Final = 5_000
+MARK_SESSIONS: Final = 2_000
+"""Sessions looked at for a MARK before others have their turn."""
+MARK_BYTES: Final = 400 * 1_024
+"""A MARK with a larger list of slow sessions names them alone; if that is too large as well, none is said."""
+CHECKED: Final = 500
+"""Sessions that a node asks its shards about with each MARK: whether they are still its own."""
+
+
+class Marking:
+    """See the module."""
+
+    def __init__(
+        self,
+        node: NodeState,
+        boot: int,
+        calls: PartitionCalls,
+        log: SessionLog,
+        positions: Positions,
+        claims: SessionClaims,
+        uncertain: Uncertain,
+    ) -> None:
+        self._node = node
+        self._node_id = calls.me
+        self._boot = boot
+        self._calls = calls
+        self._log = log
+        self._positions = positions
+        self._claims = claims
+        self._uncertain = uncertain
+        self._unchecked: list[str] = []
+        """Clients whose sessions are still to be asked about in this round."""
+        self._marked: dict[int, bytes] = {}
+        """Group -> the last MARK that it has applied."""
+        self._is_marking = False
+        self._mark_at = 0
+
+    def tick(self, now: int) -> None:
+        """Say how far the sessions of this node are."""
+        if now < self._mark_at or self._is_marking:
+            return
+        self._mark_at = now + MARK_MS
+        groups = self._log.groups()
+        if groups:
+            self._calls.tasks.start("marks of sessions", self._mark(groups))
+
+    def _mark(self, groups: list[int]) -> Task[None]:
+        """One MARK per shard."""
+        self._is_marking = True
+        try:
+            covers = dict(self._log.settled)
+            levels = self._positions.levels()
+            slow: dict[int, dict[bytes, SlowSession]] = {group: {} for group in groups}
+            logged: set[int] = set()
+            for number, session in enumerate(list(self._node.sessions.values())):
+                if number % MARK_SESSIONS == MARK_SESSIONS - 1:
+                    yield Sleep(0)
+                if session.is_logged and session.connection is not None:
+                    group = self._log.group_of(session.client_id.encode())
+                    logged.add(group)
+                    behind = self._positions.behind(session)
+                    if behind:
+                        slow[group][session.client_id.encode()] = SlowSession(session.record_epoch, behind)
+            self._list_uncertain(slow)
+            told = [self._say_mark(group, covers.get(group, 0), levels, slow[group]) for group in logged]
+            yield from all_of([one for one in told if one is not None])
+            yield from self._check()
+        finally:
+            self._is_marking = False
+
+    def _list_uncertain(self, slow: dict[int, dict[bytes, SlowSession]]) -> None:
+        """A mark says nothing of sessions that are not here yet, or not any more."""
+        for uncertain in (self._uncertain.pending, self._uncertain.leaving):
+            for client, epoch in uncertain.items():
+                slow[self._log.group_of(client)][client] = SlowSession(epoch, {})
+        for client in self._uncertain.unknown:
+            slow[self._log.group_of(client)][client] = SlowSession(ANY_EPOCH, {})
+
+    def _say_mark(
+        self, group: int, covers: int, levels: dict[int, int], slow: dict[bytes, SlowSession]
+    ) -> Promise[StatementResult | None] | None:
+        if len(levels) > POSITIONS_MAX:
+            levels = dict(list(levels.items())[:POSITIONS_MAX])
+        statement = MarkStatement(self._node_id, self._boot, covers, levels, slow)
+        encoded = statement.content()
+        if len(encoded) > MARK_BYTES:
+            statement.slow = {client: SlowSession(one.epoch, {}) for client, one in slow.items()}
+            encoded = statement.content()
+        if self._marked.get(group) == encoded or len(encoded) > MARK_BYTES:
+            return None
+        told = self._log.say_to(group, statement, len(encoded))
+        told.then(partial(self._was_marked, group, encoded))
+        return told
+
+    def _was_marked(self, group: int, encoded: bytes, result: StatementResult | None) -> None:
+        if result is not None:
+            self._marked[group] = encoded
+
+    def _check(self) -> Task[None]:
+        """Ask whether some sessions are still this node's; make sure of those that are not, or tell their clients."""
+        if not self._unchecked:
+            self._unchecked = [one.client_id for one in self._node.sessions.values() if one.is_logged]
+        by_group: dict[int, list[tuple[bytes, int]]] = {}
+        for client_id in self._unchecked[-CHECKED:]:
+            session = self._node.sessions.get(client_id)
+            if session is not None and session.is_logged and session.connection is not None:
+                client = client_id.encode()
+                by_group.setdefault(self._log.group_of(client), []).append((client, session.record_epoch))
+        del self._unchecked[-CHECKED:]
+        for group, named in by_group.items():
+            result = yield from self._log.say_to(group, CheckStatement(named), 40 * len(named))
+            if result is not None and result.record:
+                self._doubt(Reader(result.record))
+
+    def _doubt(self, reader: Reader) -> None:
+        while reader.pos < reader.end:
+            client, epoch = read_named(reader)
+            session = self._node.sessions.get(client.decode())
+            if session is not None and session.record_epoch == epoch and session.connection is not None:
+                self._claims.reclaim(session)

@@ -1,0 +1,303 @@
+"""The leader of a shard of ``$sessions``: takes statements, lets nodes follow its filters, ends sessions in time.
+
+```
+ statements of a node --> one SESSION batch --> applied --> a filter is new? each node that has a lease must know it
+                                                   `--> results: epochs, records                 |
+ a node asks with the version of its filters ----> confirmed; changes since, and a lease <-------'
+ every second: owners that died --> ORPHAN        sessions whose time is over --> EXPIRE
+```
+A lease says: until it lapses, this leader lets no new subscription count before the node knows its filter. A node
+counts its lease from its question, the leader from its answer, which is later. A new leader waits for one lease before
+it confirms anything: its predecessor may have granted some that it does not know of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.cluster.model import ALIVE, LEFT
+from flockmq.durable.calls import LATER as ASK_LATER
+from flockmq.durable.calls import OK, Reply
+from flockmq.durable.machine.session_bodies import (
+    CheckStatement,
+    ClaimStatement,
+    DetachStatement,
+    EndStatement,
+    ExpireStatement,
+    OrphanStatement,
+    SessionStatement,
+    SubscribeStatement,
+    UnsubscribeStatement,
+    encode_named,
+    read_statements,
+    session_body,
+)
+from flockmq.durable.machine.session_table import REFUSED_USER as USER
+from flockmq.durable.sessions.submitting import (
+    DONE,
+    LATER,
+    REFUSED_FULL,
+    REFUSED_USER,
+    VOID,
+    StatementResult,
+    encode_results,
+)
+from flockmq.log.batch import SESSION
+from flockmq.peering.fields import U32, U64, Reader, sized
+from flockmq.peering.kinds import LEASE_CALL, SESSION_CALL
+from flockmq.tasks import Promise, Signal, within
+
+if TYPE_CHECKING:
+    from flockmq.durable.calls import PartitionCalls
+    from flockmq.durable.machine.control import Control
+    from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.machine.session_table import SessionTable
+    from flockmq.durable.sessions.submitting import SessionLog
+    from flockmq.durable.state.meta import Meta
+    from flockmq.gossip.swim import Swim
+    from flockmq.raft.entry import Entry
+    from flockmq.tasks import Task
+
+LEASE_MS: Final = 2_000
+POLL_MS: Final = 500
+"""How long a question about filters waits for news; less than an attempt of a call may take."""
+LOOK_MS: Final = 1_000
+EXPIRED_MAX: Final = 1_000
+"""Sessions that end in one batch."""
+RESULTS_BYTES_MAX: Final = 900_000
+FILTERS_BYTES_MAX: Final = 900_000
+"""Of one answer; the rest follows with the next question."""
+CHANGES: Final = 0
+WHOLE: Final = 1
+WHOLE_BEGIN: Final = 2
+"""What an answer about filters holds: changes; the end of the whole set; a piece of it, with more to come."""
+
+
+class _Lease:
+    """What a node knows."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.until = 0
+
+
+class _Term:
+    """What this node has granted as the leader of a shard."""
+
+    def __init__(self, term: int, since: int) -> None:
+        self.term = term
+        self.since = since
+        self.leases: dict[int, _Lease] = {}
+        self.news = Signal()
+        """A node confirmed a version, or the filters have changed."""
+        self.clock_ms = 0
+        """Log time at ``since``; 0: not known yet."""
+
+
+class SessionShards:
+    """See the module. A listener of ``Machines``."""
+
+    def __init__(
+        self,
+        calls: PartitionCalls,
+        control: Control,
+        machines: Machines,
+        log: SessionLog,
+        meta: Meta,
+        swim: Swim,
+    ) -> None:
+        self._calls = calls
+        self._engine = calls.engine
+        self._control = control
+        self._machines = machines
+        self._log = log
+        self._meta = meta
+        self._swim = swim
+        self._terms: dict[int, _Term] = {}
+        self._look_at = 0
+        calls.serve_leader(SESSION_CALL, self._on_statements)
+        calls.serve_leader(LEASE_CALL, self._on_lease)
+
+    # Statements.
+
+    def _on_statements(self, group: int, reader: Reader) -> Task[Reply]:
+        node_id = reader.u64()
+        statements = read_statements(reader)
+        table = self._machines.by_group[group].sessions
+        wanted = [statement for statement in statements if not is_needless(table, statement)]
+        if not (yield from self._put(group, wanted) if wanted else self._confirmed(group)):
+            return Reply(ASK_LATER)
+        if any(isinstance(statement, SubscribeStatement) for statement in wanted):
+            yield from self._until_known(group, table.filters_version)
+        machine = self._machines.by_group.get(group)
+        if machine is None or not self._engine.is_leader(group):
+            return Reply(ASK_LATER)
+        results = results_of(machine.sessions, statements, node_id)
+        return Reply(OK, encode_results(machine.applied, self._meta.state.index, results))
+
+    def _confirmed(self, group: int) -> Promise[bool]:
+        """Whether a quorum says that this node leads."""
+        confirmed: Promise[bool] = Promise()
+        self._engine.read(group, confirmed.set, self._calls.now)
+        return confirmed
+
+    def _put(self, group: int, statements: list[SessionStatement]) -> Promise[bool]:
+        """Have statements applied, if this node leads."""
+        return self._control.put(group, SESSION, session_body(self._clock_ms(group), statements), self._calls.now)
+
+    def _clock_ms(self, group: int) -> int:
+        """Log time: what the log said when this node began to lead, and what has passed here since. Never early."""
+        term = self._term(group)
+        if not term.clock_ms:
+            term.clock_ms = self._machines.by_group[group].clock_ms or self._control.wall.at(self._calls.now)
+        return max(term.clock_ms + self._calls.now - term.since, self._machines.by_group[group].clock_ms)
+
+    def _until_known(self, group: int, version: int) -> Task[None]:
+        """Wait until each node that has a lease knows the filters of a version."""
+        while self._engine.is_leader(group) and not self._is_known(group, version):
+            yield from within(self._term(group).news.next(), 50)
+
+    def _is_known(self, group: int, version: int) -> bool:
+        now = self._calls.now
+        term = self._term(group)
+        if term.term > 1 and now - term.since < LEASE_MS and len(self._meta.state.nodes) > 1:
+            return False  # an earlier leader may have granted leases
+        return all(lease.version >= version or lease.until <= now for lease in term.leases.values())
+
+    def _term(self, group: int) -> _Term:
+        term = self._engine.host.groups[group].state.term
+        known = self._terms.get(group)
+        if known is None or known.term != term:
+            known = self._terms[group] = _Term(term, self._calls.now)
+        return known
+
+    # Filters.
+
+    def _on_lease(self, group: int, reader: Reader) -> Task[Reply]:
+        node_id = reader.u64()
+        version = reader.number()
+        after = reader.sized()
+        machine = self._machines.by_group[group]
+        term = self._term(group)
+        lease = term.leases.setdefault(node_id, _Lease())
+        if not after:
+            lease.version = version
+            term.news.fire()
+        # A node without a lease needs one now.
+        due_at = self._calls.now + (POLL_MS if lease.until > self._calls.now else 0)
+        while not after and machine.sessions.filters_version <= version and self._calls.now < due_at:
+            yield from within(term.news.next(), due_at - self._calls.now)
+        if not (yield from self._confirmed(group)) or self._machines.by_group.get(group) is not machine:
+            return Reply(ASK_LATER)
+        if self._terms.get(group) is not term:
+            return Reply(ASK_LATER)
+        lease.until = self._calls.now + LEASE_MS
+        return Reply(OK, encode_filters(machine.sessions, version, after))
+
+    # Time.
+
+    def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
+        """A shard has moved on: nodes that wait for filters look again."""
+        term = self._terms.get(group)
+        if term is not None:
+            term.news.fire()
+
+    def closed(self, group: int) -> None:
+        """There is no replica of this group here any more."""
+        self._terms.pop(group, None)
+
+    def tick(self, now: int) -> None:
+        """Look for owners that are gone, and for sessions whose time is over."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_MS
+        for group in self._log.groups():
+            if self._engine.is_leader(group) and self._engine.knows_all(group) and group in self._machines.by_group:
+                self._look(group)
+
+    def _look(self, group: int) -> None:
+        table = self._machines.by_group[group].sessions
+        statements: list[SessionStatement] = [
+            OrphanStatement(owner, boot) for owner, boot in table.orphans(*self._living())
+        ]
+        expired = table.expired(self._clock_ms(group), EXPIRED_MAX)
+        if expired:
+            statements.append(ExpireStatement(expired))
+        if statements:
+            self._put(group, statements)
+
+    def _living(self) -> tuple[set[int], dict[int, int]]:
+        """Nodes that are there, also those that are leaving, and the boots that gossip has heard of."""
+        boots = {member.node_id: member.boot for member in self._swim.members.values() if member.is_live}
+        nodes = self._meta.state.nodes.values()
+        alive = {node.id for node in nodes if node.state == ALIVE or (node.state == LEFT and node.id in boots)}
+        return alive, boots
+
+
+def is_needless(table: SessionTable, statement: SessionStatement) -> bool:
+    """Whether a statement changes nothing: a question, or a session that ends with its connection and has no record."""
+    if isinstance(statement, CheckStatement):
+        return True
+    return isinstance(statement, ClaimStatement) and not statement.expiry_s and statement.client not in table.records
+
+
+def results_of(table: SessionTable, statements: list[SessionStatement], node_id: int) -> list[StatementResult]:
+    """What became of statements of a node that were just applied."""
+    results: list[StatementResult] = []
+    size = 0
+    for statement in statements:
+        result = _result_of(table, statement, node_id)
+        size += len(result.record) + 5
+        results.append(result if size <= RESULTS_BYTES_MAX else StatementResult(LATER))
+    return results
+
+
+def _result_of(table: SessionTable, statement: SessionStatement, node_id: int) -> StatementResult:
+    if isinstance(statement, ClaimStatement):
+        return _claim_result(table, statement)
+    if isinstance(statement, SubscribeStatement):
+        record = table.current(statement.client, statement.epoch)
+        if record is None:
+            return StatementResult(VOID)
+        is_stored = all(one.full_filter in record.subscriptions for one in statement.subscriptions)
+        return StatementResult(DONE if is_stored else REFUSED_FULL)
+    if isinstance(statement, UnsubscribeStatement | DetachStatement):
+        return StatementResult(DONE if table.current(statement.client, statement.epoch) else VOID)
+    if isinstance(statement, EndStatement):
+        return StatementResult(VOID if table.current(statement.client, statement.epoch) else DONE)
+    if isinstance(statement, CheckStatement):
+        found = table.differing(node_id, statement.sessions)
+        return StatementResult(DONE, b"".join([encode_named(client, epoch) for client, epoch in found]))
+    return StatementResult(DONE)
+
+
+def _claim_result(table: SessionTable, claim: ClaimStatement) -> StatementResult:
+    record = table.records.get(claim.client)
+    if record is not None and record.nonce == claim.nonce:
+        return StatementResult(DONE, record.encode())
+    reason = table.refusals.get(claim.nonce)
+    if reason is not None:
+        return StatementResult(REFUSED_USER if reason == USER else REFUSED_FULL)
+    if record is None and not claim.expiry_s:
+        return StatementResult(DONE)
+    return StatementResult(VOID)  # a later claim won
+
+
+def encode_filters(table: SessionTable, version: int, after: bytes) -> bytes:
+    """What a node with filters of ``version`` has to change; or the whole set behind ``after``, in pieces."""
+    changes = None if after or not version else table.changes_since(version)
+    if changes is not None:
+        parts = [bytes((is_added,)) + sized(topic_filter) for topic_filter, is_added in changes]
+        if sum(map(len, parts)) <= FILTERS_BYTES_MAX:
+            return bytes((CHANGES,)) + U64.pack(table.filters_version) + U32.pack(len(parts)) + b"".join(parts)
+    parts = []
+    size = 0
+    kind = WHOLE
+    for topic_filter in sorted(one for one in table.filters if one > after):
+        if size > FILTERS_BYTES_MAX:
+            kind = WHOLE_BEGIN
+            break
+        part = b"\1" + sized(topic_filter)
+        size += len(part)
+        parts.append(part)
+    return bytes((kind,)) + U64.pack(table.filters_version) + U32.pack(len(parts)) + b"".join(parts)
