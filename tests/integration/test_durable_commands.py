@@ -16,6 +16,8 @@ from flockmq.admin.api import AdminApi
 from flockmq.admin.desk import NodeInfo, Ports
 from flockmq.cli.main import run
 from flockmq.client.admin import AdminClient
+from flockmq.cluster.commands import CreateHidden
+from flockmq.cluster.model import SESSIONS_TOPIC
 from flockmq.errors import ApiError
 from flockmq.security.passwords import HashCost, delete_user, set_password
 from flockmq.testing.harness import START_MS, WALL_MS, BrokerHarness
@@ -427,3 +429,34 @@ def test_advice_is_shown_and_followed(site: Site, tmp_path: Path) -> None:
     assert "is no advice" in site.fails("cluster", "rebalance", "--advice", str(file))
     assert "can't be read" in site.fails("cluster", "rebalance", "--advice", str(tmp_path / "none"))
     assert "--dry-run goes with" in site.fails("cluster", "rebalance", "--dry-run", code=2)
+
+
+def test_hidden_topics_are_shown_with_all(site: Site) -> None:
+    site.port.apply(CreateHidden(SESSIONS_TOPIC))
+    assert "There are no durable topics" in site.text("topic", "list")
+    [found] = site.json("topic", "list", "--all")
+    assert (found["name"], found["hidden"], found["shards"]) == (SESSIONS_TOPIC, True, 4)
+    assert "7d" not in site.text("topic", "list", "--all")
+    assert "flockmq topic list" in site.fails("topic", "show", SESSIONS_TOPIC)
+    assert site.text("topic", "show", SESSIONS_TOPIC, "--all").count("healthy") == 4
+    assert site.text("partition", "list") == "There are no partitions.\n"
+    assert site.text("partition", "list", "--all").count("default/$sessions") == 4
+    assert "no topic" in site.fails("partition", "list", "--topic", SESSIONS_TOPIC)
+    assert len(site.json("partition", "list", "--topic", SESSIONS_TOPIC, "--all")) == 4
+    assert "default/$sessions" in site.text("partition", "show", "1")
+    site.port.leaderless = {2}
+    assert site.text("partition", "list", "--unhealthy").count("default/$sessions") == 1
+    assert "4 replicas" in site.text("partition", "scrub")
+    assert "$sessions" not in site.text("dump")
+    assert "hidden: true" in site.text("dump", "--all")
+    [topic] = site.json("dump")["namespaces"][0]["topics"]
+    assert (topic["name"], topic["hidden"]) == (SESSIONS_TOPIC, True)
+
+
+def test_hidden_topics_are_neither_changed_nor_read(site: Site) -> None:
+    site.port.apply(CreateHidden(SESSIONS_TOPIC))
+    assert "can't be the name" in site.fails("topic", "create", SESSIONS_TOPIC)
+    assert "the cluster's own" in site.fails("topic", "delete", SESSIONS_TOPIC, "--yes")
+    assert "no topic" in site.fails("topic", "alter", SESSIONS_TOPIC, "--shards", "9")
+    assert "no topic" in site.fails("log", "read", SESSIONS_TOPIC)
+    assert "no topic" in site.fails("cursor", "create", "spy", SESSIONS_TOPIC)

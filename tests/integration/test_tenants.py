@@ -33,11 +33,11 @@ from flockmq.mqtt.packets import (
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.varint import frame_length
 from flockmq.security.passwords import HashCost, make_secret, set_password
-from flockmq.security.scram import ScramClient
 from flockmq.server.app import Server
 from flockmq.server.log import Log, json_line
 from flockmq.session.session import Session
 from integration.support.node import until
+from scram_client import ScramClient
 from state_cases import Machine
 
 CHEAP = HashCost(iterations=1, memory_kib=8, lanes=1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import cluster_model as model
+from flockmq.admin.away_listings import away_subscriptions
 from flockmq.admin.cluster_views import explain_alone, routes
-from flockmq.admin.durable_cluster_views import with_decisions, with_durable
+from flockmq.admin.durable_cluster_views import with_away, with_decisions, with_durable
 from flockmq.admin.handlers import page
 from flockmq.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
     from flockmq.admin.model import Page, PageQuery
     from flockmq.admin.operations import Call, NoQuery
+
+AWAY_MAX: Final = 100
+"""Most subscriptions of sessions that no node has which an explanation names."""
 
 
 async def get_cluster(desk: Desk, _call: Call[NoQuery, None]) -> model.Cluster:
@@ -71,7 +75,8 @@ async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Exp
     if desk.ports.durable is None:
         return found
     try:
-        return await with_durable(found, desk.ports.durable, topic)
+        found = await with_durable(found, desk.ports.durable, topic)
+        return with_away(found, *await away_subscriptions(desk, topic, AWAY_MAX))
     except FlockError:
         return found  # not ready yet
 

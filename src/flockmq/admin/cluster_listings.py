@@ -2,22 +2,24 @@
 
 ```
  first page   nodes that are alive, by id:  n1: all of it --> n2: limit reached --> next = "n<id of n2>-<cursor of n2>"
- next page    n2 goes on with its own cursor ------------> n3 ...                    null after the last node
+ next page    n2 goes on with its own cursor ------------> n3 ...
+ last pages   leaders of the shards of $sessions: sessions and subscriptions that no node has;  null after the last one
 ```
 The cursor says all: the node that is asked keeps nothing, and another one can go on with it. A node that does not
 answer is named in ``unanswered`` of the page that would have had its entries. A client that moves to another node
-between two pages may be listed twice or not at all.
+between two pages, or away, may be listed twice or not at all.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from flockmq.admin import model
-from flockmq.admin.node_listings import ask_find, ask_page, read_find, read_page
+from flockmq.admin.away_listings import away_page, away_shards, find_away, is_away
+from flockmq.admin.node_listings import SESSIONS, ask_find, ask_page, read_find, read_page
 from flockmq.errors import INVALID_PARAMETER, NOT_FOUND, UNAVAILABLE, ApiError
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
 PAGE_MS: Final = 5_000
 """After this long a page is given as it is: nodes that don't answer take a while each."""
-_CURSOR: Final = re.compile(r"n([0-9a-f]{16})(?:\.0|-([A-Za-z0-9_-]+\.[0-9]{1,18}))", re.ASCII)
+NODE: Final = "n"
+SHARD: Final = "s"
+_CURSOR: Final = re.compile(r"([ns])([0-9a-f]{16})(?:\.0|-([A-Za-z0-9_-]+\.[0-9]{1,18}))", re.ASCII)
 """As ``model.NODES_CURSOR_PATTERN`` describes it."""
 
 
@@ -42,7 +46,23 @@ async def list_everywhere(desk: Desk, what: str, query: Query) -> model.NodesPag
         found = desk.listings.page(what, query)
         return model.NodesPage(items=found.items, next=found.next)
     nodes = choose(cluster.live_nodes(), query.node, desk.node.name)
-    return await _Walk(desk, cluster, what, query).page(nodes)
+    stops = [_Stop(NODE, node.node_id, node.name, node.is_self) for node in nodes]
+    stops += [_Stop(SHARD, group, name) for group, name in away_shards(desk, query)]
+    return await _Walk(desk, cluster, what, query).page(stops)
+
+
+class _Stop(NamedTuple):
+    """Where entries are asked for: a node (``n``) or a shard of ``$sessions`` (``s``). Nodes come first."""
+
+    mark: str
+    number: int
+    """Id of the node, or group of the shard."""
+    name: str
+    is_self: bool = False
+
+    def cursor(self, after: str | None) -> str:
+        """Where to go on: at the begin of this stop, or behind ``after``."""
+        return f"{self.mark}{self.number:016x}" + (".0" if after is None else f"-{after}")
 
 
 class _Walk:
@@ -56,32 +76,39 @@ class _Walk:
         self._items: list[Any] = []
         self._unanswered: list[str] = []
 
-    async def page(self, nodes: Sequence[LiveNode]) -> model.NodesPage[Any]:
-        """Ask nodes in the order of their ids until the page is full."""
+    async def page(self, stops: Sequence[_Stop]) -> model.NodesPage[Any]:
+        """Ask one after the other until the page is full."""
         at, after = _read_cursor(self._query.after)
-        if after is not None and all(node.node_id != at for node in nodes):
-            self._unanswered.append(self._cluster.name_of(at))  # it died between two pages
+        if after is not None and at[0] == NODE and all(stop[:2] != at for stop in stops):
+            self._unanswered.append(self._cluster.name_of(at[1]))  # it died between two pages
         until = self._desk.clock() + PAGE_MS
-        for node in nodes:
-            if node.node_id < at:
+        for stop in stops:
+            if stop[:2] < at:
                 continue
             room = self._query.limit - len(self._items)
             if room <= 0 or self._desk.clock() >= until:
-                return self._done(f"n{node.node_id:016x}.0")
-            part = await self._ask(node, after if node.node_id == at else None, room)
+                return self._done(stop.cursor(None))
+            part = await self._ask(stop, after if stop[:2] == at else None, room)
             if part is None:
-                self._unanswered.append(node.name)
+                self._unanswered.append(stop.name)
                 continue
-            self._items += part.items
+            self._items += self._new(part.items) if stop.mark == SHARD else part.items
             if part.next is not None:
-                return self._done(f"n{node.node_id:016x}-{part.next}")
+                return self._done(stop.cursor(part.next))
         return self._done(None)
 
-    async def _ask(self, node: LiveNode, after: str | None, room: int) -> model.Page[Any] | None:
+    def _new(self, items: list[Any]) -> list[Any]:
+        """Entries that this page has not: a node may have forgotten a session, since it was asked."""
+        listed = {(item.namespace, item.client_id) for item in self._items if not is_away(item)}
+        return [item for item in items if (item.namespace, item.client_id) not in listed]
+
+    async def _ask(self, stop: _Stop, after: str | None, room: int) -> model.Page[Any] | None:
         query = msgspec.structs.replace(self._query, after=after, limit=room, node=None)
-        if node.is_self:
+        if stop.mark == SHARD:
+            return await away_page(self._desk, self._cluster, stop.number, self._what, query)
+        if stop.is_self:
             return self._desk.listings.page(self._what, query)
-        answer = await self._cluster.list_at(node.node_id, ask_page(self._what, query))
+        answer = await self._cluster.list_at(stop.number, ask_page(self._what, query))
         return read_page(self._what, answer)
 
     def _done(self, following: str | None) -> model.NodesPage[Any]:
@@ -90,6 +117,7 @@ class _Walk:
 
 async def find_everywhere(desk: Desk, what: str, client_id: str, node: str | None) -> Any:
     """The connection or session of a client on whichever node it is, or on the named one; None when no node has it.
+    A session that no node has is found by its record.
 
     ApiError when no node that answers has it and some do not answer: the client may be there.
     """
@@ -110,7 +138,7 @@ async def find_everywhere(desk: Desk, what: str, client_id: str, node: str | Non
         raise ApiError(
             UNAVAILABLE, f"No node that answers has this client, and {', '.join(silent[:10])} did not answer; ask again"
         )
-    return None
+    return await find_away(desk, cluster, client_id) if what == SESSIONS and node is None else None
 
 
 def choose(nodes: Sequence[LiveNode], wanted: str | None, own_name: str) -> list[LiveNode]:
@@ -127,11 +155,11 @@ def choose(nodes: Sequence[LiveNode], wanted: str | None, own_name: str) -> list
     raise ApiError(NOT_FOUND, f"There is no node {wanted[:80]!r} that is alive; alive are {alive}")
 
 
-def _read_cursor(text: str | None) -> tuple[int, str | None]:
-    """The node to go on with, and its own cursor; 0 for the first."""
+def _read_cursor(text: str | None) -> tuple[tuple[str, int], str | None]:
+    """The stop to go on with, and its own cursor."""
     if text is None:
-        return 0, None
+        return ("", 0), None
     found = _CURSOR.fullmatch(text)
     if found is None:
         raise ApiError(INVALID_PARAMETER, "`after` is not a cursor; give the `next` of the page before, unchanged")
-    return int(found[1], 16), found[2]
+    return (found[1], int(found[2], 16)), found[3]

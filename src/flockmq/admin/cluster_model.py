@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from flockmq.admin.model import Request, Response
 
@@ -47,8 +47,8 @@ class Decisions(Response, frozen=True):
     leader: Annotated[str | None, Meta(description="Node that leads group 0; null when none is known")]
     voters: Annotated[list[str], Meta(description="Nodes that decide")]
     learners: Annotated[list[str], Meta(description="Nodes that will, once they have caught up")]
-    topics: int
-    partitions: int
+    topics: Annotated[int, Meta(description="Durable topics, without hidden ones")]
+    partitions: Annotated[int, Meta(description="Partitions of these; the counts of what is not well are of all")]
     without_leader: Annotated[int, Meta(description="Partitions without a leader, as far as nodes answer")]
     moving: Annotated[int, Meta(description="Partitions whose copies are on their way to other nodes")]
     few_copies: Annotated[int, Meta(description="Partitions with fewer copies than their topic wants")]
@@ -60,6 +60,12 @@ class Decisions(Response, frozen=True):
         int, Meta(description="Partitions with copies that differ although checksums fit: a safety violation")
     ] = 0
     lost: Annotated[int, Meta(description="Partitions that most replicas lost; an operator has to accept that")] = 0
+    hidden_partitions: Annotated[
+        int, Meta(description="Partitions of hidden topics, in which the cluster keeps persistent sessions")
+    ] = 0
+    hidden_without_leader: Annotated[
+        list[str], Meta(description="Those of them without a leader, as `$sessions/0`: topic and shard")
+    ] = field(default_factory=list)
 
 
 class Cluster(Response, frozen=True):
@@ -131,7 +137,7 @@ class Route(Response, frozen=True):
 class Step(Response, frozen=True):
     """One step of a message's way."""
 
-    source: Annotated[str, Meta(description="The publisher, or a node")]
+    source: Annotated[str, Meta(description="The publisher, a node, or the log that a session which is away reads")]
     target: Annotated[str, Meta(description="A node, or a client")]
     kind: StepKind
     topic: Annotated[str, Meta(description="The topic name, or the filter that leads there")]
@@ -166,6 +172,9 @@ class Explanation(Response, frozen=True):
     misses: list[Miss]
     notes: Annotated[list[str], Meta(description="What else to know, such as filters that look alike and don't match")]
     durable: Annotated[DurablePlace | None, Meta(description="Null when no durable topic keeps it")] = None
+    captured: Annotated[
+        bool, Meta(description="Whether QoS 1 and 2 are stored for persistent sessions before they are acknowledged")
+    ] = False
 
 
 class ExplainQuery(Request, frozen=True):

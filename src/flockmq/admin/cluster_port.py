@@ -53,6 +53,9 @@ class ClusterPort(Protocol):
     async def find_at(self, nodes: Sequence[int], question: bytes) -> list[bytes | None]:
         """The same for ``node_listings.ask_find``, of several nodes at once."""
 
+    async def held_at(self, nodes: Sequence[int], question: bytes) -> list[bytes | None]:
+        """The same for ``node_listings.ask_held``."""
+
     async def kick(self, client_id: str) -> bool:
         """Disconnect a client of another node; False when no node that answers has it."""
 

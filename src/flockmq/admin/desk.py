@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -11,6 +11,7 @@ from flockmq.admin.metrics import Exposition
 from flockmq.admin.moments import Moments
 from flockmq.admin.node_listings import NodeListings
 from flockmq.admin.readiness import NAMES, NodeFacts, assess
+from flockmq.cluster.model import is_hidden
 from flockmq.drivers.clock import wall_ms
 from flockmq.errors import UNAVAILABLE, ApiError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
     from flockmq.admin.model import Build, Listener, Readiness
     from flockmq.admin.paging import Pager
+    from flockmq.cluster.model import TopicRecord
     from flockmq.node.broker import Broker
     from flockmq.session.stats import Stats
 
@@ -203,27 +205,28 @@ class Desk:
         return self.ports.durable.figures() if self.ports.durable is not None else {}
 
     def committed_records(self) -> int:
-        """Committed records of all partitions that this node leads."""
-        port = self.ports.durable
-        if port is None:
-            return 0
-        state = port.state()
-        return sum(end for group, end in port.ends().items() if group in state.places)
+        """Committed records of all partitions of users' topics that this node leads."""
+        return sum(end for _, end in self._led_topics())
 
     def topic_ends(self) -> list[tuple[str, str, int]]:
         """Committed records of topics, for those partitions that this node leads."""
-        led = self.ports.durable.ends() if self.ports.durable is not None else {}
-        if self.ports.durable is None or not led:
-            return []
-        state = self.ports.durable.state()
         ends: dict[tuple[str, str], int] = {}
-        for group, end in led.items():
-            topic = state.topic_of_group(group)
-            if topic is not None:
-                key = (topic.namespace, topic.name)
-                if key in ends or len(ends) < TOPICS_MEASURED_MAX:
-                    ends[key] = ends.get(key, 0) + end
+        for topic, end in self._led_topics():
+            key = (topic.namespace, topic.name)
+            if key in ends or len(ends) < TOPICS_MEASURED_MAX:
+                ends[key] = ends.get(key, 0) + end
         return [(namespace, name, end) for (namespace, name), end in ends.items()]
+
+    def _led_topics(self) -> Iterator[tuple[TopicRecord, int]]:
+        """For each partition that this node leads, its topic, unless that is hidden, and its committed end."""
+        port = self.ports.durable
+        if port is None:
+            return
+        state = port.state()
+        for group, end in port.ends().items():
+            topic = state.topic_of_group(group)
+            if topic is not None and not is_hidden(topic.name):
+                yield topic, end
 
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""

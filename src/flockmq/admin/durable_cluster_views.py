@@ -10,19 +10,23 @@ from msgspec.structs import replace
 from flockmq.admin import cluster_model as model
 from flockmq.admin.cluster_views import step
 from flockmq.admin.durable_common import owner_of
-from flockmq.admin.durable_views import is_lost, leader_among, node_name, silent_replicas
-from flockmq.cluster.model import BY_TOPIC, EDGE, LEFT
+from flockmq.admin.durable_views import copies_wanted, is_lost, leader_among, node_name, silent_replicas
+from flockmq.cluster.model import BY_TOPIC, CAPTURE_TOPIC, DEFAULT_NAMESPACE, EDGE, LEFT, is_hidden
 from flockmq.cluster.policy import voters_warning
+from flockmq.cluster.tables import key_of
 from flockmq.durable.replicas.status import LEADING
 from flockmq.routing.durable import shard_of
 
 if TYPE_CHECKING:
     from flockmq.admin.durable_port import DurablePort, MetaStatus
+    from flockmq.admin.model import Subscription
     from flockmq.cluster.model import PartitionRecord, TopicRecord
     from flockmq.cluster.state import ClusterState
     from flockmq.durable.replicas.status import ReplicaStatus
 
 
+AWAY_NOTE: Final = "away: no node has its session; waits for it in the log at QoS 1 and 2, is lost at QoS 0"
+MORE_AWAY_NOTE: Final = "More sessions that are away may match; `flockmq subscription list` lists all of them."
 JOINING_MS: Final = 20_000
 """For so long after a core node came, the number of voters is not worth a warning: more nodes may be on their way."""
 
@@ -63,13 +67,18 @@ def with_decisions(
     leads: dict[int, int] = {}
     copies: dict[int, int] = {}
     lags: dict[int, int] = {}
-    without_leader = few_copies = replica_away = stopped = damaged = differing = lost = 0
+    without_leader = few_copies = replica_away = stopped = damaged = differing = lost = hidden = 0
+    hidden_without_leader: list[str] = []
+    cores = len(state.alive_cores())
     for topic, partition in _partitions(state):
         replicas = told.get(partition.group, ())
         leader = leader_among(replicas)
         without_leader += not leader
+        if is_hidden(topic.name):
+            hidden += 1
+            hidden_without_leader += [] if leader else [f"{topic.name}/{partition.shard}"]
         lost += not leader and is_lost(partition, replicas)
-        few_copies += len(partition.replicas) < topic.replication_factor
+        few_copies += len(partition.replicas) < copies_wanted(topic, cores)
         replica_away += bool(silent_replicas(partition, replicas))
         stopped += any(one.problem and not one.damaged and not one.differs for one in replicas)
         damaged += any(one.damaged for one in replicas)
@@ -97,8 +106,8 @@ def with_decisions(
         leader=node_name(state.nodes, meta.leader) if meta.leader else None,
         voters=sorted(node_name(state.nodes, node) for node in meta.voters),
         learners=sorted(node_name(state.nodes, node) for node in meta.learners),
-        topics=len(state.topics),
-        partitions=len(state.places),
+        topics=state.user_topic_count(),
+        partitions=len(state.places) - hidden,
         without_leader=without_leader,
         moving=len(state.moving()),
         few_copies=few_copies,
@@ -108,6 +117,8 @@ def with_decisions(
         warning=_lasting_warning(state, meta, wall_ms),
         damaged=damaged,
         differing=differing,
+        hidden_partitions=hidden,
+        hidden_without_leader=hidden_without_leader,
     )
     return replace(cluster, members=members, decisions=decisions)
 
@@ -130,7 +141,7 @@ async def with_durable(found: model.Explanation, port: DurablePort, topic: bytes
     state = port.state()
     record = owner_of(state, topic)
     if record is None:
-        return found
+        return await _with_capture(found, port, topic) if found.captured else found
     is_fixed = record.key == BY_TOPIC or record.shards == 1
     shard = shard_of(topic, record.shards) if is_fixed else None
     group = record.partitions[shard].group if shard is not None else None
@@ -141,3 +152,30 @@ async def with_durable(found: model.Explanation, port: DurablePort, topic: bytes
     if name is not None:
         steps.insert(1, step(found.node, name, "Append", f"{record.name}/{shard}"))
     return replace(found, steps=steps, durable=place)
+
+
+async def _with_capture(found: model.Explanation, port: DurablePort, topic: bytes) -> model.Explanation:
+    """The way of a message with the copy for persistent sessions."""
+    state = port.state()
+    record = state.topics.get(key_of(DEFAULT_NAMESPACE, CAPTURE_TOPIC))
+    if record is None:
+        return found
+    shard = shard_of(topic, record.shards)
+    group = record.partitions[shard].group
+    leader = leader_among((await port.replicas([group])).get(group, ()))
+    if not leader:
+        return found
+    append = step(found.node, node_name(state.nodes, leader), "Append", f"{CAPTURE_TOPIC}/{shard}")
+    return replace(found, steps=[found.steps[0], append, *found.steps[1:]])
+
+
+def with_away(found: model.Explanation, away: list[Subscription], is_more: bool) -> model.Explanation:
+    """The way of a message with sessions that no node has, which will read it from its log."""
+    log = found.durable.topic if found.durable is not None else CAPTURE_TOPIC
+    steps = [
+        replace(step(log, one.client_id, "Deliver", one.filter), qos=one.qos, note=AWAY_NOTE)
+        for one in away
+        if one.qos and one.share_group is None
+    ]
+    notes = [*found.notes, MORE_AWAY_NOTE] if is_more else found.notes
+    return replace(found, steps=[*found.steps, *steps], notes=notes)

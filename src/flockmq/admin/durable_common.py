@@ -68,10 +68,10 @@ def find_group(port: DurablePort, text: str) -> tuple[int, TopicRecord]:
     return group, topic
 
 
-def find_topic(port: DurablePort, namespace: str, name: str) -> TopicRecord:
-    """A topic, or 404."""
+def find_topic(port: DurablePort, namespace: str, name: str, *, with_hidden: bool = False) -> TopicRecord:
+    """A topic, or 404; a hidden one is as if it were not there, unless it is asked for."""
     try:
-        return port.state().topic(namespace, name)
+        return port.state().topic(namespace, name) if with_hidden else port.state().user_topic(namespace, name)
     except RefusedError as error:
         raise not_found(port, error) from None
 

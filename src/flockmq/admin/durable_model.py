@@ -39,12 +39,19 @@ Exchange = Literal["fanout", "direct", "topic", "headers"]
 KeyText = Annotated[str, Meta(min_length=1, max_length=128)]
 ReplicaRole = Literal["leader", "follower", "learner", "unknown"]
 NamespaceText = Annotated[NameText, Meta(description="Namespace; `default` without it")]
+WithHidden = Annotated[bool, Meta(description="Also hidden topics, which the cluster made for itself")]
 
 
 class InNamespace(Request, frozen=True):
     """Which namespace."""
 
     namespace: NamespaceText = "default"
+
+
+class TopicQuery(InNamespace, frozen=True):
+    """Which topic."""
+
+    with_hidden: WithHidden = field(default=False, name="all")
 
 
 class AcceptLossQuery(Request, frozen=True):
@@ -72,6 +79,7 @@ class DataTopic(Response, frozen=True):
     created_at: Moment
     changed_index: Annotated[int, Meta(description="Index of cluster state at its last change")]
     groups: Annotated[list[int], Meta(description="Raft group of each shard, in their order")]
+    hidden: Annotated[bool, Meta(description="The cluster made it for itself; users can't change or read it")] = False
 
 
 class TopicRequest(Request, frozen=True):

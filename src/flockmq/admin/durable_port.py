@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from flockmq.cluster.state import ClusterState
     from flockmq.cluster.wanted_names import WantedNames
     from flockmq.durable.logs.locating import Located
+    from flockmq.durable.machine.session_record import SessionRecord
     from flockmq.durable.replicas.status import ReplicaStatus
     from flockmq.log.starts import Start
     from flockmq.mqtt.properties import Properties
@@ -148,6 +149,26 @@ class DurablePort(Protocol):
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """Put a cursor in a group; answered after commit. Only a reset may take it back."""
+
+    # --- persistent sessions ---
+
+    def session_shards(self) -> list[int]:
+        """The groups that keep the records of persistent sessions; none while there never was such a session."""
+
+    def session_shard_of(self, client_id: str) -> int:
+        """The one of them that has a client's session; 0 while there are none."""
+
+    async def session_records(self, group: int, question: bytes) -> bytes | None:
+        """What the leader of such a group answers to ``node_listings.ask_page``; None when none does."""
+
+    async def session_record(self, client_id: str) -> SessionRecord | None:
+        """The record of a client's session; None when there is none."""
+
+    async def end_session_record(self, client_id: str) -> bool:
+        """End a session that no node has; False when there is none."""
+
+    async def session_record_ended(self, client_id: str) -> None:
+        """Wait, for a moment, until the end of a session that a node had is in the log."""
 
     # --- sinks: all of it may be asked twice. Conflict: something that is named is not staged; stage it again ---
 

@@ -38,7 +38,7 @@ _hashing = asyncio.Semaphore(HASHES_AT_ONCE)
 def list_namespaces(desk: Desk, call: Call[PageQuery, None]) -> Page[model.NamespaceInfo]:
     """A page of namespaces."""
     state = durable(desk).state()
-    topics = _counts([one.namespace for one in state.topics.values()])
+    topics = _counts([one.namespace for one in state.user_topics()])
     clients = _counts([one.namespace for one in state.clients.values()])
     spaces = desk.broker.node.spaces
 
@@ -176,7 +176,7 @@ def _limits(asked: dict[str, int | None]) -> dict[str, int]:
 def _namespace(desk: Desk, name: str) -> model.NamespaceInfo:
     state = durable(desk).state()
     _check_namespace(state, name)
-    topics = sum(1 for one in state.topics.values() if one.namespace == name)
+    topics = sum(1 for one in state.user_topics() if one.namespace == name)
     clients = sum(1 for one in state.clients.values() if one.namespace == name)
     return namespace_view(state.namespaces[name], topics, clients, desk.broker.node.spaces.find(name))
 

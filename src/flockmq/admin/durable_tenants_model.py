@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from flockmq.admin.durable_model import NamespaceText
+from flockmq.admin.durable_model import NamespaceText, WithHidden
 from flockmq.admin.model import Moment, PageQuery, Request, Response, not_both
 from flockmq.admin.rules import (
     ClientFilters,
@@ -36,11 +36,17 @@ class NamespacedPage(PageQuery, frozen=True):
     namespace: Annotated[NamespaceText | None, Meta(description="Only what is in this namespace")] = None
 
 
-class PartitionPage(NamespacedPage, frozen=True):
+class TopicPage(NamespacedPage, frozen=True):
+    """Which topics."""
+
+    with_hidden: WithHidden = field(default=False, name="all")
+
+
+class PartitionPage(TopicPage, frozen=True):
     """Which partitions."""
 
     topic: Annotated[NameText | None, Meta(description="Only those of this topic")] = None
-    unhealthy: Annotated[bool, Meta(description="Only those that are not healthy")] = False
+    unhealthy: Annotated[bool, Meta(description="Only those that are not healthy, also of hidden topics")] = False
 
 
 class ScrubQuery(Request, frozen=True):

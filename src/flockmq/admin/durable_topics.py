@@ -11,27 +11,29 @@ from flockmq.admin.durable_common import change, durable, find_group, find_topic
 from flockmq.admin.durable_views import node_name, partition_view, topic_view
 from flockmq.admin.handlers import page
 from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic
-from flockmq.cluster.model import ACK_NAMES, BY_CLIENT, BY_PROPERTY, BY_TOPIC, TopicRecord
+from flockmq.cluster.model import ACK_NAMES, BY_CLIENT, BY_PROPERTY, BY_TOPIC, TopicRecord, is_hidden
 from flockmq.errors import NOT_FOUND, ApiError
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
-    from flockmq.admin.durable_tenants_model import NamespacedPage, PartitionPage, ScrubQuery
+    from flockmq.admin.durable_port import DurablePort
+    from flockmq.admin.durable_tenants_model import PartitionPage, ScrubQuery, TopicPage
     from flockmq.admin.model import Page
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
     from flockmq.cluster.state import ClusterState
 
 
-def list_topics(desk: Desk, call: Call[NamespacedPage, None]) -> Page[model.DataTopic]:
+def list_topics(desk: Desk, call: Call[TopicPage, None]) -> Page[model.DataTopic]:
     """A page of topics."""
-    wanted = call.query.namespace
+    query = call.query
     state = durable(desk).state()
     cores = len(state.alive_cores())
 
     def walk() -> Entries[model.DataTopic]:
         for topic in list(state.topics.values()):
-            yield topic_view(topic, cores) if wanted in (None, topic.namespace) else None
+            is_wanted = query.namespace in (None, topic.namespace) and (query.with_hidden or not is_hidden(topic.name))
+            yield topic_view(topic, cores) if is_wanted else None
 
     return page(desk, "topics", call, walk)
 
@@ -59,10 +61,10 @@ async def create_topic(desk: Desk, call: Call[NoQuery, model.TopicRequest]) -> m
     return _made(desk, made, asked.namespace, asked.name)
 
 
-def get_topic(desk: Desk, call: Call[model.InNamespace, None]) -> model.DataTopic:
+def get_topic(desk: Desk, call: Call[model.TopicQuery, None]) -> model.DataTopic:
     """One topic."""
     port = durable(desk)
-    return topic_view(find_topic(port, call.query.namespace, call.path["name"]), len(port.state().alive_cores()))
+    return topic_view(_asked_for(port, call), len(port.state().alive_cores()))
 
 
 async def alter_topic(desk: Desk, call: Call[model.InNamespace, model.TopicChange]) -> model.DataTopic:
@@ -90,10 +92,10 @@ async def delete_topic(desk: Desk, call: Call[model.InNamespace, None]) -> None:
     await change(desk, DeleteTopic(call.path["name"], call.query.namespace))
 
 
-async def list_topic_partitions(desk: Desk, call: Call[model.InNamespace, None]) -> list[model.Partition]:
+async def list_topic_partitions(desk: Desk, call: Call[model.TopicQuery, None]) -> list[model.Partition]:
     """The partitions of a topic."""
     port = durable(desk)
-    topic = find_topic(port, call.query.namespace, call.path["name"])
+    topic = _asked_for(port, call)
     told = await durable(desk).replicas([one.group for one in topic.partitions])
     nodes = port.state().nodes
     return [partition_view(topic, one, told.get(one.group, ()), nodes) for one in topic.partitions]
@@ -107,6 +109,8 @@ async def list_partitions(desk: Desk, call: Call[PartitionPage, None]) -> Page[m
 
     def walk() -> Entries[model.Partition]:
         for topic in _topics(state, query.namespace, query.topic):
+            if is_hidden(topic.name) and not (query.with_hidden or query.unhealthy):
+                continue
             for partition in topic.partitions:
                 found = partition_view(topic, partition, told.get(partition.group, ()), state.nodes)
                 yield None if query.unhealthy and found.healthy else found
@@ -131,6 +135,11 @@ async def start_scrub(desk: Desk, call: Call[ScrubQuery, None]) -> model.Scrub:
         raise ApiError(NOT_FOUND, f"There is no topic {call.query.topic!r}; list them to see which there are")
     replicas, silent = await port.scrub([one.group for topic in topics for one in topic.partitions])
     return model.Scrub(replicas=replicas, silent=sorted(node_name(state.nodes, node) for node in silent))
+
+
+def _asked_for(port: DurablePort, call: Call[model.TopicQuery, None]) -> TopicRecord:
+    query = call.query
+    return find_topic(port, query.namespace, call.path["name"], with_hidden=query.with_hidden)
 
 
 def _topics(state: ClusterState, namespace: str | None, name: str | None) -> list[TopicRecord]:

@@ -12,7 +12,7 @@ from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.durable_port import NOWHERE
 from flockmq.admin.moments import rfc3339
 from flockmq.cluster.filters import user_filter
-from flockmq.cluster.model import ACK_NAMES, ALIVE, BY_PROPERTY, CORE, KEY_NAMES
+from flockmq.cluster.model import ACK_NAMES, ALIVE, BY_PROPERTY, CORE, KEY_NAMES, is_hidden
 from flockmq.cluster.placement import effective_factor
 from flockmq.durable.cursors.cursors import lag_of, lost_of
 from flockmq.durable.replicas.status import FOLLOWING, LEADING, LEARNING
@@ -44,6 +44,7 @@ def topic_view(topic: TopicRecord, cores: int) -> model.DataTopic:
         created_at=rfc3339(topic.created_ms),
         changed_index=topic.changed_index,
         groups=[one.group for one in topic.partitions],
+        hidden=is_hidden(topic.name),
     )
 
 
@@ -103,6 +104,13 @@ def is_lost(partition: PartitionRecord, told: Iterable[ReplicaStatus]) -> bool:
     return 2 * len(whole) <= len(partition.replicas)
 
 
+def copies_wanted(topic: TopicRecord, cores: int) -> int:
+    """Copies that each partition must have to be well: of a hidden topic, for which no user chose a number, as many as
+    the core nodes alive allow."""
+    wanted = topic.replication_factor
+    return effective_factor(wanted, cores) if is_hidden(topic.name) else wanted
+
+
 def _replica(node: int, told: ReplicaStatus | None, nodes: Mapping[int, NodeRecord], end: int | None) -> model.Replica:
     record = nodes.get(node)
     return model.Replica(
@@ -144,10 +152,10 @@ def _problem(
 
 def _few_copies(topic: TopicRecord, partition: PartitionRecord, nodes: Mapping[int, NodeRecord]) -> str:
     copies = len(partition.replicas)
-    if copies >= topic.replication_factor:
+    cores = sum(1 for one in nodes.values() if one.role == CORE and one.state == ALIVE)
+    if copies >= copies_wanted(topic, cores):
         return ""
     few = f"Few copies: {copies} of {topic.replication_factor}"
-    cores = sum(1 for one in nodes.values() if one.role == CORE and one.state == ALIVE)
     if copies < effective_factor(topic.replication_factor, cores):
         return f"{few}; more are being made."
     return f"{few}, with {cores} core {'node' if cores == 1 else 'nodes'} alive; more are made when nodes join."

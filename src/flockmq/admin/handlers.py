@@ -6,6 +6,7 @@ in what it touches.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -114,12 +115,34 @@ async def get_session(desk: Desk, call: Found) -> model.Session:
 async def delete_session(desk: Desk, call: OfClient) -> None:
     """Disconnect a client and forget its session, whichever node it lives on."""
     client_id = _inside(call)
-    if desk.broker.end_session(client_id, desk.clock()):
-        desk.ports.flush()
-        return
     cluster = desk.ports.cluster
-    if cluster is None or not await cluster.end_session(client_id):
+    is_ended = desk.broker.end_session(client_id, desk.clock())
+    if is_ended:
+        desk.ports.flush()
+    elif cluster is not None:
+        is_ended = await cluster.end_session(client_id)
+    if is_ended:
+        await _until_ended(desk, client_id)
+    elif cluster is None or not await _end_away(desk, client_id):
         raise _no_session(call.path["client_id"])
+
+
+async def _until_ended(desk: Desk, client_id: str) -> None:
+    """A node has ended the session: its record shall not be listed after the answer."""
+    if desk.ports.durable is not None:
+        with suppress(FlockError):  # the node that had the session goes on to say so
+            await desk.ports.durable.session_record_ended(client_id)
+
+
+async def _end_away(desk: Desk, client_id: str) -> bool:
+    """End a session that no node has; False when there is none."""
+    found = await find_everywhere(desk, SESSIONS, client_id, None)
+    port = desk.ports.durable
+    if found is None or port is None:
+        return False
+    if found.state != "away":
+        raise ApiError(UNAVAILABLE, "The client came or moved to another node just now; ask again")
+    return await port.end_session_record(client_id)
 
 
 async def list_session_subscriptions(

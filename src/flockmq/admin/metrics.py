@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Number = int | float
 MEMBER_STATES: Final = ("alive", "suspect", "dead", "left")
+LOGGED_STATES: Final = ("connected", "away")
 Sample = tuple[tuple[str, ...], Number]
 
 
@@ -122,6 +123,12 @@ def _members(source: Source) -> list[Sample]:
     return [((state,), figures[f"members_{state}"]) for state in MEMBER_STATES] if figures else []
 
 
+def _logged(source: Source) -> list[Sample]:
+    figures = source.durable()
+    known = [state for state in LOGGED_STATES if f"sessions_logged_{state}" in figures]
+    return [((state,), figures[f"sessions_logged_{state}"]) for state in known]
+
+
 def _process_cpu(_source: Source) -> list[Sample]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return [((), usage.ru_utime + usage.ru_stime)]
@@ -194,8 +201,8 @@ METRICS: Final = (
     _cluster("flockmq_cluster_datagrams_out_total", "counter", "Datagrams to other nodes"),
     _durable("flockmq_cluster_state_index", "Index of cluster state as this node knows it"),
     _durable("flockmq_cluster_state_leader", "1 on the node that leads group 0 and so decides about cluster state"),
-    _durable("flockmq_topics", "Durable topics of the cluster"),
-    _durable("flockmq_partitions", "Partitions of the cluster"),
+    _durable("flockmq_topics", "Durable topics of the cluster, without hidden ones"),
+    _durable("flockmq_partitions", "Partitions of the cluster, also those of hidden topics"),
     _durable("flockmq_partitions_led", "Partitions that this node leads"),
     _durable("flockmq_partition_replicas", "Partitions that this node holds a replica of"),
     _durable("flockmq_partition_replicas_unhealthy", "Replicas here that know no leader or can not go on"),
@@ -216,9 +223,28 @@ METRICS: Final = (
     _durable("flockmq_sink_staged_bytes", "What sinks have staged in partitions led here and not committed, in bytes"),
     _durable("flockmq_sink_commits", "Batches of sinks that are being committed in partitions led here"),
     Metric(
+        "flockmq_sessions_logged",
+        "gauge",
+        "Persistent sessions of the shards of `$sessions` that this node leads: `connected`, or `away`: no client",
+        ("state",),
+        _logged,
+    ),
+    _durable("flockmq_capture_filters", "Filters of persistent sessions that this node knows, of the whole cluster"),
+    _durable(
+        "flockmq_capture_lease",
+        "1: this node knows the filters of all persistent sessions; 0: it may not, and captures every QoS 1 and 2 "
+        "message",
+    ),
+    _durable_counter("flockmq_session_claims_total", "CONNECTs whose sessions were claimed in the log"),
+    _counter(
+        "flockmq_captured_messages_total",
+        "QoS 1 and 2 messages that were copied into the log of persistent sessions",
+        "captured",
+    ),
+    Metric(
         "flockmq_committed_records",
         "gauge",
-        "End of what is committed, summed over the partitions that this node leads",
+        "End of what is committed, summed over the partitions that this node leads, without those of hidden topics",
         (),
         lambda source: [((), source.committed_records())] if source.durable() else [],
     ),

@@ -18,8 +18,8 @@ from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 PAGE_LIMIT_MAX = 1_000
 """Most entries in one page of a listing."""
 PAGE_LIMIT_DEFAULT = 100
-NODES_CURSOR_PATTERN = r"^n[0-9a-f]{16}(\.0|-[A-Za-z0-9_-]+\.[0-9]{1,18})$"
-"""Cursor of a listing of all nodes: the node to go on with, and the cursor there."""
+NODES_CURSOR_PATTERN = r"^[ns][0-9a-f]{16}(\.0|-[A-Za-z0-9_-]+\.[0-9]{1,18})$"
+"""Cursor of a listing of all nodes: the node to go on with, or the shard of ``$sessions``, and the cursor there."""
 BAN_DURATION_S_MAX = 10 * 366 * 86_400
 """Longest ban with an end, ten years; without a duration a ban has none."""
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 Build = Literal["compiled", "pure"]
 BanKind = rules.BanKind
 ProtocolVersion = Literal["3.1.1", "5.0"]
+SessionState = Literal["connected", "disconnected", "away"]
 Moment = Annotated[str, Meta(description="RFC 3339, UTC", examples=["2026-03-01T12:00:00.000Z"])]
 
 
@@ -78,7 +79,11 @@ class NodesPage(Page[T], Generic[T], frozen=True, kw_only=True):
     """A part of a listing over all nodes."""
 
     unanswered: Annotated[
-        list[str], Meta(description="Nodes whose entries are missing because they did not answer, by name")
+        list[str],
+        Meta(
+            description="Nodes whose entries are missing because they did not answer, by name; `$sessions/0`: sessions "
+            "that no node has, of this shard"
+        ),
     ] = []
 
 
@@ -228,24 +233,33 @@ class Connection(Response, frozen=True):
 
 
 class Session(Response, frozen=True):
-    """What the broker remembers of a client id, connected or not."""
+    """What the broker remembers of a client id, connected or not. Of an `away` session the cluster has the record
+    alone: what waits for it is counted when its client returns."""
 
     client_id: str
     namespace: str
     username: str | None
     connected: bool
     protocol_version: ProtocolVersion
-    created_at: Moment
-    disconnected_at: Annotated[Moment | None, Meta(description="When its client left; null while it is connected")]
+    created_at: Annotated[Moment | None, Meta(description="When this node got to know it; null while it is `away`")]
+    disconnected_at: Annotated[
+        Moment | None, Meta(description="When its client left; null while it is connected, or its node has just died")
+    ]
     expiry_s: Annotated[
         int, Meta(description="Life after its client left; 0: ends with the connection; 4294967295: no end")
     ]
     subscriptions: int
-    queued_messages: Annotated[int, Meta(description="QoS 1 and 2 messages that wait to be sent")]
-    queued_bytes: int
-    inflight_messages: Annotated[int, Meta(description="QoS 1 and 2 messages sent and not yet acknowledged")]
-    messages_dropped: Annotated[int, Meta(description="QoS 1 and 2 messages dropped because the queue was full")]
-    node: Annotated[str, Meta(description="Name of the node that has it")] = ""
+    queued_messages: Annotated[int | None, Meta(description="QoS 1 and 2 messages that wait to be sent")]
+    queued_bytes: int | None
+    inflight_messages: Annotated[int | None, Meta(description="QoS 1 and 2 messages sent and not yet acknowledged")]
+    messages_dropped: Annotated[int | None, Meta(description="QoS 1 and 2 messages dropped because the queue was full")]
+    state: Annotated[
+        SessionState,
+        Meta(description="`disconnected`: a node keeps it for its client; `away`: only its record is left, in the log"),
+    ]
+    node: Annotated[
+        str, Meta(description="Name of the node that has it; while it is `away`, of the node that had it last")
+    ] = ""
 
 
 class Subscription(Response, frozen=True):
@@ -260,7 +274,12 @@ class Subscription(Response, frozen=True):
     retain_as_published: bool
     retain_handling: Annotated[int, Meta(ge=0, le=2)]
     identifier: Annotated[int | None, Meta(description="MQTT 5 subscription identifier")]
-    node: Annotated[str, Meta(description="Name of the node that has it")] = ""
+    node: Annotated[
+        str, Meta(description="Name of the node that has it; while its session is `away`, of the node that had it last")
+    ] = ""
+    away: Annotated[bool, Meta(description="Whether its session is `away`: only its record is left, in the log")] = (
+        False
+    )
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

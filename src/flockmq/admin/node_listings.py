@@ -3,6 +3,7 @@
 ```
  API of this node ----------> page, find                          values of the model
  API of another node --CALLS--> answer_page, answer_find          the same as JSON, bounded in bytes
+                              `--> answer_held                      which of these sessions are here
 ```
 """
 
@@ -17,7 +18,7 @@ from flockmq.errors import CURSOR_EXPIRED, INVALID_PARAMETER, ApiError, RemotePr
 from flockmq.mqtt import reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from flockmq.admin.moments import Moments
     from flockmq.admin.paging import Entries, Pager
@@ -106,16 +107,7 @@ class NodeListings:
 
     def answer_page(self, body: bytes) -> bytes:
         """A page for another node."""
-        try:
-            question = msgspec.json.decode(body, type=Question)
-            query: Query = msgspec.json.decode(question.query, type=_QUERIES[question.what])
-        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
-            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A question for a listing can't be read") from None
-        try:
-            found = self.page(question.what, query, ANSWER_BYTES)
-        except ApiError as error:
-            return msgspec.json.encode(Told(error.kind.code, msgspec.Raw(b"[]"), None))
-        return msgspec.json.encode(Told("", msgspec.Raw(msgspec.json.encode(found.items)), found.next))
+        return answer_question(body, lambda what, query: self.page(what, query, ANSWER_BYTES))
 
     def answer_find(self, body: bytes) -> bytes:
         """A client for another node; no bytes when it is not here."""
@@ -125,6 +117,33 @@ class NodeListings:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A question for a client can't be read") from None
         found = self.find(wanted.what, wanted.client_id)
         return b"" if found is None else msgspec.json.encode(found)
+
+    def answer_held(self, body: bytes) -> bytes:
+        """Which of these clients have their sessions here, for another node."""
+        try:
+            asked = msgspec.json.decode(body, type=list[str])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A question for sessions can't be read") from None
+        return msgspec.json.encode(sorted(self.held(asked)))
+
+    def held(self, client_ids: Iterable[str]) -> set[str]:
+        """Those of these clients whose sessions are here."""
+        sessions = self._broker().sessions
+        return {client_id for client_id in client_ids if client_id in sessions}
+
+
+def answer_question(body: bytes, page: Callable[[str, Query], model.Page[Any]]) -> bytes:
+    """Answer ``ask_page`` with what ``page`` gives."""
+    try:
+        question = msgspec.json.decode(body, type=Question)
+        query: Query = msgspec.json.decode(question.query, type=_QUERIES[question.what])
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
+        raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "A question for a listing can't be read") from None
+    try:
+        found = page(question.what, query)
+    except ApiError as error:
+        return msgspec.json.encode(Told(error.kind.code, msgspec.Raw(b"[]"), None))
+    return msgspec.json.encode(Told("", msgspec.Raw(msgspec.json.encode(found.items)), found.next))
 
 
 def ask_page(what: str, query: Query) -> bytes:
@@ -150,6 +169,19 @@ def read_page(what: str, body: bytes | None) -> model.Page[Any] | None:
         kind = INVALID_PARAMETER if told.error == INVALID_PARAMETER.code else CURSOR_EXPIRED
         raise ApiError(kind, "This listing is no longer kept on the node that it had come to; start without `after`")
     return model.Page(items=items, next=told.next)
+
+
+def ask_held(client_ids: Iterable[str]) -> bytes:
+    """The question that ``answer_held`` answers."""
+    return msgspec.json.encode(list(client_ids))
+
+
+def read_held(body: bytes | None) -> set[str]:
+    """Read what ``answer_held`` said; none when there is no answer."""
+    try:
+        return set(msgspec.json.decode(body, type=list[str])) if body else set()
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return set()  # of another version
 
 
 def read_find(what: str, body: bytes) -> Any:

@@ -101,7 +101,7 @@ OPERATIONS: Final = (
         handler=handlers.delete_session,
         query=model.ClientQuery,
         answer_text="The session is gone",
-        errors=(NOT_FOUND, UNAVAILABLE),
+        errors=(NOT_FOUND, REFUSED, UNAVAILABLE, *TRY_AGAIN, OUTCOME_UNKNOWN),
     ),
     Operation(
         at=f"GET {PREFIX}/sessions/{{client_id}}/subscriptions",

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 from flockmq.admin import model
 from flockmq.admin.moments import rfc3339
+from flockmq.durable.machine.session_bodies import NO_LOCAL, RETAIN_AS_PUBLISHED
 from flockmq.mqtt.namespaces import split_client_id, split_filter, unqualified
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
+from flockmq.mqtt.topics import split_shared
 
 if TYPE_CHECKING:
     from flockmq.admin.moments import Moments
+    from flockmq.durable.machine.session_bodies import StoredSubscription
+    from flockmq.durable.machine.session_record import SessionRecord
     from flockmq.node.bans import Ban
     from flockmq.routing.retained import RetainedMessage
     from flockmq.routing.subscription import Subscription
@@ -68,6 +72,48 @@ def session(found: Session, moments: Moments) -> model.Session:
         queued_bytes=outbound.held if outbound is not None else 0,
         inflight_messages=outbound.inflight if outbound is not None else 0,
         messages_dropped=found.dropped,
+        state="connected" if found.connection is not None else "disconnected",
+    )
+
+
+def record(found: SessionRecord, node: str) -> model.Session:
+    """A session that no node has, out of its record; ``node``: the name of its last owner."""
+    namespace, client_id = split_client_id(text(found.client))
+    return model.Session(
+        client_id=client_id,
+        namespace=namespace,
+        username=None if found.user is None else unqualified(namespace, text(found.user)),
+        connected=False,
+        protocol_version=protocol_version(found.version),
+        created_at=None,
+        disconnected_at=rfc3339(found.detached_ms) if found.detached_ms else None,
+        expiry_s=found.expiry_s,
+        subscriptions=len(found.subscriptions),
+        queued_messages=None,
+        queued_bytes=None,
+        inflight_messages=None,
+        messages_dropped=None,
+        state="away",
+        node=node,
+    )
+
+
+def stored_subscription(found: SessionRecord, stored: StoredSubscription, node: str) -> model.Subscription:
+    """A subscription of such a session."""
+    namespace, client_id = split_client_id(text(found.client))
+    group = split_shared(stored.full_filter)[0]
+    return model.Subscription(
+        client_id=client_id,
+        namespace=namespace,
+        filter=text(split_filter(stored.full_filter)[1]),
+        share_group=text(group) if group else None,
+        qos=stored.qos,
+        no_local=stored.options & NO_LOCAL != 0,
+        retain_as_published=stored.options & RETAIN_AS_PUBLISHED != 0,
+        retain_handling=stored.options >> 2,
+        identifier=stored.identifier or None,
+        node=node,
+        away=True,
     )
 
 

@@ -9,7 +9,7 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption, YesOption, confirm
-from flockmq.cli.output import JsonOption, print_change, print_json
+from flockmq.cli.output import JsonOption, print_change, print_json, print_made
 from flockmq.wording import counted
 
 if TYPE_CHECKING:
@@ -52,11 +52,9 @@ def set_rules(
 ) -> None:
     """Put the rules of a file in place of all that a namespace has. All connections feel it within a second."""
     made = admin_client(server).put_acl(read_request(file), namespace=namespace)
-    if as_json:
-        print_json(made)
-    else:
-        rules, default = counted(len(made.rules), "rule"), "allowed" if made.default == "allow" else "denied"
-        print(f"Namespace {namespace!r} has {rules}; what none of them decides is {default}.")
+    rules, default = counted(len(made.rules), "rule"), "allowed" if made.default == "allow" else "denied"
+    said = f"Namespace {namespace!r} has {rules}; what none of them decides is {default}."
+    print_made(made, said, as_json=as_json)
 
 
 def delete(

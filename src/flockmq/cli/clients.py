@@ -146,10 +146,7 @@ def unban(
 ) -> None:
     """Let a client id, a user name or an address in again."""
     admin_client(server).unban(kind, value)
-    if as_json:
-        print_json({"kind": kind, "unbanned": value})
-    else:
-        print(f"{kind} {value!r} may connect again.")
+    print_change(f"{kind} {value!r} may connect again.", as_json=as_json, kind=kind, unbanned=value)
 
 
 def bans(

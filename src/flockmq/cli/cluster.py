@@ -105,7 +105,9 @@ def summary(found: Cluster) -> list[tuple[str, object]]:
 
 def _decisions(found: Decisions) -> list[tuple[str, object]]:
     partitions = f"{found.partitions:,} of {counted(found.topics, 'durable topic')}"
+    hidden = hidden_warning(found)
     counts = (
+        (found.hidden_partitions, "hidden"),
         (found.without_leader, "without leader"),
         (found.stopped, "with a stopped replica"),
         (found.replica_away, "with a replica away"),
@@ -119,8 +121,19 @@ def _decisions(found: Decisions) -> list[tuple[str, object]]:
         ("voters", " ".join(found.voters) or None),
         *([("learners", " ".join(found.learners))] if found.learners else []),
         ("partitions", ", ".join([partitions, *notes])),
-        *([("warning", found.warning)] if found.warning else []),
+        *[("warning", text) for text in (found.warning, hidden) if text],
     ]
+
+
+def hidden_warning(found: Decisions) -> str:
+    """Which partitions of hidden topics have no leader, and what that means; empty when all have one."""
+    names = found.hidden_without_leader
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no leader: persistent sessions that are kept there "
+        "wait until a majority of the copies is up."
+    )
 
 
 def print_members(members: list[Member]) -> None:

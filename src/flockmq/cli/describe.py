@@ -26,7 +26,6 @@ class Parameter(NamedTuple):
     text: str
     """What it is about, with its range, choices, variable and default."""
     choices: list[str]
-    is_path: bool
     is_required: bool
 
 
@@ -75,7 +74,7 @@ def walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...],
 def _argument(one: Any) -> Parameter:
     metavar = str(one.metavar or one.name.upper()).strip("[]")
     choices = _choices(one)
-    return Parameter([metavar], metavar, _text(one, choices), choices, _kind(one) is Path, bool(one.required))
+    return Parameter([metavar], metavar, _text(one, choices), choices, bool(one.required))
 
 
 def _option(one: Any) -> Parameter:
@@ -89,7 +88,7 @@ def _option(one: Any) -> Parameter:
         metavar = str(one.metavar or (listed if 0 < len(listed) <= _CHOICES_WIDTH_MAX else "") or plain)
         if choices and metavar == "TEXT":
             metavar = "ONE"
-    return Parameter(names, metavar, _text(one, choices, metavar), choices, _kind(one) is Path, bool(one.required))
+    return Parameter(names, metavar, _text(one, choices, metavar), choices, bool(one.required))
 
 
 def _text(one: Any, choices: list[str], metavar: str = "") -> str:

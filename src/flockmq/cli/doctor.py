@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
+from flockmq.cli.cluster import hidden_warning
 from flockmq.cli.output import JsonOption, print_json, print_table
 from flockmq.wording import counted
 
@@ -149,7 +150,7 @@ def _why_undecided(cluster: Cluster, *, has_cores: bool) -> str:
 
 
 def _partitions(node: str, decisions: Decisions | None) -> list[Finding]:
-    if decisions is None or not decisions.partitions:
+    if decisions is None or not (decisions.partitions or decisions.hidden_partitions):
         return []
     counts = (
         (decisions.lost, "whose data is gone with the stores of most replicas", FAIL),
@@ -165,6 +166,8 @@ def _partitions(node: str, decisions: Decisions | None) -> list[Finding]:
         for count, what, verdict in counts
         if count
     ]
+    if hidden := hidden_warning(decisions):
+        findings.append(Finding("partitions", node, WARN, hidden))
     return findings or [Finding("partitions", node, OK, "All have a leader and the copies that are wanted.")]
 
 

@@ -22,6 +22,7 @@ NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", metavar="N", 
 AnyNamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="N", help="Only what is in this namespace.")
 ]
+WithHiddenOption = Annotated[bool, typer.Option("--all", help="Also hidden topics, which the cluster made for itself.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 _SIZES: Final = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _AGES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))

@@ -30,7 +30,7 @@ WIDTH_MIN: Final = 40
 NAMES_WIDTH_MAX: Final = 28
 """Longer names of options stand on a line of their own."""
 INDENT: Final = "  "
-HELP: Final = Parameter(["--help", "-h"], "", "Show this text.", [], is_path=False, is_required=False)
+HELP: Final = Parameter(["--help", "-h"], "", "Show this text.", [], is_required=False)
 SECTIONS: Final = {
     "Run brokers": ("start", "up", "ps", "down", "demo"),
     "Look after a cluster": ("status", "cluster", "node", "doctor", "dump", "namespace", "vpn", "acl"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from flockmq.cli.log_read import read
-from flockmq.cli.output import JsonOption, print_fields, print_json, print_table
+from flockmq.cli.output import JsonOption, print_change, print_fields, print_json, print_table
 from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
 
@@ -111,10 +111,8 @@ def accept_loss(
     if _is_running(folder):
         raise FlockError("The node runs, so nothing is lost that it could start without; stop it first.")
     accept(folder)
-    if as_json:
-        print_json({"accepted": True})
-    else:
-        print("The next start of this node goes on without what its store does not hold.")
+    said = "The next start of this node goes on without what its store does not hold."
+    print_change(said, as_json=as_json, accepted=True)
 
 
 def _load(folder: Path, verify_bytes: int) -> Loaded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, one_server
-from flockmq.cli.output import JsonOption, print_json
+from flockmq.cli.output import JsonOption, print_change
 from flockmq.errors import FlockError
 
 
@@ -29,10 +29,8 @@ def login(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False)
         )
     node = AdminClient(server, given).node()
     path = credentials.save(server, given, cluster=cluster_of(server))
-    if as_json:
-        print_json({"server": server, "node": node.name, "credentials": str(path)})
-    else:
-        print(f"Logged in to {node.name} at {server}; the token is in {path}.")
+    said = f"Logged in to {node.name} at {server}; the token is in {path}."
+    print_change(said, as_json=as_json, server=server, node=node.name, credentials=str(path))
 
 
 def token(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
@@ -46,7 +44,4 @@ def token(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False)
             f"There is no token for {server} in the credentials file of this user; run `flockmq login` with the one of "
             "the user who started the broker."
         )
-    if as_json:
-        print_json({"server": server, "token": found})
-    else:
-        print(found)
+    print_change(found, as_json=as_json, server=server, token=found)

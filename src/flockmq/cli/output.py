@@ -38,12 +38,17 @@ def print_json(value: object) -> None:
     print(json.dumps(_plain(value), indent=2, ensure_ascii=not sys.stdout.isatty()))
 
 
-def print_change(sentence: str, *, as_json: bool, **values: object) -> None:
-    """Print what a command changed: these values as JSON, or the sentence."""
+def print_made(value: object, sentence: str, *, as_json: bool) -> None:
+    """Print what a command made: all of it as JSON, or the sentence."""
     if as_json:
-        print_json(values)
+        print_json(value)
     else:
         print(sentence)
+
+
+def print_change(sentence: str, *, as_json: bool, **values: object) -> None:
+    """Print what a command changed: these values as JSON, or the sentence."""
+    print_made(values, sentence, as_json=as_json)
 
 
 def _plain(value: object) -> object:
@@ -133,7 +138,7 @@ def warn_unanswered(unanswered: Sequence[str], what: str) -> None:
     """Say on standard error which nodes are missing in a listing."""
     if unanswered:
         names = ", ".join(printable(name) for name in unanswered)
-        tell(f"Not listed are the {what} of nodes that did not answer: {names}.")
+        tell(f"Not listed are the {what} of nodes and shards that did not answer: {names}.")
 
 
 def _take(items: Iterable[Any], limit: int) -> tuple[list[Any], bool]:

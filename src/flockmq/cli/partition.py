@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
-from flockmq.cli.durable_options import AnyNamespaceOption, YesOption, check_namespace, confirm, size_text
-from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_table
+from flockmq.cli.durable_options import (
+    AnyNamespaceOption,
+    WithHiddenOption,
+    YesOption,
+    check_namespace,
+    confirm,
+    size_text,
+)
+from flockmq.cli.output import LIMIT_DEFAULT, JsonOption, LimitOption, print_fields, print_json, print_made, print_table
 from flockmq.cli.topic import print_partitions
 from flockmq.errors import FlockError
 from flockmq.wording import counted
@@ -36,17 +43,20 @@ def list_partitions(
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="Only those of this topic.")] = None,
     namespace: AnyNamespaceOption = None,
-    unhealthy: Annotated[bool, typer.Option("--unhealthy", help="Only those that are not healthy.")] = False,
+    unhealthy: Annotated[
+        bool, typer.Option("--unhealthy", help="Only those that are not healthy, also hidden.")
+    ] = False,
+    with_hidden: WithHiddenOption = False,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """List partitions with leaders, replicas, offsets and lag."""
     client = admin_client(server)
-    found = client.partitions(namespace=namespace, topic=topic, unhealthy=unhealthy)
+    found = client.partitions(namespace=namespace, topic=topic, unhealthy=unhealthy, with_hidden=with_hidden)
     partitions = list(itertools.islice(found, limit or None))
     if not partitions:
-        _check_topic(client, namespace, topic)
+        _check_topic(client, namespace, topic, with_hidden=with_hidden)
     if as_json:
         print_json(partitions)
     elif partitions:
@@ -55,10 +65,11 @@ def list_partitions(
         print("All partitions are healthy." if unhealthy else "There are no partitions.")
 
 
-def _check_topic(client: AdminClient, namespace: str | None, topic: str | None) -> None:
+def _check_topic(client: AdminClient, namespace: str | None, topic: str | None, *, with_hidden: bool) -> None:
     """Nothing was found: is that because there is no such topic?"""
     check_namespace(client, namespace)
-    if topic is not None and all(one.name != topic for one in client.topics(namespace=namespace)):
+    topics = client.topics(namespace=namespace, with_hidden=with_hidden)
+    if topic is not None and all(one.name != topic for one in topics):
         where = "" if namespace is None else f" in namespace {namespace!r}"
         raise FlockError(f"There is no topic {topic!r}{where}; see `flockmq topic list`.")
 
@@ -80,10 +91,7 @@ def accept_loss(
     """
     confirm(f"Give up the records of group {group} that no replica has any more?", yes=yes)
     found = admin_client(server).accept_loss(group, without_absent=without_absent)
-    if as_json:
-        print_json(found)
-    else:
-        print(f"Group {group} of {found.namespace}/{found.topic} goes on with what is left.")
+    print_made(found, f"Group {group} of {found.namespace}/{found.topic} goes on with what is left.", as_json=as_json)
 
 
 def show(
@@ -134,12 +142,12 @@ def scrub(
     begun = client.scrub(topic, namespace=namespace)
     if begun.silent:
         print(f"No answer from {', '.join(begun.silent)}: replicas there are not read.", file=sys.stderr)
-    found = list(client.partitions(namespace=namespace, topic=topic))
+    found = list(client.partitions(namespace=namespace, topic=topic, with_hidden=True))
     while wait and (left := sum(replica.scrubbing for one in found for replica in one.replicas)):
         if not as_json:
             print(f"{counted(begun.replicas, 'replica')}, {left:,} to be read", file=sys.stderr)
         time.sleep(POLL_S)
-        found = list(client.partitions(namespace=namespace, topic=topic))
+        found = list(client.partitions(namespace=namespace, topic=topic, with_hidden=True))
     if as_json:
         print_json(begun)
         return

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flockmq.cli.output import JsonOption, print_json
+from flockmq.cli.output import JsonOption, print_change
 from flockmq.errors import FlockError
 
 
@@ -36,10 +36,8 @@ def passwd(
         password = _read_password(user) if stdin or not sys.stdin.isatty() else _ask_password(user)
         added = set_password(file, user, password, scram_iterations=0 if no_scram else ITERATIONS_DEFAULT)
         outcome = "added" if added else "changed"
-    if as_json:
-        print_json({"file": str(file), "user": user, "outcome": outcome})
-    else:
-        print(f"User {user!r} was {outcome} in {file}.")
+    said = f"User {user!r} was {outcome} in {file}."
+    print_change(said, as_json=as_json, file=str(file), user=user, outcome=outcome)
 
 
 def _read_password(user: str) -> bytes:

@@ -10,7 +10,7 @@ import typer
 
 from flockmq.cli.api import SERVER_DEFAULT, ServerOption, admin_client
 from flockmq.cli.durable_options import NAMESPACE_DEFAULT, NamespaceOption, YesOption, confirm
-from flockmq.cli.output import JsonOption, print_change, print_fields, print_json, print_table
+from flockmq.cli.output import JsonOption, print_change, print_fields, print_json, print_made, print_table
 from flockmq.cli.registrations_import import import_clients
 from flockmq.cli.usage import UsageError
 from flockmq.errors import FlockError
@@ -72,10 +72,7 @@ def create(
         superuser=superuser,
     )
     made = admin_client(server).register_client(request, namespace=namespace)
-    if as_json:
-        print_json(made)
-    else:
-        print(f"Client {_login(made)!r} is registered.")
+    print_made(made, f"Client {_login(made)!r} is registered.", as_json=as_json)
 
 
 def alter(
@@ -114,10 +111,7 @@ def alter(
     if not given:
         raise UsageError("Nothing to change was given; see `flockmq client alter --help`.")
     made = admin_client(server).alter_client(name, ClientChange(**given), namespace=namespace)
-    if as_json:
-        print_json(made)
-    else:
-        print(f"Client {_login(made)!r} was changed.")
+    print_made(made, f"Client {_login(made)!r} was changed.", as_json=as_json)
 
 
 def delete(

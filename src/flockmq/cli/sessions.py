@@ -47,12 +47,13 @@ def list_sessions(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sessions of all nodes, connected or not. A session is on one node, where its client was last."""
+    """List the sessions of all nodes, connected or not. A session is on one node, where its client was last. One that
+    is `away` is on none: its record waits in the log until its client returns, to any node."""
     columns = {
         "CLIENT": "client_id",
         "NODE": "node",
         "NAMESPACE": "namespace",
-        "CONNECTED": "connected",
+        "STATE": "state",
         "MQTT": "protocol_version",
         "EXPIRY S": "expiry_s",
         "SUBSCRIPTIONS": "subscriptions",

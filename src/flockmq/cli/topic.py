@@ -11,6 +11,7 @@ from flockmq.cli.durable_options import (
     NAMESPACE_DEFAULT,
     AnyNamespaceOption,
     NamespaceOption,
+    WithHiddenOption,
     YesOption,
     check_filters,
     check_namespace,
@@ -113,6 +114,7 @@ def create(
 def list_topics(
     *,
     namespace: AnyNamespaceOption = None,
+    with_hidden: WithHiddenOption = False,
     limit: LimitOption = LIMIT_DEFAULT,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
@@ -121,7 +123,7 @@ def list_topics(
     import itertools
 
     client = admin_client(server)
-    found = client.topics(namespace=namespace)
+    found = client.topics(namespace=namespace, with_hidden=with_hidden)
     topics = list(itertools.islice(found, limit or None))
     if not topics:
         check_namespace(client, namespace)
@@ -138,7 +140,7 @@ def _row(topic: DataTopic) -> list[object]:
     return [
         topic.namespace,
         topic.name,
-        " ".join(topic.filters),
+        " ".join(topic.filters) or None,
         topic.shards,
         topic.replication_factor,
         retention_text(topic.retention_ms, topic.retention_bytes),
@@ -152,13 +154,14 @@ def show(
     name: NameArgument,
     *,
     namespace: NamespaceOption = NAMESPACE_DEFAULT,
+    with_hidden: WithHiddenOption = False,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Show a durable topic and its partitions: leaders, replicas, how many records."""
     client = admin_client(server)
-    topic = client.topic(name, namespace=namespace)
-    partitions = client.topic_partitions(name, namespace=namespace)
+    topic = client.topic(name, namespace=namespace, with_hidden=with_hidden)
+    partitions = client.topic_partitions(name, namespace=namespace, with_hidden=with_hidden)
     if as_json:
         import msgspec
 
@@ -168,7 +171,7 @@ def show(
         [
             ("topic", topic.name),
             ("namespace", topic.namespace),
-            ("filters", " ".join(topic.filters)),
+            ("filters", " ".join(topic.filters) or None),
             ("shards", topic.shards),
             ("copies", _copies(topic)),
             ("retention", retention_text(topic.retention_ms, topic.retention_bytes)),

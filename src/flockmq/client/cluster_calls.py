@@ -52,10 +52,20 @@ class ClusterCalls(ApiCalls):
     # --- partitions -------------------------------------------------------------------------------------------------
 
     def partitions(
-        self, *, namespace: str | None = None, topic: str | None = None, unhealthy: bool = False
+        self,
+        *,
+        namespace: str | None = None,
+        topic: str | None = None,
+        unhealthy: bool = False,
+        with_hidden: bool = False,
     ) -> Iterator[model.Partition]:
         """Partitions of all topics, or of those that pass every filter given."""
-        filters = {"namespace": namespace, "topic": topic, "unhealthy": unhealthy or None}
+        filters = {
+            "namespace": namespace,
+            "topic": topic,
+            "unhealthy": unhealthy or None,
+            "all": with_hidden or None,
+        }
         return self._listing(v1("partitions"), Page[model.Partition], filters)
 
     def partition(self, group: int) -> model.Partition:

@@ -21,17 +21,18 @@ class TopicCalls(ApiCalls):
 
     # --- topics -----------------------------------------------------------------------------------------------------
 
-    def topics(self, *, namespace: str | None = None) -> Iterator[model.DataTopic]:
+    def topics(self, *, namespace: str | None = None, with_hidden: bool = False) -> Iterator[model.DataTopic]:
         """Durable topics of a namespace, or of all."""
-        return self._listing(v1("topics"), Page[model.DataTopic], {"namespace": namespace})
+        filters = {"namespace": namespace, "all": with_hidden or None}
+        return self._listing(v1("topics"), Page[model.DataTopic], filters)
 
     def create_topic(self, request: model.TopicRequest) -> model.DataTopic:
         """Create a durable topic; Conflict when it exists or its filters meet those of another."""
         return self._send("POST", v1("topics"), model.DataTopic, request)
 
-    def topic(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> model.DataTopic:
+    def topic(self, name: str, *, namespace: str = DEFAULT_NAMESPACE, with_hidden: bool = False) -> model.DataTopic:
         """One durable topic; NotFound when there is none of that name."""
-        return self._get(v1("topics", name, namespace=namespace), model.DataTopic)
+        return self._get(v1("topics", name, namespace=namespace, all=with_hidden or None), model.DataTopic)
 
     def alter_topic(
         self, name: str, change: model.TopicChange, *, namespace: str = DEFAULT_NAMESPACE
@@ -43,9 +44,12 @@ class TopicCalls(ApiCalls):
         """Delete a durable topic with all of its records."""
         self._delete(v1("topics", name, namespace=namespace))
 
-    def topic_partitions(self, name: str, *, namespace: str = DEFAULT_NAMESPACE) -> list[model.Partition]:
+    def topic_partitions(
+        self, name: str, *, namespace: str = DEFAULT_NAMESPACE, with_hidden: bool = False
+    ) -> list[model.Partition]:
         """The partitions of a topic, by shard, with their replicas."""
-        return self._get(v1("topics", name, "partitions", namespace=namespace), list[model.Partition])
+        path = v1("topics", name, "partitions", namespace=namespace, all=with_hidden or None)
+        return self._get(path, list[model.Partition])
 
     # --- records ----------------------------------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ class ClusterMoves:
         service = self._service
         alive = len(service.node.swim.alive())
         state = service.durable.node.meta.state
-        topics = len(state.topics)
+        topics = state.user_topic_count()
         known = max(alive, sum(1 for one in state.nodes.values() if one.state != LEFT))
         is_edge = service.node.swim.me.role == EDGE
         return Belongings(service.node.cluster_id, alive, topics, len(service.broker.sessions), known, is_edge)

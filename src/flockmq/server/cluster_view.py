@@ -17,7 +17,7 @@ from flockmq.errors import FlockError, RemoteProtocolError
 from flockmq.gossip.member import EDGE
 from flockmq.mqtt import reasons
 from flockmq.peering.explain import Recipients, decode_recipients, encode_recipients, explain, explain_here
-from flockmq.peering.kinds import BAN_HITS, END_SESSION, EXPLAIN, FIND, KICK, LISTING
+from flockmq.peering.kinds import BAN_HITS, END_SESSION, EXPLAIN, FIND, HELD, KICK, LISTING
 from flockmq.peering.node import CLIENTS
 from flockmq.server.durable_asking import unless_done
 from flockmq.server.durable_view import DurableView
@@ -52,6 +52,7 @@ class ClusterView:
         told = NodeListings(lambda: broker, Moments(now_ms, wall_ms), pager, node.swim.me.name)
         node.calls.serve(LISTING, told.answer_page)
         node.calls.serve(FIND, told.answer_find)
+        node.calls.serve(HELD, told.answer_held)
         node.calls.serve(END_SESSION, lambda body: bytes((broker.end_session(_text(body), now_ms()),)))
 
     def id_text(self) -> str:
@@ -147,7 +148,15 @@ class ClusterView:
                 misses.append(model.Miss(node=hop.name, reason="It did not answer which of its clients would get it."))
             else:
                 steps += deliveries(hop.name, answer)
-        return model.Explanation(topic=found.topic, node=me, steps=steps, misses=misses, notes=found.why_not)
+        notes = [found.captured] if found.captured else []
+        return model.Explanation(
+            topic=found.topic,
+            node=me,
+            steps=steps,
+            misses=misses,
+            notes=notes + found.why_not,
+            captured=bool(found.captured),
+        )
 
     def live_nodes(self) -> list[LiveNode]:
         """All nodes that are taken for alive, this one among them, by id."""
@@ -167,6 +176,10 @@ class ClusterView:
     async def find_at(self, nodes: Sequence[int], question: bytes) -> list[bytes | None]:
         """What other nodes answer to a question for a client."""
         return await asyncio.gather(*(self._call(node, FIND, question) for node in nodes))
+
+    async def held_at(self, nodes: Sequence[int], question: bytes) -> list[bytes | None]:
+        """What other nodes answer to a question for sessions."""
+        return await asyncio.gather(*(self._call(node, HELD, question) for node in nodes))
 
     async def kick(self, client_id: str) -> bool:
         """Disconnect a client of another node."""

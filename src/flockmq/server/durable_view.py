@@ -5,6 +5,7 @@
                     |--> Statuses, Cursors  leaders and replicas: statuses, positions
                     |--> SinkView           batches of sinks, staged and committed
                     |--> LogView            records, offsets, long polls
+                    |--> SessionRecordsView records of persistent sessions
                     `--> Appending          publishing, answered after commit
 ```
 """
@@ -28,6 +29,7 @@ from flockmq.peering.kinds import DECIDERS, SEGMENTS
 from flockmq.server.durable_log_view import LogView
 from flockmq.server.durable_reports import Deciders, Reports
 from flockmq.server.durable_runs import runs_of
+from flockmq.server.durable_sessions import SessionRecordsView
 from flockmq.server.durable_sinks import SinkView
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ FIGURES_MS: Final = 500
 WHY_UNKNOWN: Final = "No node could say in time whether the records were stored; look before publishing them again."
 
 
-class DurableView(LogView, SinkView):
+class DurableView(LogView, SinkView, SessionRecordsView):
     """See the module; a ``DurablePort``."""
 
     def __init__(self, service: ClusterService) -> None:
@@ -86,7 +88,7 @@ class DurableView(LogView, SinkView):
         return {
             "cluster_state_index": state.index,
             "cluster_state_leader": int(node.meta.is_leader),
-            "topics": len(state.topics),
+            "topics": state.user_topic_count(),
             "partitions": len(state.places),
             "partitions_led": sum(1 for group in groups if engine.is_leader(group)),
             "partition_replicas": len(groups),
@@ -100,6 +102,10 @@ class DurableView(LogView, SinkView):
             "log_differing_blocks": sum(node.scrubbing.digests.differing(group)[0] for group in engine.replicas),
             "sink_staged_bytes": sum(sinks.bytes for sinks in led),
             "sink_commits": sum(len(sinks.committing) for sinks in led),
+            **self._sessions_logged(),
+            "capture_filters": len(node.broker.node.table.capture),
+            "capture_lease": int(node.session_room.leases.is_held(now_ms())),
+            "session_claims": node.session_room.claims.count,
         }
 
     def ends(self) -> dict[int, int]:

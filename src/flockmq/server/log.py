@@ -30,7 +30,6 @@ _COLORS: Final = {"debug": "\x1b[2m", "info": "\x1b[36m", "warning": "\x1b[33m",
 _RESET: Final = "\x1b[0m"
 
 Entry = tuple[float, str, str, "Mapping[str, object]"]
-Format = "Callable[[Entry], str]"
 
 
 def json_line(entry: Entry) -> str:

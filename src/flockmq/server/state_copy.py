@@ -59,7 +59,7 @@ def load_state(folder: Path) -> tuple[bytes, str]:
     A copy that can't be read is renamed: group 0's log, or another node, has all of what it held.
     """
     path = folder / STATE_FILE
-    data = _read(path)
+    data = read_if_there(path)
     if not data:
         return b"", ""
     try:
@@ -81,7 +81,7 @@ def load_state(folder: Path) -> tuple[bytes, str]:
 
 def peek_state(folder: Path) -> ClusterState | None:
     """The state as this node last knew it, an empty one without a copy; None when the copy can't be read."""
-    data = _read(folder / STATE_FILE)
+    data = read_if_there(folder / STATE_FILE)
     try:
         return ClusterState.decode(_checked(data)) if data else ClusterState()
     except FlockError:
@@ -103,7 +103,8 @@ def _checked(data: bytes) -> bytes:
     return data[_HEAD.size :]
 
 
-def _read(path: Path) -> bytes:
+def read_if_there(path: Path) -> bytes:
+    """A file; empty when there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

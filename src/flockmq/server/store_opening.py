@@ -25,7 +25,7 @@ from flockmq.log.witness import GONE, OTHER, SAME, Witnessing, begin_life, is_ma
 from flockmq.security.files import replace_file
 from flockmq.server.cluster_id import load_cluster_id
 from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER
-from flockmq.server.state_copy import peek_state
+from flockmq.server.state_copy import peek_state, read_if_there
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -112,7 +112,7 @@ def _write(file: int, slot: tuple[int, bytes]) -> None:
 def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedStore:
     """The store in a data folder. Blocks. FlockError: it can't be used, or is not the one that was here."""
     root = folder / STORE_FOLDER
-    witness = read_witness(_read(folder / WITNESS_FILE))
+    witness = read_witness(read_if_there(folder / WITNESS_FILE))
     store, disk = open_disk(root, settings)
     try:
         state = peek_state(folder)
@@ -183,10 +183,3 @@ def _remove_empty(root: Path, disk: FileDisk) -> None:
     for name in disk.names(""):
         if (root / name).is_file():
             disk.remove(name)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""

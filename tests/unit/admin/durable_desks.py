@@ -13,12 +13,15 @@ from flockmq.admin.durable_port import (
     Message,
     MetaStatus,
 )
+from flockmq.admin.session_records import RecordListings
 from flockmq.cluster.commands import Command, NodeSeen, Result, encode_envelope
 from flockmq.cluster.dump import SegmentReport
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.state import ClusterState
 from flockmq.cluster.wanted_names import WantedNames
 from flockmq.durable.logs.locating import Located
+from flockmq.durable.machine.session_record import SessionRecord
+from flockmq.durable.machine.session_table import SessionTable
 from flockmq.durable.replicas.status import FOLLOWING, LEADING, ReplicaStatus
 from flockmq.errors import Behind, BeyondEnd, Conflict, NoLeader, OffsetGone
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
@@ -77,6 +80,12 @@ class MemoryDurable:
         self.leaderless: set[int] = set()
         """Groups that nobody leads: followers tell of their logs, and nobody where cursors stand."""
         self.grown = asyncio.Event()
+        self.tables: dict[int, SessionTable] = {}
+        """Shards of ``$sessions`` by group."""
+        self.ended: list[str] = []
+        """Sessions whose end the API has waited for."""
+        self.records: RecordListings | None = None
+        """How their leaders list them."""
         for node in range(1, nodes + 1):
             self.apply(NodeSeen(node, f"n{node}@host", "127.0.0.1", 16000 + node, f"http://127.0.0.1:{18000 + node}"))
 
@@ -96,7 +105,7 @@ class MemoryDurable:
         return MetaStatus(1, [1, 2, 3], [], self._state.index)
 
     def figures(self) -> dict[str, int | float]:
-        return {"cluster_state_index": self._state.index, "topics": len(self._state.topics), "partitions_led": 1}
+        return {"cluster_state_index": self._state.index, "topics": self._state.user_topic_count(), "partitions_led": 1}
 
     def is_current(self) -> bool:
         return self.has_heard
@@ -193,6 +202,29 @@ class MemoryDurable:
             placed.append((shard, base))
         self.grown.set()
         return placed
+
+    def session_shards(self) -> list[int]:
+        return list(self.tables)
+
+    def session_shard_of(self, client_id: str) -> int:
+        groups = list(self.tables)
+        return groups[shard_of(client_id.encode(), len(groups))] if groups else 0
+
+    async def session_records(self, group: int, question: bytes) -> bytes | None:
+        return None if group in self.leaderless or self.records is None else self.records.answer(group, question)
+
+    async def session_record(self, client_id: str) -> SessionRecord | None:
+        group = self.session_shard_of(client_id)
+        if group in self.leaderless:
+            raise NoLeader
+        return self.tables[group].records.get(client_id.encode()) if group else None
+
+    async def end_session_record(self, client_id: str) -> bool:
+        group = self.session_shard_of(client_id)
+        return group > 0 and self.tables[group].records.pop(client_id.encode(), None) is not None
+
+    async def session_record_ended(self, client_id: str) -> None:
+        self.ended.append(client_id)
 
     async def stage(self, group: int, name: ChunkName, chunk: bytes) -> None:
         if self.refuse:

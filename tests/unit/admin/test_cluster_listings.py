@@ -32,6 +32,7 @@ class World:
         self.silent: set[int] = set()
         self.dead: set[int] = set()
         self.asked: list[int] = []
+        self.durable: Any = None
 
     def live_nodes(self) -> list[LiveNode]:
         return [LiveNode(number, f"n{number}@host", number == 1) for number in self.desks if number not in self.dead]

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from flockmq.admin import cluster_model as model
-from flockmq.admin.durable_cluster_views import with_decisions
+from flockmq.admin.cluster_views import step
+from flockmq.admin.durable_cluster_views import AWAY_NOTE, MORE_AWAY_NOTE, with_away, with_decisions, with_durable
 from flockmq.admin.durable_port import MetaStatus
-from flockmq.cluster.commands import CreateTopic, NodeSeen
-from flockmq.cluster.model import EDGE
+from flockmq.admin.model import Subscription
+from flockmq.cluster.commands import CreateHidden, CreateTopic, NodeSeen
+from flockmq.cluster.model import CAPTURE_TOPIC, EDGE, SESSIONS_TOPIC
 from unit.admin.durable_desks import WALL_MS, MemoryDurable
 
 
@@ -115,3 +117,74 @@ async def test_nodes_that_were_not_heard_of_since_the_start_are_shown() -> None:
         ("2".zfill(16), "dead", False),
         ("3".zfill(16), "dead", False),
     ]
+
+
+async def test_hidden_partitions_are_no_users_partitions_and_their_health_counts() -> None:
+    port = MemoryDurable(3)
+    port.apply(CreateTopic("plant", shards=2))
+    port.apply(CreateHidden(SESSIONS_TOPIC))
+    shown = await show(port)
+    found = shown.decisions
+    assert (found.topics, found.partitions, found.hidden_partitions) == (1, 2, 4)
+    assert (found.without_leader, found.few_copies, found.hidden_without_leader) == (0, 0, [])
+    assert [one.replicas for one in shown.cluster.members] == [6, 6, 6]
+    assert sum(one.leads or 0 for one in shown.cluster.members) == 6
+    port.leaderless = {2, 3, 6}
+    found = (await show(port)).decisions
+    assert found.without_leader == 3
+    assert found.hidden_without_leader == ["$sessions/0", "$sessions/3"]
+
+
+async def test_one_node_alone_has_all_copies_of_hidden_topics_that_it_can_have() -> None:
+    port = MemoryDurable(1)
+    port.apply(CreateHidden(SESSIONS_TOPIC))
+    assert (await show(port, (1,))).decisions.few_copies == 0
+    port.apply(NodeSeen(2, "n2@host", "127.0.0.1", 16002))
+    assert (await show(port, (1,))).decisions.few_copies == 4
+
+
+def explained(captured: bool) -> model.Explanation:
+    steps = [step("p", "n1@host", "Publish", "a/b"), step("n1@host", "c", "Deliver", "a/b")]
+    return model.Explanation(topic="a/b", node="n1@host", steps=steps, misses=[], notes=["n"], captured=captured)
+
+
+async def test_a_captured_message_is_appended_before_it_is_delivered() -> None:
+    port = MemoryDurable(3)
+    assert await with_durable(explained(True), port, b"a/b") == explained(True)  # the topic is being made
+    port.apply(CreateHidden(CAPTURE_TOPIC))
+    found = await with_durable(explained(True), port, b"a/b")
+    assert [one.kind for one in found.steps] == ["Publish", "Append", "Deliver"]
+    assert found.steps[1].topic.startswith("$capture/")
+    assert found.durable is None
+    assert await with_durable(explained(False), port, b"a/b") == explained(False)
+    port.leaderless = {one.group for one in port.state().partitions()}
+    assert await with_durable(explained(True), port, b"a/b") == explained(True)
+
+
+def subscription(client_id: str, qos: int = 1, share_group: str | None = None) -> Subscription:
+    return Subscription(
+        client_id=client_id,
+        namespace="default",
+        filter="a/+",
+        share_group=share_group,
+        qos=qos,
+        no_local=False,
+        retain_as_published=False,
+        retain_handling=0,
+        identifier=None,
+        away=True,
+    )
+
+
+async def test_sessions_that_are_away_get_it_from_the_log() -> None:
+    away = [subscription("x"), subscription("lost", qos=0), subscription("shared", share_group="g")]
+    found = with_away(explained(True), away, is_more=False)
+    assert [(one.source, one.target, one.topic, one.qos, one.note) for one in found.steps[2:]] == [
+        ("$capture", "x", "a/+", 1, AWAY_NOTE)
+    ]
+    assert found.notes == ["n"]
+    assert with_away(explained(True), away, is_more=True).notes == ["n", MORE_AWAY_NOTE]
+    port = MemoryDurable(3)
+    port.apply(CreateTopic("a", shards=1))
+    kept = with_away(await with_durable(explained(False), port, b"a/b"), away, is_more=False)
+    assert kept.steps[-1].source == "a"

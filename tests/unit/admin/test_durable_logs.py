@@ -10,7 +10,8 @@ from flockmq.admin.desk import Desk
 from flockmq.admin.durable_polls import Polls
 from flockmq.admin.model import MessageProperties, PublishRequest, UserProperty
 from flockmq.admin.operations import Raw
-from flockmq.cluster.commands import CreateNamespace
+from flockmq.cluster.commands import CreateHidden, CreateNamespace
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.errors import ApiError
 from flockmq.log.batch import BatchView
 from flockmq.node.namespaces import NamespaceLimits
@@ -283,3 +284,18 @@ async def test_a_filter_must_be_one() -> None:
     for wrong in ("a/#/b", "a+", "+b"):
         with pytest.raises(ApiError, match="`filter` can't be"):
             await read(desk, filter=[wrong])
+
+
+async def test_hidden_topics_are_not_read_or_written_by_name() -> None:
+    desk, port = await open_topic()
+    port.apply(CreateHidden(CAPTURE_TOPIC))
+    body = model.PublishRecords(records=[record("plant/1", "x")])
+    for tried in (
+        durable_logs.read_records(desk, call(model.ReadQuery(), name=CAPTURE_TOPIC, shard="0")),
+        durable_logs.get_heads(desk, call(model.HeadsQuery(), name=CAPTURE_TOPIC)),
+        durable_logs.get_offsets(desk, call(model.OffsetsQuery(time="2026-03-01"), name=CAPTURE_TOPIC)),
+        durable_logs.publish_records(desk, call(model.InNamespace(), body, name=CAPTURE_TOPIC)),
+    ):
+        with pytest.raises(ApiError, match="no topic") as refusal:
+            await tried
+        assert refusal.value.kind.status == 404

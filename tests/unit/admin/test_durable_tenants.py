@@ -8,7 +8,8 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
 from flockmq.admin.model import PageQuery
-from flockmq.cluster.commands import Command, Result
+from flockmq.cluster.commands import Command, CreateHidden, Result
+from flockmq.cluster.model import SESSIONS_TOPIC
 from flockmq.cluster.state import ClusterState
 from flockmq.errors import ApiError
 from flockmq.node.namespaces import NamespaceLimits
@@ -317,4 +318,15 @@ async def test_an_empty_password_is_none() -> None:
     with pytest.raises(ApiError, match="empty"):
         await durable_tenants.register_client(
             desk, call(body=tenants.ClientRequest(name="alice", password=""), namespace="default")
+        )
+
+
+async def test_hidden_topics_are_no_topics_of_a_namespace() -> None:
+    desk, port = await with_cursor()
+    port.apply(CreateHidden(SESSIONS_TOPIC))
+    [listed] = durable_tenants.list_namespaces(desk, call(PageQuery())).items
+    assert listed.topics == durable_tenants.get_namespace(desk, call(namespace="default")).topics == 1
+    with pytest.raises(ApiError, match="no topic"):
+        await durable_cursors.create_cursor(
+            desk, call(body=tenants.CursorRequest(name="spy", topic=SESSIONS_TOPIC, start="earliest"))
         )

@@ -8,7 +8,8 @@ from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.desk import Desk
 from flockmq.cluster.advice import Advice, LeaderAdvice
-from flockmq.cluster.commands import CreateTopic, NodeSeen, SetTarget
+from flockmq.cluster.commands import CreateHidden, CreateTopic, NodeSeen, SetTarget
+from flockmq.cluster.model import CAPTURE_TOPIC, SESSIONS_TOPIC
 from flockmq.errors import ApiError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
@@ -31,7 +32,7 @@ async def test_a_topic_is_what_was_asked_for() -> None:
     assert (made.shards, made.ack, made.key, made.exchange) == (2, "leader", "machine", "headers")
     assert (made.retention_ms, made.retention_bytes) == (None, None)
     assert len(made.groups) == 2
-    assert durable_topics.get_topic(desk, call(model.InNamespace(), name="plant")) == made
+    assert durable_topics.get_topic(desk, call(model.TopicQuery(), name="plant")) == made
 
 
 async def test_what_is_there_is_a_conflict_and_what_is_not_is_not_found() -> None:
@@ -44,7 +45,7 @@ async def test_what_is_there_is_a_conflict_and_what_is_not_is_not_found() -> Non
         await create(desk, "other", filters=["plant/1/+"])
     assert refusal.value.kind.status == 409
     with pytest.raises(ApiError, match="topic list") as refusal:
-        durable_topics.get_topic(desk, call(model.InNamespace(), name="nothing"))
+        durable_topics.get_topic(desk, call(model.TopicQuery(), name="nothing"))
     assert refusal.value.kind.status == 404
 
 
@@ -92,23 +93,23 @@ async def test_a_deleted_topic_is_gone() -> None:
     desk, _ = open_desk()
     await create(desk, "plant")
     await durable_topics.delete_topic(desk, call(model.InNamespace(), name="plant"))
-    assert durable_topics.list_topics(desk, call(tenants.NamespacedPage())).items == []
+    assert durable_topics.list_topics(desk, call(tenants.TopicPage())).items == []
 
 
 async def test_topics_are_listed_by_namespace() -> None:
     desk, port = open_desk()
     await create(desk, "plant")
     port.apply(CreateTopic("other", filters=("other/#",)))
-    found = durable_topics.list_topics(desk, call(tenants.NamespacedPage(namespace="default")))
+    found = durable_topics.list_topics(desk, call(tenants.TopicPage(namespace="default")))
     assert [one.name for one in found.items] == ["plant", "other"]
-    assert durable_topics.list_topics(desk, call(tenants.NamespacedPage(namespace="acme"))).items == []
+    assert durable_topics.list_topics(desk, call(tenants.TopicPage(namespace="acme"))).items == []
 
 
 async def test_partitions_tell_leaders_replicas_and_where_to_read() -> None:
     desk, port = open_desk()
     made = await create(desk, "plant", shards=3)
     port.log(made.groups[1]).append([(b"plant/1", b"me", b"x", [])], 0)
-    found = await durable_topics.list_topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    found = await durable_topics.list_topic_partitions(desk, call(model.TopicQuery(), name="plant"))
     assert [one.shard for one in found] == [0, 1, 2]
     assert [one.end_offset for one in found] == [0, 1, 0]
     assert all(one.healthy and one.leader == one.preferred for one in found)
@@ -137,15 +138,15 @@ async def test_fewer_copies_than_wanted_are_not_healthy() -> None:
     desk, port = open_desk(nodes=1)
     made = await create(desk, "plant")
     assert (made.replication_factor, made.copies_possible) == (3, 1)
-    [found] = await durable_topics.list_topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    [found] = await durable_topics.list_topic_partitions(desk, call(model.TopicQuery(), name="plant"))
     assert not found.healthy
     assert found.problem == "Few copies: 1 of 3, with 1 core node alive; more are made when nodes join."
     assert len((await durable_topics.list_partitions(desk, call(tenants.PartitionPage(unhealthy=True)))).items) == 1
     for node in (2, 3):
         port.apply(NodeSeen(node, f"n{node}@host", "127.0.0.1", 16000 + node))
-    [found] = await durable_topics.list_topic_partitions(desk, call(model.InNamespace(), name="plant"))
+    [found] = await durable_topics.list_topic_partitions(desk, call(model.TopicQuery(), name="plant"))
     assert found.problem == "Few copies: 1 of 3; more are being made."
-    assert durable_topics.get_topic(desk, call(model.InNamespace(), name="plant")).copies_possible == 3
+    assert durable_topics.get_topic(desk, call(model.TopicQuery(), name="plant")).copies_possible == 3
 
 
 @pytest.mark.parametrize("text", ["99", "x", "-1", "1" * 30])
@@ -237,9 +238,88 @@ async def test_a_node_that_has_not_heard_from_the_others_does_not_say_that_there
     desk, port = open_desk()
     port.has_heard = False
     with pytest.raises(ApiError, match="ask another") as refusal:
-        durable_topics.get_topic(desk, call(model.InNamespace(), name="plant"))
+        durable_topics.get_topic(desk, call(model.TopicQuery(), name="plant"))
     assert (refusal.value.kind.status, refusal.value.headers["Retry-After"]) == (503, "1")
     port.has_heard = True
     with pytest.raises(ApiError) as refusal:
-        durable_topics.get_topic(desk, call(model.InNamespace(), name="plant"))
+        durable_topics.get_topic(desk, call(model.TopicQuery(), name="plant"))
     assert refusal.value.kind.status == 404
+
+
+async def open_hidden(nodes: int = 3) -> tuple[Desk, MemoryDurable]:
+    """A topic of a user (group 1) and both hidden ones (groups 2 to 5, 6 to 13)."""
+    desk, port = open_desk(nodes)
+    await create(desk, "plant")
+    port.apply(CreateHidden(SESSIONS_TOPIC))
+    port.apply(CreateHidden(CAPTURE_TOPIC))
+    return desk, port
+
+
+async def test_hidden_topics_are_listed_for_callers_that_ask() -> None:
+    desk, _ = await open_hidden()
+    assert [one.name for one in durable_topics.list_topics(desk, call(tenants.TopicPage())).items] == ["plant"]
+    found = durable_topics.list_topics(desk, call(tenants.TopicPage(with_hidden=True))).items
+    assert [(one.name, one.hidden) for one in found] == [("plant", False), ("$sessions", True), ("$capture", True)]
+    assert (found[1].filters, found[1].shards, found[1].retention_ms) == ([], 4, None)
+    acme = tenants.TopicPage(with_hidden=True, namespace="acme")
+    assert durable_topics.list_topics(desk, call(acme)).items == []
+
+
+async def test_a_hidden_topic_is_shown_to_callers_that_ask() -> None:
+    desk, _ = await open_hidden()
+    with pytest.raises(ApiError, match="no topic") as refusal:
+        durable_topics.get_topic(desk, call(model.TopicQuery(), name=SESSIONS_TOPIC))
+    assert refusal.value.kind.status == 404
+    with pytest.raises(ApiError, match="no topic"):
+        await durable_topics.list_topic_partitions(desk, call(model.TopicQuery(), name=SESSIONS_TOPIC))
+    asked = model.TopicQuery(with_hidden=True)
+    assert durable_topics.get_topic(desk, call(asked, name=SESSIONS_TOPIC)).hidden
+    partitions = await durable_topics.list_topic_partitions(desk, call(asked, name=SESSIONS_TOPIC))
+    assert [one.group for one in partitions] == [2, 3, 4, 5]
+
+
+async def test_partitions_of_hidden_topics_are_listed_when_asked_for_or_unwell() -> None:
+    desk, port = await open_hidden()
+
+    async def listed(**query: object) -> list[int]:
+        page = await durable_topics.list_partitions(desk, call(tenants.PartitionPage(**query)))  # type: ignore[arg-type]
+        return [one.group for one in page.items]
+
+    assert await listed() == [1]
+    assert await listed(topic=SESSIONS_TOPIC) == []
+    assert await listed(with_hidden=True) == list(range(1, 14))
+    assert await listed(with_hidden=True, topic=SESSIONS_TOPIC) == [2, 3, 4, 5]
+    assert await listed(unhealthy=True) == []
+    port.leaderless = {1, 3}
+    assert await listed(unhealthy=True) == [1, 3]
+    shown = await durable_topics.get_partition(desk, call(group="3"))
+    assert (shown.topic, shown.shard, shown.leader) == (SESSIONS_TOPIC, 1, None)
+
+
+async def test_a_hidden_topic_has_as_many_copies_as_the_nodes_allow() -> None:
+    desk, port = await open_hidden(nodes=1)
+    asked = model.TopicQuery(with_hidden=True)
+    assert all(
+        one.healthy for one in await durable_topics.list_topic_partitions(desk, call(asked, name=SESSIONS_TOPIC))
+    )
+    port.apply(NodeSeen(2, "n2@host", "127.0.0.1", 16002))
+    found = await durable_topics.list_topic_partitions(desk, call(asked, name=SESSIONS_TOPIC))
+    assert {one.problem for one in found} == {"Few copies: 1 of 3; more are being made."}
+
+
+async def test_hidden_topics_are_refused_in_a_sentence() -> None:
+    desk, _ = await open_hidden()
+    with pytest.raises(ApiError, match="name of a topic"):
+        await create(desk, CAPTURE_TOPIC)
+    with pytest.raises(ApiError, match="the cluster's own") as refusal:
+        await durable_topics.alter_topic(
+            desk, call(model.InNamespace(), model.TopicChange(shards=9), name=CAPTURE_TOPIC)
+        )
+    assert refusal.value.kind.status == 422
+    with pytest.raises(ApiError, match="the cluster's own"):
+        await durable_topics.delete_topic(desk, call(model.InNamespace(), name=CAPTURE_TOPIC))
+
+
+async def test_all_replicas_are_scrubbed_also_those_of_hidden_topics() -> None:
+    desk, _ = await open_hidden()
+    assert (await durable_topics.start_scrub(desk, call(tenants.ScrubQuery()))).replicas == 13

@@ -7,7 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq.admin.metrics import METRICS, Exposition, flat
 from flockmq.admin.model import Listener
-from flockmq.cluster.commands import CreateNamespace, CreateTopic
+from flockmq.cluster.commands import CreateHidden, CreateNamespace, CreateTopic
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.session.stats import Stats
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import make_desk
@@ -121,11 +122,14 @@ async def test_durable_topics_are_measured_where_there_are_any() -> None:
     port.log(1).append([(b"plant/1", b"", b"x", [])] * 3, 0)
     port.log(2).append([(b"plant/2", b"", b"x", [])] * 4, 0)
     port.log(99).append([(b"gone", b"", b"x", [])], 0)
+    port.apply(CreateHidden(CAPTURE_TOPIC))
+    port.log(3).append([(b"captured", b"", b"x", [])], 0)
     text, _ = Exposition(make_desk(BrokerHarness(), durable=port)).text("", with_names=True)
     assert b"flockmq_topics 1.0" in text
     assert b"flockmq_partitions_led 1.0" in text
     assert b"flockmq_committed_records 7.0" in text
     assert b'flockmq_topic_committed_offset{namespace="default",topic="plant"} 7.0' in text
+    assert CAPTURE_TOPIC.encode() not in text
 
 
 async def test_without_a_token_there_are_sums_and_no_names() -> None:
@@ -137,3 +141,28 @@ async def test_without_a_token_there_are_sums_and_no_names() -> None:
     assert b"secret" not in text
     assert b"flockmq_topic_committed_offset" not in text
     assert b"flockmq_committed_records 3.0" in text
+
+
+def test_persistent_sessions_are_counted_where_their_shards_are_led() -> None:
+    class Figures(MemoryDurable):
+        def figures(self) -> dict[str, int | float]:
+            return {
+                **super().figures(),
+                "sessions_logged_connected": 3,
+                "sessions_logged_away": 4,
+                "capture_filters": 5,
+                "capture_lease": 1,
+                "session_claims": 6,
+            }
+
+    text, _ = Exposition(make_desk(BrokerHarness(), durable=Figures())).text("")
+    lines = text.decode().splitlines()
+    for line in (
+        'flockmq_sessions_logged{state="connected"} 3.0',
+        'flockmq_sessions_logged{state="away"} 4.0',
+        "flockmq_capture_filters 5.0",
+        "flockmq_capture_lease 1.0",
+        "flockmq_session_claims_total 6.0",
+    ):
+        assert line in lines
+    assert "flockmq_sessions_logged{" not in Exposition(make_desk(BrokerHarness())).text("")[0].decode()

@@ -56,3 +56,13 @@ def test_zones_are_shown_where_there_are_some(capsys: pytest.CaptureFixture[str]
     heading, one, two = capsys.readouterr().out.splitlines()
     assert heading.split()[:5] == ["NODE", "STATE", "ROLE", "ZONE", "ADDRESS"]
     assert (one.split()[3], two.split()[3]) == ("-", "east")
+
+
+def test_hidden_partitions_are_counted_apart_and_named_when_they_have_no_leader() -> None:
+    fields = dict(summary(cluster(hidden_partitions=4)))
+    assert fields["partitions"] == "6 of 1 durable topic, 4 hidden"
+    assert "warning" not in fields
+    unwell = summary(cluster(hidden_partitions=4, hidden_without_leader=["$sessions/0", "$sessions/3"], warning="Two."))
+    first, second = [text for name, text in unwell if name == "warning"]
+    assert first == "Two."
+    assert str(second).startswith("$sessions/0, $sessions/3 have no leader: ")

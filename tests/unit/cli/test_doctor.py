@@ -197,3 +197,12 @@ def test_keys_and_passwords_should_be_private(tmp_path: Path) -> None:
         (str(key), WARN, "read"),
         (str(passwords), WARN, "change"),
     ]
+
+
+def test_hidden_partitions_count_and_are_named_when_they_have_no_leader() -> None:
+    alone = decisions(topics=0, partitions=0, hidden_partitions=4)
+    assert verdicts(examine(cluster(decisions=alone)), "partitions") == [OK]
+    unwell = decisions(hidden_partitions=4, without_leader=1, hidden_without_leader=["$sessions/2"])
+    found = [one for one in examine(cluster(decisions=unwell)) if one.check == "partitions"]
+    assert [one.verdict for one in found] == [FAIL, WARN]
+    assert found[1].text.startswith("$sessions/2 has no leader: ")
