@@ -54,10 +54,12 @@ class World:
         """Let time pass."""
         self.queue.run_until(self.queue.now + ms * 1_000)
 
-    def until(self, what: str, missing: Callable[[], str], ms_max: int, look_ms: int = LOOK_MS) -> None:
-        """Let time pass until nothing is missing; Violation of liveness when something still is."""
+    def until(
+        self, what: str, missing: Callable[[], str], ms_max: int, look_ms: int = LOOK_MS, rule: str = "liveness"
+    ) -> None:
+        """Let time pass until nothing is missing; Violation of a rule when something still is."""
         end = self.queue.now + ms_max * 1_000
         while lack := missing():
             if self.queue.now >= end:
-                raise Violation("liveness", f"{what}: after {ms_max} ms {lack}")
+                raise Violation(rule, f"{what}: after {ms_max} ms {lack}")
             self.run_for(look_ms)

@@ -49,7 +49,6 @@ class SimulatedNode:
         self.inbox: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.wake_at = 0
         self.life = 0
-        self.datagrams_sent = 0
         self.bytes_sent = 0
         self.link_bytes_sent = 0
         me = Member(node_id, boot, f"n{index}@h{index}", f"h{index}", PORT, version="0.1.0", cluster_id=7)
@@ -308,7 +307,6 @@ class GossipSimulation(Reach):
                 continue
             delay = self.delay_ms_min + int(rng_random() * spread)
             self.queue.after(delay * 1_000, self._happen, target, SimulatedNode.receive_datagram, index, body)
-        node.datagrams_sent += len(out)
         self.datagrams += len(out)
 
     def are_linked(self, one: int, other: int) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flockmq.testing.harness import HarnessClient
     from flockmq.testing.simulation.events import Action
     from flockmq.testing.simulation.nodes.deliveries import Seen
+    from flockmq.testing.simulation.nodes.ledger import Ledger
     from flockmq.testing.simulation.nodes.world import NodesWorld
 
 TOPIC: Final = "t"
@@ -135,6 +136,10 @@ class Client:
         """Whether an answer is due."""
         return False
 
+    def is_away(self) -> bool:
+        """Whether the client has no connection because it wants none."""
+        return False
+
     def begun(self, connack: p.Connack) -> None:
         """A connection stands."""
 
@@ -158,13 +163,16 @@ class _Message:
 
 
 class Publisher(Client):
-    """Publishes with one QoS."""
+    """Publishes with one QoS, to names below ``root``; ``ledger`` hears of everything."""
 
-    def __init__(self, cluster: NodesWorld, name: str, qos: int, rng: random.Random) -> None:
+    def __init__(
+        self, cluster: NodesWorld, name: str, qos: int, rng: random.Random, ledger: Ledger, root: str = TOPIC
+    ) -> None:
         self.qos = qos
+        self._ledger = ledger
+        self._root = root
         self.open: list[_Message] = []
         self._numbers = [0] * KEYS
-        self._packet_id = 0
         super().__init__(cluster, name, rng, clean=qos != 2)
         self._later(GAP_US, self._publish)
 
@@ -178,7 +186,7 @@ class Publisher(Client):
             if message.released:
                 self.send(p.Ack(p.PUBREL, message.packet_id))
             else:
-                self._cluster.rules.sent_again(message.payload)
+                self._ledger.sent_again(message.payload)
                 again = p.Publish(message.topic, message.payload, self.qos, message.retain, True, message.packet_id)
                 self.send(again)
 
@@ -194,9 +202,9 @@ class Publisher(Client):
     def _publish_one(self) -> None:
         key = self._rng.randrange(KEYS)
         self._numbers[key] += 1
-        topic = f"{TOPIC}/{self.name}/{key}".encode()
+        topic = f"{self._root}/{self.name}/{key}".encode()
         payload = f"{self.name} {key} {self._numbers[key]}".encode()
-        self._cluster.rules.sent(payload, topic, self.qos, self.connections)
+        self._ledger.sent(payload, topic, self.qos, self.connections)
         if self.qos == 0:
             self.send(p.Publish(topic, payload))
             return
@@ -217,14 +225,14 @@ class Publisher(Client):
                 self._cluster.rules.broken("answers", f"{self.name}: {packet} answers nothing")
             return
         if packet.kind in (p.PUBACK, p.PUBREC) and packet.reason >= 0x80:
-            self._cluster.rules.refused(message.payload, packet.reason)
+            self._ledger.refused(message.payload, packet.reason)
             self.open.remove(message)
         elif packet.kind == p.PUBACK:
             self._expect_first(message)
-            self._cluster.rules.acknowledged(message.payload, self.node)
+            self._ledger.acknowledged(message.payload, self.node)
             self.open.remove(message)
         elif packet.kind == p.PUBREC:
-            self._cluster.rules.acknowledged(message.payload, self.node)
+            self._ledger.acknowledged(message.payload, self.node)
             message.released = True
             self.send(p.Ack(p.PUBREL, message.packet_id))
         elif packet.kind == p.PUBCOMP:

@@ -110,10 +110,10 @@ class NodeFaults:
             self._submit(fault, AlterTopic(TOPIC, replication_factor=fault.number(1)))
 
     def _found(self, fault: Fault, command: Command) -> None:
-        if self._cluster.stores.unhealed():
-            self._cluster.count("partitions not made")  # a founder whose store is lost could not begin them
-        else:
+        if self._cluster.stores.admit_founding():
             self._submit(fault, command)
+        else:
+            self._cluster.count("partitions not made")
 
     def _submit(self, fault: Fault, command: Command) -> None:
         machine = self._machine(fault)

@@ -1,7 +1,8 @@
 """Plans of the layer ``nodes``: a cluster with one durable topic, and what goes wrong. See ``simulation/plan.py``.
 
 ``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early, ``readers=1`` where logs
-are asked for their ends, and for a cursor. ``L0`` is the leader of shard 0 at that moment.
+are asked for their ends, and for a cursor, ``sessions=1`` where persistent sessions go away and come back. ``L0`` is
+the leader of shard 0 at that moment.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ DRAWN: Final = (
     *("slow", "delay", "roam", "blackout", "make", "rebalance", "grow", "copies"),
 )
 ACKS: Final = (QUORUM, QUORUM, QUORUM, QUORUM, LEADER, MEMORY)
+SESSIONS_DRAWN: Final = True
+"""Whether half of the seeds draw persistent sessions: those do not survive the death of their node yet."""
 START_MS: Final = 300
 """A node that is down is started after this at the earliest."""
 
@@ -54,13 +57,17 @@ class NodesPlan(Plan):
     ack: int = QUORUM
     readers: int = 0
     """Clients that ask where logs end, and move a cursor."""
+    sessions: int = 0
+    """1: there are persistent sessions, and publishers to names of no durable topic."""
 
     def head(self) -> str:
         """The cluster, as text."""
         head = f"nodes={self.nodes} shards={self.shards} copies={self.copies} ms={self.duration_ms}"
         if self.ack != QUORUM:
             head += f" ack={ACK_NAMES[self.ack]}"
-        return f"{head} readers={self.readers}" if self.readers else head
+        if self.readers:
+            head += f" readers={self.readers}"
+        return f"{head} sessions={self.sessions}" if self.sessions else head
 
 
 def parse_plan(text: str) -> NodesPlan:
@@ -74,6 +81,7 @@ def parse_plan(text: str) -> NodesPlan:
             duration_ms=int(values["ms"]),
             ack=ACK_NAMES.index(values.get("ack", ACK_NAMES[QUORUM])),
             readers=int(values.get("readers", 0)),
+            sessions=int(values.get("sessions", 0)),
             faults=faults,
         )
     except (KeyError, ValueError) as error:
@@ -90,6 +98,7 @@ def draw_plan(seed: int, nodes: int = 0) -> NodesPlan:
         duration_ms=rng.choice((6_000, 9_000, 12_000, 18_000)),
         ack=random.Random(f"{seed} ack").choice(ACKS),  # noqa: S311
         readers=random.Random(f"{seed} readers").randrange(2),  # noqa: S311
+        sessions=draw_sessions(seed) if SESSIONS_DRAWN else 0,
     )
     faults: list[Fault] = []
     at = rng.randrange(200, 1_500)
@@ -97,6 +106,11 @@ def draw_plan(seed: int, nodes: int = 0) -> NodesPlan:
         at = _draw_fault(rng, plan, at, faults) + rng.choice((50, 400, 1_200, 2_500))
     stores = _draw_stores(seed, plan)
     return plan.with_faults(sorted([*faults, *stores, *([] if stores else _draw_flips(seed, plan, faults))]))
+
+
+def draw_sessions(seed: int) -> int:
+    """Whether the plan of a seed has persistent sessions. Apart from all other draws, which stay as they are."""
+    return random.Random(f"{seed} sessions").randrange(2)  # noqa: S311
 
 
 def _draw_flips(seed: int, plan: NodesPlan, faults: list[Fault]) -> list[Fault]:

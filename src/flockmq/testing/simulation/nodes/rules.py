@@ -20,6 +20,8 @@ A key that moves to another shard leaves messages behind: the order of a key is 
 
 Where a topic acknowledges early, a PUBACK is the promise of the node that gave it, for as long as that node lives, and
 order is that of a connection: what was acknowledged there may still wait while its publisher goes on elsewhere.
+
+Persistent sessions have rules of their own: ``session_rules.py``.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from flockmq.log.batch import DATA, BatchView
 from flockmq.log.columns import RETAIN
 from flockmq.routing.durable import shard_of
 from flockmq.testing.simulation.nodes.deliveries import Seen, check_delivery
+from flockmq.testing.simulation.nodes.ledger import Ledger
 from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -47,61 +50,19 @@ Log = list[tuple[bytes, bytes]]
 """Topic and payload of every record."""
 
 
-class Rules:
-    """What was promised to whom."""
+class Rules(Ledger):
+    """What was promised to clients of the durable topic."""
 
     def __init__(self, cluster: NodesWorld, shards: int, is_early: bool = False) -> None:
-        self.promised: dict[bytes, int] = {}
-        """What is acknowledged, and by which node."""
-        self._cluster = cluster
+        super().__init__(cluster, is_early)
         self._shards = shards
-        self._is_early = is_early
-        self._sent: dict[bytes, tuple[bytes, int]] = {}
-        self._sent_at: dict[bytes, int] = {}
-        self._lines: dict[bytes, tuple[bytes, int]] = {}
-        self._again: set[bytes] = set()
-        self._refused: dict[bytes, int] = {}
         self._seen: list[Seen] = []
 
     def broken(self, rule: str, text: str) -> None:
         """A rule is broken: the run ends."""
         raise Violation(rule, text)
 
-    # What clients say.
-
-    def sent(self, payload: bytes, topic: bytes, qos: int, connection: int = 0) -> None:
-        """For the first time. Order is that of a publisher; at QoS 0, where nothing is sent again, of a connection."""
-        self._sent[payload] = (topic, qos)
-        self._lines[payload] = (topic, connection if qos == 0 or self._is_early_at(qos) else 0)
-        self._sent_at[payload] = self._cluster.queue.now
-        self._cluster.count("sent")
-
-    def sent_again(self, payload: bytes) -> None:
-        """With DUP."""
-        self._again.add(payload)
-        self._cluster.count("sent again")
-
-    def acknowledged(self, payload: bytes, node: int = 0) -> None:
-        """It is in the log, or will be, says a node."""
-        if payload not in self.promised:
-            self._cluster.count("acknowledged")
-        self.promised[payload] = node
-
-    def died(self, node: int) -> None:
-        """What it saw through by itself may be gone with it."""
-        if self._is_early:
-            for payload in [one for one, by in self.promised.items() if by == node]:
-                if self._is_early_at(self._sent[payload][1]):
-                    del self.promised[payload]
-
-    def _is_early_at(self, qos: int) -> bool:
-        """QoS 2 always waits for the commit."""
-        return self._is_early and qos == 1
-
-    def refused(self, payload: bytes, reason: int) -> None:
-        """It is certainly not in the log, and never will be: not by an earlier attempt either."""
-        self._cluster.count("refused")
-        self._refused[payload] = reason
+    # What subscribers say; what publishers say is in the ledger.
 
     def asked(self, name: str, client: Client) -> Seen:
         """A SUBSCRIBE was sent: messages may come before the SUBACK does, but none has to."""
@@ -117,6 +78,11 @@ class Rules:
         seen.promise(-1 if replay else self._cluster.queue.now, [] if replay else list(self._cluster.ends))
 
     # In the end.
+
+    def is_moved(self, topic: bytes) -> bool:
+        """Whether the topic got another shard, which has this name now."""
+        first, then = self.shards_of(topic)
+        return first != then and len(self._cluster.groups) > self._shards
 
     def shards_of(self, topic: bytes) -> list[int]:
         """Where a topic name belongs: at first, and after the topic got another shard."""
@@ -142,18 +108,18 @@ class Rules:
     def _check_record(
         self, where: str, topic: bytes, payload: bytes, placed: set[bytes], highest: dict[tuple[bytes, int], int]
     ) -> None:
-        if self._sent.get(payload, (b"", 0))[0] != topic or payload in self._refused:
+        if self.messages.get(payload, (b"", 0))[0] != topic or payload in self.refusals:
             self.broken("no phantom", f"{where} was never sent, or was refused")
         if payload in placed:
-            if self._sent[payload][1] != 1 or payload not in self._again:
-                self.broken("exactly once", f"{where} is there twice (QoS {self._sent[payload][1]})")
+            if self.messages[payload][1] != 1 or payload not in self.again:
+                self.broken("exactly once", f"{where} is there twice (QoS {self.messages[payload][1]})")
             self._cluster.count("there twice")
             return
         placed.add(payload)
-        if payload in self._again and self._is_early_at(self._sent[payload][1]):
-            return  # what came before it may still wait where it was sent first
+        if not self.has_order(payload):
+            return
         number = int(payload.rpartition(b" ")[2])
-        line = self._lines[payload]
+        line = self.lines[payload]
         if number <= highest.get(line, 0):
             self.broken("order", f"{where} stands behind number {highest[line]}")
         highest[line] = number
@@ -162,7 +128,7 @@ class Rules:
         """Each connection of each subscriber."""
         for seen in self._seen:
             self._cluster.count("deliveries", len(seen.messages))
-            check_delivery(seen, logs, self.shards_of, self._sent_at)
+            check_delivery(seen, logs, self.shards_of, self.sent_at)
 
 
 def read_log(log: GroupLog) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:

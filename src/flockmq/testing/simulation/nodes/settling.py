@@ -21,17 +21,19 @@ class Settling:
     def __init__(self, cluster: NodesWorld) -> None:
         self._cluster = cluster
 
-    def settle(self, messages: int) -> None:
-        """Liveness: all clients are served again, then all that was begun ends, then all are level."""
+    def settle(self, messages: dict[str, int]) -> None:
+        """Liveness: all clients are served again, then all that was begun ends, then all are level. ``messages``: how
+        many more of each figure make a service."""
         began = self._cluster.queue.now
-        goal = self._cluster.figures.get("acknowledged", 0) + messages
-        self._cluster.until("service after the heal", lambda: self._not_serving(goal), HEAL_MS_MAX)
+        goals = {figure: self._cluster.figures.get(figure, 0) + more for figure, more in messages.items()}
+        self._cluster.until("service after the heal", lambda: self._not_serving(goals), HEAL_MS_MAX)
         self._cluster.count("served again ms", (self._cluster.queue.now - began) // 1_000)
         for client in self._cluster.clients:
             client.quiet = True
         self._cluster.until("answers to all that was sent", self._not_answered, HEAL_MS_MAX)
         self._cluster.until("nodes that are level", self._not_level, HEAL_MS_MAX)
         self._cluster.until("deliveries", self._not_delivered, HEAL_MS_MAX)
+        self._cluster.until("sessions", self._cluster.sessions.missing, HEAL_MS_MAX, rule="session keeps")
         # Messages that are still on their way to subscribers, or to a log, arrive.
         self._cluster.queue.run_until(self._cluster.queue.now + CALM_MS * 1_000)
         self._cluster.until("nodes that are level", self._not_level, HEAL_MS_MAX)
@@ -59,15 +61,18 @@ class Settling:
                     return f"node {process.number} has {found!r} of {topic!r}, the log {payload!r}"
         return ""
 
-    def _not_serving(self, goal: int) -> str:
+    def _not_serving(self, goals: dict[str, int]) -> str:
         missing = self._cluster.not_one() or self._cluster.not_led()
         if missing:
             return missing
         for client in self._cluster.clients:
-            if not client.connected:
+            if not client.connected and not client.is_away():
                 return f"{client.name} is not connected"
-        acknowledged = self._cluster.figures.get("acknowledged", 0)
-        return "" if acknowledged >= goal else f"only {acknowledged} of {goal} messages are acknowledged"
+        for figure, goal in goals.items():
+            done = self._cluster.figures.get(figure, 0)
+            if done < goal:
+                return f"only {done} of {goal} messages are {figure}"
+        return ""
 
     def _not_answered(self) -> str:
         for client in self._cluster.clients:
@@ -135,6 +140,7 @@ class Settling:
         by_shard = [logs[group] for group in self._cluster.groups]
         self._cluster.rules.check_logs(by_shard)
         self._cluster.rules.check_deliveries(by_shard)
+        self._cluster.sessions.check()
 
 
 def _check_copies(group: int, copies: dict[int, dict[int, bytes]]) -> None:

@@ -3,6 +3,13 @@
 What was acknowledged is on a majority of a group's voters. So a store may be lost only while all other voters of its
 groups are whole, and while those are enough to decide: otherwise data is lost by nature, and a person has to accept it.
 A fault that would go further is left out, and counted.
+
+That holds for partitions that are yet to be made, too. Placement trusts the store that cluster state knows of a node:
+
+```
+ grow (factor 1) is asked for, waits --> node 3 loses its store --> grow: founders (3,) --> new store of 3: founders ()
+```
+Cluster state can't tell whether the lost store began that partition and acknowledged records: only a person can.
 """
 
 from __future__ import annotations
@@ -41,6 +48,8 @@ class StoreFaults:
         self._deciders_as_of = (0, 0)
         self._few_until = 0
         """Until then the topic may come down to too few replicas, whatever cluster state says now."""
+        self._founding_until = 0
+        """Until then partitions may be made that cluster state does not have yet."""
 
     def look_at(self, process: DurableProcess) -> None:
         """A turn of a node is over: remember what it knows, for times when no node runs."""
@@ -82,6 +91,14 @@ class StoreFaults:
         self._few_until = self._cluster.now_ms() + COMMAND_MS_MAX
         return True
 
+    def admit_founding(self) -> bool:
+        """Whether new partitions may be asked for now: a founder whose store is lost could not begin them. If they may
+        be, no store is lost until they are made, unless they can do without one of their founders."""
+        if self.unhealed():
+            return False
+        self._founding_until = self._cluster.now_ms() + COMMAND_MS_MAX
+        return True
+
     def unhealed(self) -> str:
         """Which machine still lacks something it had; empty when all are whole."""
         for number in list(self._lost):
@@ -103,7 +120,7 @@ class StoreFaults:
         for process in self._cluster.processes():
             groups += [node.state.configuration for node in process.engine.host.groups.values()]
         is_sure = self._deciders.voters and all(_survives(one, number) for one in groups)
-        is_sure = is_sure and self._cluster.now_ms() >= self._few_until
+        is_sure = is_sure and self._cluster.now_ms() >= self._few_until and not self._may_found_few()
         for partition in self._state.partitions():
             if number in partition.members() and (partition.is_moving or len(partition.target) < VOTERS_MIN):
                 is_sure = False
@@ -111,10 +128,20 @@ class StoreFaults:
             self._cluster.count("stores spared")
         return bool(is_sure)
 
+    def _may_found_few(self) -> bool:
+        """Whether partitions may come that can't do without one of their founders."""
+        if self._cluster.now_ms() >= self._founding_until:
+            return False
+        is_few = any(topic.replication_factor < VOTERS_MIN for topic in self._state.topics.values())
+        return is_few or len(self._state.alive_cores()) < VOTERS_MIN
+
     def _is_healed(self, machine: DurableMachine) -> bool:
         process = machine.process
         if process is None or not process.durable.is_ready():
             return False
+        known = self._state.nodes.get(machine.number)
+        if known is None or known.store != process.store.identity:
+            return False  # a partition that is placed here now counts on the store that is gone
         for group in [0, *[one.group for one in self._state.partitions() if machine.number in one.members()]]:
             node = process.engine.host.groups.get(group)
             if node is None:

@@ -19,9 +19,17 @@ from flockmq.testing.simulation.links import DELAY_US_MAX
 from flockmq.testing.simulation.nodes.clients import TOPIC, Client, Publisher, Subscriber
 from flockmq.testing.simulation.nodes.damage import scrub
 from flockmq.testing.simulation.nodes.faults import NodeFaults
+from flockmq.testing.simulation.nodes.ledger import Ledger
 from flockmq.testing.simulation.nodes.process import TICK_MS, DurableProcess
 from flockmq.testing.simulation.nodes.readers import LogReader
 from flockmq.testing.simulation.nodes.rules import Rules
+from flockmq.testing.simulation.nodes.session_rules import SessionRules, under_way_us
+from flockmq.testing.simulation.nodes.sessions import (
+    LIVE_PUBLISHERS,
+    PERSISTENT_SUBSCRIBERS,
+    LivePublisher,
+    PersistentSubscriber,
+)
 from flockmq.testing.simulation.nodes.settling import Settling
 from flockmq.testing.simulation.nodes.stores import StoreFaults
 from flockmq.testing.simulation.world import Violation
@@ -46,6 +54,9 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         super().__init__(plan.nodes, seed, trace=trace)
         self.plan = plan
         self.rules = Rules(self, plan.shards, is_early=plan.ack != QUORUM)
+        self.live = Ledger(self, kind="live ")
+        """Of names that belong to no durable topic."""
+        self.sessions = SessionRules(self, [self.rules, self.live], under_way_us(plan))
         self.stores = StoreFaults(self)
         self.clients: list[Client] = []
         self.groups: list[int] = []
@@ -77,12 +88,7 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         """Everything; Violation when a rule is broken."""
         self.form()
         began = self.queue.now
-        for number, (qos, replay) in enumerate(SUBSCRIBERS):
-            self.clients.append(Subscriber(self, f"s{number}", qos, self.rng(f"subscriber {number}"), replay=replay))
-        for number, qos in enumerate(PUBLISHERS):
-            self.clients.append(Publisher(self, f"p{number}", qos, self.rng(f"publisher {number}")))
-        for number in range(self.plan.readers):
-            LogReader(self, self.rng(f"reader {number}"))
+        self._begin_clients()
         faults = NodeFaults(self)
         for fault in self.plan.faults:
             if fault.at_ms < self.plan.duration_ms:
@@ -90,8 +96,27 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         self.queue.run_until(began + self.plan.duration_ms * 1_000)
         self.heal()
         settling = Settling(self)
-        settling.settle(10 * len(PUBLISHERS))
+        goals = {"acknowledged": 10 * len(PUBLISHERS)}
+        if self.plan.sessions:
+            goals["live acknowledged"] = 10 * len(LIVE_PUBLISHERS)
+        settling.settle(goals)
         settling.check()
+
+    def _begin_clients(self) -> None:
+        for number, (qos, replay) in enumerate(SUBSCRIBERS):
+            self.clients.append(Subscriber(self, f"s{number}", qos, self.rng(f"subscriber {number}"), replay=replay))
+        for number, qos in enumerate(PUBLISHERS):
+            self.clients.append(Publisher(self, f"p{number}", qos, self.rng(f"publisher {number}"), self.rules))
+        for number in range(self.plan.readers):
+            LogReader(self, self.rng(f"reader {number}"))
+        if self.plan.sessions:
+            self._begin_sessions()
+
+    def _begin_sessions(self) -> None:
+        for number, qos in enumerate(PERSISTENT_SUBSCRIBERS):
+            self.clients.append(PersistentSubscriber(self, f"q{number}", qos, self.rng(f"persistent {number}")))
+        for number, qos in enumerate(LIVE_PUBLISHERS):
+            self.clients.append(LivePublisher(self, f"l{number}", qos, self.rng(f"live {number}")))
 
     def form(self) -> None:
         """Nodes find each other, and make the topic."""

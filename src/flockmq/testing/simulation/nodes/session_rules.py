@@ -1,0 +1,186 @@
+"""The rules of persistent sessions, as their clients see them: MQTT packets only.
+
+```
+ client:  SUBSCRIBE ......... SUBACK ...... away ...... back, at any node ...... all faults are over
+ message: acknowledged by    sent after it, and acknowledged: the session must get the message, be it connected,
+          then: must not come    away or moved, and whichever nodes die
+```
+
+| rule | broken when |
+| --- | --- |
+| session present | a CONNACK says that there is no session, though there was a SUBACK; or one, before any was made |
+| session keeps | a message that was sent after the SUBACK and acknowledged has not come when all is calm again |
+| session order | of one publisher, QoS (1, 2) and topic name, a message comes for the first time behind a later one |
+| nothing before | a message comes that was acknowledged before the SUBSCRIBE was sent, and not under way any more |
+| no phantom | a message comes that no publisher sent to this name |
+| exactly once out | a message of QoS 2 comes twice, or its packet id means two (``EXACTLY_ONCE_OUT``) |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.testing.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from flockmq.mqtt.packets import Publish
+    from flockmq.testing.simulation.nodes.ledger import Ledger, Line
+    from flockmq.testing.simulation.nodes.plan import NodesPlan
+    from flockmq.testing.simulation.nodes.world import NodesWorld
+
+EXACTLY_ONCE_OUT: Final = False
+"""Whether repeats at QoS 2 break a rule; until then they are counted."""
+NEVER: Final = 1 << 62
+UNDER_WAY_US: Final = 500_000
+"""A message that was acknowledged this long ago is under way no more, while nodes hear each other."""
+STUCK_US: Final = 20_000_000
+"""The same where nodes stand still or are apart for a while."""
+STICKY: Final = frozenset({"pause", "split", "slow", "delay"})
+"""Kinds of faults that keep messages under way."""
+
+
+def under_way_us(plan: NodesPlan) -> int:
+    """How long a message may be under way behind its acknowledgement."""
+    return STUCK_US if any(fault.kind in STICKY for fault in plan.faults) else UNDER_WAY_US
+
+
+class SessionStory:
+    """What one persistent session was promised, and what came, over all its connections."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked_at = NEVER
+        """When the first SUBSCRIBE was sent. A node may have taken that one even if its SUBACK never came."""
+        self.promised_at = NEVER
+        """When the SUBACK came: what is sent after this must come."""
+        self.came: dict[bytes, int] = {}
+        """Payload -> how often."""
+        self.highest: dict[Line, int] = {}
+        """The highest number of each line that came."""
+        self.ids: dict[int, bytes] = {}
+        """QoS 2: packet ids that wait for PUBREL, and their payloads."""
+
+
+class SessionRules:
+    """Clients of persistent sessions report here; ``ledgers`` have all that was published."""
+
+    def __init__(
+        self, cluster: NodesWorld, ledgers: list[Ledger], under_way: int, *, exactly_once_out: bool = EXACTLY_ONCE_OUT
+    ) -> None:
+        """``under_way``: microseconds, see ``under_way_us``."""
+        self.stories: list[SessionStory] = []
+        self._cluster = cluster
+        self._ledgers = ledgers
+        self._under_way = under_way
+        self._exactly_once_out = exactly_once_out
+
+    # What subscribers say.
+
+    def opened(self, name: str) -> SessionStory:
+        """A client that wants a persistent session begins."""
+        story = SessionStory(name)
+        self.stories.append(story)
+        return story
+
+    def connected(self, story: SessionStory, is_present: bool, is_first: bool) -> None:
+        """A CONNACK came; ``is_first``: no CONNECT was sent before that one."""
+        if is_present and is_first:
+            raise Violation("session present", f"{story.name}: there is a session before the first CONNECT")
+        if is_present:
+            return
+        if story.promised_at != NEVER:
+            raise Violation("session present", f"{story.name}: its session is lost")
+        story.ids.clear()
+
+    def asked(self, story: SessionStory) -> None:
+        """A SUBSCRIBE was sent."""
+        story.asked_at = min(story.asked_at, self._cluster.queue.now)
+
+    def granted(self, story: SessionStory) -> None:
+        """The SUBACK came."""
+        story.promised_at = min(story.promised_at, self._cluster.queue.now)
+
+    def came(self, story: SessionStory, packet: Publish) -> None:
+        """A message came, with its QoS and its packet id."""
+        if packet.qos == 2 and self._is_same(story, packet):
+            self._cluster.count("session QoS 2 resends")
+            return
+        ledger = self._ledger_of(story, packet)
+        self._check_start(story, ledger, packet.payload)
+        times = story.came.get(packet.payload, 0)
+        story.came[packet.payload] = times + 1
+        if not times:
+            self._cluster.count("session deliveries")
+            if packet.qos:  # at QoS 0 a session that was away gets what it missed when it reads the log again, or never
+                self._check_order(story, ledger, packet.payload)
+        elif packet.qos == 2:
+            self._repeated(story, f"{packet.payload!r} came again")
+        else:
+            self._cluster.count("session repeats")
+
+    def released(self, story: SessionStory, packet_id: int) -> None:
+        """A PUBREL came."""
+        story.ids.pop(packet_id, None)
+
+    def _is_same(self, story: SessionStory, packet: Publish) -> bool:
+        """Whether a client takes this for what it has already: the id waits for its PUBREL."""
+        known = story.ids.get(packet.packet_id)
+        story.ids[packet.packet_id] = packet.payload
+        if known is not None and known != packet.payload:
+            self._repeated(story, f"packet id {packet.packet_id} was {known!r}, is now {packet.payload!r}")
+        return known == packet.payload
+
+    def _repeated(self, story: SessionStory, text: str) -> None:
+        if self._exactly_once_out:
+            raise Violation("exactly once out", f"{story.name}: {text}")
+        self._cluster.count("session QoS 2 repeats")
+
+    def _ledger_of(self, story: SessionStory, packet: Publish) -> Ledger:
+        for ledger in self._ledgers:
+            if ledger.messages.get(packet.payload, (b"", 0))[0] == packet.topic:
+                return ledger
+        raise Violation("no phantom", f"{story.name}: {packet.payload!r} was never sent to {packet.topic!r}")
+
+    def _check_start(self, story: SessionStory, ledger: Ledger, payload: bytes) -> None:
+        """What was sent again, or acknowledged early, may be under way for any time."""
+        if payload in ledger.again or ledger.is_early_at(ledger.messages[payload][1]):
+            return
+        if ledger.acknowledged_at.get(payload, NEVER) + self._under_way < story.asked_at:
+            text = f"{story.name}: {payload!r} came, which was acknowledged before the SUBSCRIBE was sent"
+            raise Violation("nothing before", text)
+
+    def _check_order(self, story: SessionStory, ledger: Ledger, payload: bytes) -> None:
+        line = ledger.lines[payload]
+        if not ledger.has_order(payload) or ledger.is_moved(line[0]):
+            return
+        if payload in ledger.again and ledger.sent_at[payload] <= story.promised_at:
+            return  # the first attempt stands before the start of the subscription, a later one behind newer messages
+        number = int(payload.rpartition(b" ")[2])
+        if number <= story.highest.get(line, 0):
+            raise Violation("session order", f"{story.name}: {payload!r} came behind number {story.highest[line]}")
+        story.highest[line] = number
+
+    # In the end.
+
+    def missing(self) -> str:
+        """What has to come to some session; empty when each has everything."""
+        for story in self.stories:
+            lacking = sorted(self._due(story) - story.came.keys())
+            if lacking:
+                return f"{story.name} lacks {len(lacking)} messages, such as {lacking[:3]}"
+        return ""
+
+    def check(self) -> None:
+        """Each session has everything."""
+        lack = self.missing()
+        if lack:
+            raise Violation("session keeps", lack)
+        self._cluster.count("session messages due", sum(len(self._due(story)) for story in self.stories))
+
+    def _due(self, story: SessionStory) -> set[bytes]:
+        return {
+            payload
+            for ledger in self._ledgers
+            for payload in ledger.promised
+            if ledger.sent_at[payload] > story.promised_at
+        }
