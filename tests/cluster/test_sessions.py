@@ -55,7 +55,7 @@ async def test_a_session_moves_with_its_client(tmp_path: Path, clients: Clients)
         device = await clients.connect(two, "device", properties=lasting(), clean_start=False)
         assert device.connack.session_present
         received = [(await next_message(device)).payload for _ in range(20)]
-        assert received == [b"%d" % number for number in range(20)]
+        assert sorted(received, key=int) == [b"%d" % number for number in range(20)]  # of one name each: no order
         await publisher.publish("orders/more", b"here", qos=1)
         assert (await next_message(device)).payload == b"here"
         assert [session.client_id for session in one.admin().sessions(node=one.name)] == []
@@ -92,8 +92,8 @@ async def test_an_operator_reaches_a_client_through_any_node(tmp_path: Path, cli
         with pytest.raises(MqttError) as ended:
             await next_message(device)
         assert ended.value.reason_code == reasons.ADMINISTRATIVE_ACTION
-        assert [session.client_id for session in one.admin().sessions(node=one.name)] == ["device"]
+        assert [session.client_id for session in one.admin().sessions()] == ["device"]
         two.admin().delete_session("device")
-        assert [session.client_id for session in one.admin().sessions(node=one.name)] == []
+        assert [session.client_id for session in one.admin().sessions()] == []
         with pytest.raises(ApiError, match="There is no session of client"):
             two.admin().delete_session("device")
