@@ -31,7 +31,6 @@ PING: Final = 0x9
 PONG: Final = 0xA
 
 NORMAL: Final = 1000
-GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002
 UNSUPPORTED_DATA: Final = 1003
 NO_STATUS: Final = 1005
