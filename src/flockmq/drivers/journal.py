@@ -2,7 +2,7 @@
 
 ```
  event loop: logs stage ... kick() --> take_commit() ---> kernel, or journal thread: one durable write --+
-                 ^                                                                                       |
+                 ^                                                         witness(its number)           |
                  +--- on_committed(commit); whatever was staged meanwhile is the next commit <-----------+
                       kick() --> take_chore() ----> chore thread: checkpoints, fresh journal files, snapshots
 ```
@@ -46,18 +46,23 @@ SWITCH_S: Final = 0.0005
 
 
 class JournalDriver:
-    """Drives one store. All methods belong to the event loop's thread."""
+    """Drives one store. All methods belong to the event loop's thread.
+
+    ``witness``: keeps the number of a commit that is durable, before anything of it is acknowledged.
+    """
 
     def __init__(
         self,
         store: Store,
         disk: FileDisk,
+        witness: Callable[[int], None],
         on_committed: Callable[[Commit], None],
         on_failed: Callable[[str], None],
     ) -> None:
         self.store = store
         self.commits = 0
         self._disk = disk
+        self._witness = witness
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
@@ -129,6 +134,7 @@ class JournalDriver:
         if error is not None:
             self._failed(error)
         else:
+            self._witness(commit.sequence)
             self._committed(commit)
 
     def _write_commits(self) -> None:
@@ -138,6 +144,7 @@ class JournalDriver:
                 return
             try:
                 commit.perform(self._disk)
+                self._witness(commit.sequence)
             except Exception as error:  # whatever it was, nothing is certain any more
                 self._report(self._failed, error)
                 return

@@ -2,7 +2,7 @@
 
 ```
  start: an empty journal record is durable --> the whole file, synced --> the node may vote and acknowledge
- commit is durable --> Witness(store, sequence) --> two slots in one small file beside the store's folder
+ commit is durable --> Witness(store, sequence), in one of two slots of that file --> what it holds is acknowledged
  next start: what the witness says against what the store has --> SAME | GONE | OTHER | OLDER
 ```
 A store that was wiped, exchanged, or replaced by an older copy of itself can't know that: all it has fits together.
@@ -14,9 +14,9 @@ Each start adds an empty record to a journal that has records, then writes and s
 other nodes rely on anything of this start (``begin_life``). So a copy from before a start is always older than the
 witness, however short the node ran after that start.
 
-Later the witness is written at most once in ``GAP_MS``, and no commit waits for the write. So an older copy goes
-unnoticed only if it was taken after the last start, and within about ``GAP_MS`` before the node ended; so does one that
-was put back together with its witness.
+Later the witness is written with each commit, before a vote or an acknowledgement goes out, and not synced. So a copy
+that lacks anything the node ever said is older than the witness. It goes unnoticed only if it was put back together
+with its witness, or after a power loss that took the end of the witness with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 SLOT_BYTES: Final = 512
 """A sector: a write that is torn leaves the other slot as it was."""
-GAP_MS: Final = 1_000
 SAME: Final = 0
 GONE: Final = 1
 """There is a witness, and a store that was made just now."""
@@ -111,30 +110,14 @@ def begin_life(store: Store, disk: Disk) -> bytes:
 
 
 class Witnessing:
-    """When to write the witness: at most once in a while, and at once after a while without commits. ``sequence``: what
-    the start has written."""
+    """What to write as the witness, commit by commit."""
 
-    def __init__(self, store: int, sequence: int) -> None:
+    def __init__(self, store: int) -> None:
         self._store = store
-        self._durable = sequence
-        self._said = sequence
         self._slot = 0
-        self._next_at = 0
 
-    def committed(self, sequence: int) -> None:
-        """This record is durable."""
-        self._durable = sequence
-
-    def due(self, now: int) -> tuple[int, bytes] | None:
-        """(position, bytes) to be written now; None when nothing is."""
-        if self._durable == self._said or now < self._next_at:
-            return None
-        return self.last(now)
-
-    def last(self, now: int) -> tuple[int, bytes]:
-        """(position, bytes) to write at once, before the node stops."""
-        self._next_at = now + GAP_MS
-        self._said = self._durable
+    def committed(self, sequence: int) -> tuple[int, bytes]:
+        """This record is durable: (position, bytes) to be written before any of it is acknowledged."""
         position = self._slot * SLOT_BYTES
         self._slot = 1 - self._slot
-        return position, Witness(self._store, self._durable).encode()
+        return position, Witness(self._store, sequence).encode()

@@ -187,6 +187,16 @@ class RaftEngine:
         self._wake()
         return proposal
 
+    def append_once(self, group: int, sender: int, sequence: int, batch: bytes) -> bool:
+        """Put the run of a sender that is no node into a group's log, unless that has it; whether it is committed.
+
+        Its runs come in order, each after the one before was committed: a log with a later run has this one.
+        """
+        if self.host.append_once(group, sender, sequence, batch):
+            return True
+        self._wake()
+        return False
+
     def read(self, group: int, answer: ReadDone, now: int) -> None:
         """Call back when all that was committed before now is applied here; False: not here, ask the leader.
 

@@ -174,6 +174,21 @@ class RaftHost:
         self._touch(group)
         return node.propose(batch)
 
+    def append_once(self, group: int, sender: int, sequence: int, batch: bytes) -> bool:
+        """See ``RaftEngine.append_once``."""
+        node = self.groups.get(group)
+        if node is None or group in self.broken:
+            return False
+        self._follow_role(group)
+        desk = self.desks[group]
+        if desk.has_committed(sender, sequence):
+            return True
+        self._touch(group)
+        last = desk.last_of(sender)
+        if sequence > last:
+            self._deliver(Forward(group, self.node_id, self.node_id, desk.term, last, 0, batch))
+        return False
+
     def read(self, group: int, number: int, now: int) -> bool:
         """Ask from which index on a read may be served; ``GroupReady.ready.reads`` answers. False: no replica here."""
         node = self.groups.get(group)

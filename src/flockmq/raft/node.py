@@ -19,7 +19,15 @@ from flockmq.log.batch import CONFIG, NOOP, control_batch, kind_of
 from flockmq.raft import installing, membership, persistence, quiet, reads, replication, transfer
 from flockmq.raft.clock import TickClock
 from flockmq.raft.configuration import Configuration
-from flockmq.raft.election import is_loyal, on_timeout_now, on_vote_reply, on_vote_request, tick_election
+from flockmq.raft.election import (
+    campaign,
+    is_loyal,
+    may_campaign,
+    on_timeout_now,
+    on_vote_reply,
+    on_vote_request,
+    tick_election,
+)
 from flockmq.raft.messages import (
     Append,
     AppendReply,
@@ -86,7 +94,9 @@ class RaftNode:
             # Check-quorum (thesis 6.2): a leader cut off from the others makes way, and stops letting clients wait.
             become_follower(state, state.term, 0)
             return
-        transfer.tick_transfer(state)
+        if transfer.tick_transfer(state) and may_campaign(state):
+            campaign(state, transfer=True)
+            return
         if elapsed >= state.heartbeat_at or self._commit_is_news(state):
             # Groups beat at the same moments, so that their heartbeats to a node share a frame.
             gap = state.settings.heartbeat_ms

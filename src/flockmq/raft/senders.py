@@ -321,6 +321,16 @@ class SenderDesk:
         self._note_ahead(run, proposal.index, proposal.base_offset)
         return self._wait(_Waiter(run, node, attempt, proposal.index))
 
+    def last_of(self, sender: int) -> int:
+        """The last run of a sender that is no node, committed or not."""
+        known = self._ahead.get(sender) or self.table.senders.get(sender)
+        return 0 if known is None else known.last
+
+    def has_committed(self, sender: int, sequence: int) -> bool:
+        """Whether a run of a sender that is no node is in the log for good."""
+        known = self.table.senders.get(sender)
+        return known is not None and known.last >= sequence
+
     def _wait(self, waiter: _Waiter) -> Message | None:
         """Answer when the run is committed; the early answer, if there is one."""
         self._waiters.setdefault(waiter.index, []).append(waiter)

@@ -4,7 +4,7 @@
  elected --> knows_all:   everything of earlier terms is applied here, so all that was ever acknowledged
          --> is_followed: and no other replica can lead yet: a quorum of members answered for the group once,
                           and their nodes were heard ever since, up to now, without a gap
-         --> speaking_for: and leadership is not being handed over
+         --> speaking_for: and leadership is not being handed over, nor was it in this term
 
  member  ---answers--beat--beat--beat--now    follows this leader still
  member  ---answers--beat--       --beat--now   may have elected another one meanwhile, until it answers again
@@ -57,8 +57,10 @@ def speaking_for(host: RaftHost, groups: list[int], now: int) -> list[int]:
     found: list[int] = []
     for group in groups:
         node = host.groups.get(group)
-        if node is None or group in host.broken or node.state.transfer_to or not knows_all(node.state):
+        if node is None or group in host.broken or not knows_all(node.state):
             continue
+        if node.state.transfer_to or not node.state.lease_is_safe:
+            continue  # the node that was told to lead may do so at any moment
         if is_followed(node.state, nearby):
             found.append(group)
         elif node.state.quiet and node.state.configuration.has_quorum(heard):

@@ -2,8 +2,10 @@
 
 ```
  refuse proposals --> target has the whole log, durably --> TimeoutNow: it campaigns at once, the others may vote for it
-        `-- not done within an election timeout: take proposals again
+        `-- not done within an election timeout: take proposals again, in a term of its own if the target was told
 ```
+A target that was told to campaign may hear of it much later, and win while this leader still believes that it leads. So
+a leader that gives up after that is elected anew: the old order is void in the new term.
 """
 
 from __future__ import annotations
@@ -53,8 +55,11 @@ def hand_over(state: RaftState) -> None:
     state.send(TimeoutNow(state.group, state.node, state.transfer_to, state.term))
 
 
-def tick_transfer(state: RaftState) -> None:
-    """Give up when it takes too long: a group that takes no proposals is worse than one with the wrong leader."""
-    if state.transfer_to and state.clock.elapsed >= state.transfer_until:
-        state.transfer_to = 0
-        state.dirty = True
+def tick_transfer(state: RaftState) -> bool:
+    """Give up when it takes too long: a group that takes no proposals is worse than one with the wrong leader. Returns
+    whether this leader has to be elected anew."""
+    if not state.transfer_to or state.clock.elapsed < state.transfer_until:
+        return False
+    state.transfer_to = 0
+    state.dirty = True
+    return not state.lease_is_safe

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +27,6 @@ from flockmq.server.data_dir import PEERS_FILE, STORE_FOLDER
 from flockmq.server.state_copy import peek_state, read_if_there
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
     from pathlib import Path
 
     from flockmq.drivers.disk import FileDisk
@@ -71,42 +69,27 @@ class OpenedStore:
 
 
 class WitnessFile:
-    """The file; belongs to one opening of the store. A thread writes it, one slot at a time: a file system that stands
-    still must not stop the loop."""
+    """The file; belongs to one opening of the store."""
 
     def __init__(self, folder: Path, store: Store, disk: FileDisk) -> None:
         replace_file(folder / WITNESS_FILE, begin_life(store, disk))
         self._file = os.open(folder / WITNESS_FILE, os.O_WRONLY | os.O_CLOEXEC)
-        self._witnessing = Witnessing(store.identity, store.sequence - 1)
-        self._writer = ThreadPoolExecutor(1, "witness")
-        self._writing: Future[None] | None = None
+        self._witnessing = Witnessing(store.identity)
 
-    def committed(self, sequence: int, now: int) -> None:
-        """A record is durable, and not acknowledged yet."""
-        self._witnessing.committed(sequence)
-        self.tick(now)
+    def committed(self, sequence: int) -> None:
+        """A record is durable, and not acknowledged yet. Not synced: a process that is killed leaves it all the same.
 
-    def tick(self, now: int) -> None:
-        """Time passes."""
-        if self._file < 0 or (self._writing is not None and not self._writing.done()):
-            return
-        slot = self._witnessing.due(now)
-        if slot is not None:
-            self._writing = self._writer.submit(_write, self._file, slot)
+        Without the witness an older store is not noticed; a disk that fails is told by the journal.
+        """
+        position, slot = self._witnessing.committed(sequence)
+        with suppress(OSError):
+            os.pwrite(self._file, slot, position)
 
-    def close(self, now: int) -> None:
-        """The last word of this opening. Blocks."""
+    def close(self) -> None:
+        """After the last commit."""
         file, self._file = self._file, -1
         if file >= 0:
-            self._writer.shutdown()
-            _write(file, self._witnessing.last(now))
             os.close(file)
-
-
-def _write(file: int, slot: tuple[int, bytes]) -> None:
-    """Without the witness an older store is not noticed; a disk that fails is told by the journal."""
-    with suppress(OSError):
-        os.pwrite(file, slot[1], slot[0])
 
 
 def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedStore:

@@ -31,12 +31,14 @@ class Driven:
         self.failures: list[str] = []
         self.told: list[str] = []
         """Of both kinds, in order."""
+        self.witnessed: list[int] = []
         self.changed = asyncio.Event()
         self.thread = threading.current_thread()
-        self.driver = JournalDriver(self.store, disk, self.on_committed, self.on_failed)
+        self.driver = JournalDriver(self.store, disk, self.witnessed.append, self.on_committed, self.on_failed)
 
     def on_committed(self, commit: Commit) -> None:
         assert threading.current_thread() is self.thread, "completions belong to the event loop"
+        assert self.witnessed[-1] == commit.sequence, "the witness knows of a commit before it is acknowledged"
         self.commits.append(commit)
         self.told.append("committed")
         self.changed.set()

@@ -10,7 +10,6 @@ from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.store import Store
 from flockmq.log.witness import (
-    GAP_MS,
     GONE,
     OLDER,
     OTHER,
@@ -64,9 +63,7 @@ def test_without_a_witness_every_store_is_taken() -> None:
 
 def test_the_later_slot_counts_and_a_torn_one_does_not() -> None:
     file = bytearray(whole_file(7, 100))
-    witnessing = Witnessing(7, 100)
-    witnessing.committed(101)
-    position, data = witnessing.last(0)
+    position, data = Witnessing(7).committed(101)
     file[position : position + SLOT_BYTES] = data
     found = read_witness(bytes(file))
     assert found is not None
@@ -82,17 +79,21 @@ def test_garbage_says_nothing(data: bytes) -> None:
     assert read_witness(data) is None
 
 
-def test_the_first_commit_after_a_while_is_written_at_once_others_wait() -> None:
-    witnessing = Witnessing(7, 100)
-    assert witnessing.due(0) is None, "the start has written so much"
-    witnessing.committed(101)
-    assert witnessing.due(0) is not None
-    witnessing.committed(102)
-    assert witnessing.due(GAP_MS - 1) is None
-    assert witnessing.due(GAP_MS) is not None
-    assert witnessing.due(10 * GAP_MS) is None
-    witnessing.committed(103)
-    assert witnessing.due(10 * GAP_MS) is not None
+def test_each_commit_is_witnessed_in_the_slot_that_is_older() -> None:
+    file = bytearray(whole_file(7, 100))
+    witnessing = Witnessing(7)
+    for sequence in (101, 102, 103):
+        position, data = witnessing.committed(sequence)
+        kept = bytes(file)
+        file[position : position + SLOT_BYTES] = bytes(SLOT_BYTES)
+        torn = read_witness(bytes(file))
+        assert torn is not None
+        assert torn.sequence == sequence - 1, "a write that is torn leaves what was said before"
+        file[:] = kept
+        file[position : position + SLOT_BYTES] = data
+        found = read_witness(bytes(file))
+        assert found is not None
+        assert found.sequence == sequence
 
 
 def test_each_start_is_later_than_all_copies_from_before_it() -> None:

@@ -163,3 +163,20 @@ def test_a_member_that_was_restarted_has_to_answer_again() -> None:
         hosts.tick()
         hosts.turn()
     assert not speaks(hosts, leader)
+
+
+def test_a_leader_that_gave_up_handing_over_speaks_again_in_a_later_term() -> None:
+    """The node that was told to lead may hear of it late."""
+    hosts, leader = quiet()
+    target = others(hosts, leader)[0]
+    term = leader.group(1).state.term
+    hosts.cuts |= {(leader.id, target), (target, leader.id)}
+    assert leader.host.transfer(1, target) is None
+    spoke: set[tuple[int, bool]] = set()
+    for _ in range(40):
+        hosts.run(50)
+        spoke.add((leader.group(1).state.term, speaks(hosts, leader)))
+    assert (term, True) not in spoke
+    assert leader.group(1).state.role == LEADER
+    assert leader.group(1).state.term == term + 1
+    assert speaks(hosts, leader)

@@ -96,3 +96,21 @@ def test_only_the_leader_of_the_term_can_ask_for_a_campaign() -> None:
     cluster[3].node.step(TimeoutNow(GROUP, 1, 3, leader.state.term - 1))
     assert cluster[3].state.role == FOLLOWER
     assert cluster[3].state.term == leader.state.term
+
+
+def test_an_order_to_lead_that_comes_late_is_void() -> None:
+    cluster = Cluster()
+    leader = cluster.elect(1)
+    cluster.run(200)
+    term = leader.state.term
+    cluster.isolate(3)
+    assert leader.node.transfer(3) is None
+    cluster.run(1_500)
+    assert cluster.leaders() == [leader]
+    assert leader.state.term == term + 1
+    cluster.heal()
+    cluster.run(200)
+    cluster[3].node.step(TimeoutNow(GROUP, 1, 3, term))
+    cluster.run(200)
+    assert cluster.leaders() == [leader]
+    assert leader.state.term == term + 1
