@@ -7,7 +7,8 @@
  ReplicasAre  replicas        <-- the partition's leader, when its voters changed; one that left is no founder any more
  AcceptLoss   heir            <-- an operator: one node goes on alone; its ReplicasAre ends that, then the target counts
 ```
-Users can't alter or delete a hidden topic, nor read it with a cursor; where its partitions live is decided as for any.
+Users can't alter or delete a hidden topic, nor read it with a cursor; they say how much ``$capture`` keeps. Where its
+partitions live is decided as for any.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from flockmq.cluster.model import (
     ACK_NAMES,
     BY_PROPERTY,
     BY_TOPIC,
+    CAPTURE_TOPIC,
     CORE,
     DEFAULT_NAMESPACE,
     EXCHANGES,
@@ -129,7 +131,7 @@ def create_hidden(tables: Tables, command: CreateHidden, wall_ms: int) -> TopicR
 
 def alter_topic(tables: Tables, command: AlterTopic) -> TopicRecord:
     """Another shape for a topic. Another replication factor is reached later, by plans (placement.py)."""
-    known = _topic_of_users(tables, command.namespace, command.name)
+    known = _alterable(tables, command)
     topic = replace(
         known,
         filters=known.filters
@@ -267,6 +269,15 @@ def rebalance(tables: Tables, command: Rebalance) -> Moves:
     for move in moves:
         set_target(tables, move)
     return Moves(len(moves), len(plan_rebalance(tables)))
+
+
+def _alterable(tables: Tables, command: AlterTopic) -> TopicRecord:
+    """The topic to be altered. Of ``$capture`` operators say how much it keeps for sessions, and no more."""
+    asked = (command.filters, command.shards, command.replication_factor, command.ack, command.key)
+    others = (*asked, command.key_property, command.exchange)
+    if command.name == CAPTURE_TOPIC and all(one is None for one in others):
+        return tables.topic(command.namespace, command.name)
+    return _topic_of_users(tables, command.namespace, command.name)
 
 
 def _topic_of_users(tables: Tables, namespace: str, name: str) -> TopicRecord:

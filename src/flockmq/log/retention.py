@@ -10,7 +10,10 @@
  does a cursor that holds retention still need it? --no--> goes
         | yes
         v
- as much as the bound left without it? --no--> stays     --yes--> goes, and the cursor is told: it lost records
+ as much as the bound left without it, or older than the bound of age? --no--> stays
+        | yes
+        v
+ goes, and the cursor is told: it lost records
 ```
 So size alone takes none of the newest ``bytes``. The segment that is written to goes only if all in it is too old: what
 comes next begins a new one.
@@ -47,7 +50,7 @@ def expired(log: LogState, rule: Retention, now_ms: int, held_offset: int | None
         left -= segment.length
         too_old = rule.age_ms > 0 and segment.latest_timestamp < now_ms - rule.age_ms
         too_large = 0 < rule.bytes <= left
-        beyond = 0 < rule.bytes_bound <= left
+        beyond = 0 < rule.bytes_bound <= left or 0 < rule.age_bound_ms < now_ms - segment.latest_timestamp
         held = held_offset is not None and held_offset < end_offset
         if not (too_old or too_large) or (held and not beyond):
             break

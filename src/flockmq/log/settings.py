@@ -87,6 +87,9 @@ class Retention:
     bytes_bound: int = 0
     """Beyond this, in the same way, the oldest segments go even though a cursor needs them: the disk is finite."""
 
+    age_bound_ms: int = 0
+    """Segments whose newest record is older go even though a cursor needs them."""
+
     def __post_init__(self) -> None:
         if self.bytes_bound and self.bytes_bound < self.bytes:
             raise ConfigError("retention: bytes_bound is the last resort and can't be smaller than bytes.")

@@ -327,6 +327,15 @@ def test_users_can_not_touch_a_hidden_topic(name: str, exists: bool) -> None:
         assert "the cluster's own" in machine.refused(command, INVALID)
 
 
+def test_operators_say_how_much_is_captured_and_no_more() -> None:
+    machine = Machine(3)
+    machine.done(CreateHidden(CAPTURE_TOPIC))
+    altered = machine.done(AlterTopic(CAPTURE_TOPIC, retention_ms=1_000, retention_bytes=5_000_000))
+    assert isinstance(altered, TopicRecord)
+    assert (altered.retention_ms, altered.retention_bytes) == (1_000, 5_000_000)
+    machine.refused(AlterTopic(CAPTURE_TOPIC, retention_ms=1_000, shards=9), INVALID)
+
+
 def test_hidden_topics_count_for_no_limit_of_their_namespace() -> None:
     machine = Machine(1)
     machine.done(AlterNamespace("default", topics_max=1))

@@ -65,6 +65,13 @@ def test_within_a_bound_of_the_disk(log: GroupLog) -> None:
     assert go(log, rule, held=60) == (24, 0)
 
 
+def test_what_a_cursor_needs_goes_once_it_is_older_than_the_bound_of_age(log: GroupLog) -> None:
+    rule = Retention(age_ms=1, age_bound_ms=10_000)
+    assert go(log, rule, 16_000, held=0) == (0, 0)
+    assert go(log, rule, 16_001, held=0) == (6, 12)
+    assert go(log, rule, 16_001, held=24) == (12, 0), "what is not held goes by age alone"
+
+
 def test_the_bound_is_for_what_is_held_alone(log: GroupLog) -> None:
     assert go(log, Retention(age_ms=10**12, bytes_bound=1), 10**9) == (0, 0), "it is not too old"
     assert go(log, Retention(bytes_bound=1), 10**9, held=0) == (0, 0), "everything is kept for ever"
