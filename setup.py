@@ -29,7 +29,7 @@ HOT_MODULES = (
     *("peering/channels.py", "peering/forwarding.py", "peering/stream.py"),  # every message between nodes
     *(f"durable/publish/{name}.py" for name in ("appending", "answers", "batches", "entering", "lanes")),
     *("durable/publish/pausing.py", "durable/publish/unsettled.py"),
-    *(f"durable/deliver/{name}.py" for name in ("decoding", "delivery", "catchup", "pacing")),
+    *(f"durable/deliver/{name}.py" for name in ("decoding", "delivery", "catchup", "pacing", "shared_batches")),
     *("durable/machine/machine.py", "durable/machine/machines.py"),  # every durable message
     *("peering/node.py", "peering/exchange.py", "durable/node.py"),  # every turn
 )

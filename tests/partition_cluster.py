@@ -23,23 +23,30 @@ from flockmq.durable.logs.logs import Logs
 from flockmq.durable.machine.control import Control
 from flockmq.durable.machine.fences import Fences
 from flockmq.durable.machine.machines import Machines
-from flockmq.durable.qos2.collecting import Collecting
+from flockmq.durable.machine.session_bodies import CLEAN_START, ClaimStatement, SessionStatement, session_body
+from flockmq.durable.machine.session_record import read_record
+from flockmq.durable.machine.session_table import SessionTable
 from flockmq.durable.qos2.releases import Releases
 from flockmq.durable.replicas.retention_sweeper import RetentionSweeper
 from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
+from flockmq.durable.sessions.serving import results_of
+from flockmq.durable.sessions.submitting import StatementResult
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.wall import WallClock
 from flockmq.log.settings import StoreSettings
 from flockmq.node.events import EventList
+from flockmq.node.ports import Claimed
 from flockmq.peering.calls import Calls
 from flockmq.peering.channels import RAFT
+from flockmq.peering.fields import Reader
 from flockmq.raft.appends import OpenBatch, Outcome
 from flockmq.raft.engine import RaftEngine
 from flockmq.raft.ready import Ready
 from flockmq.raft.settings import RaftSettings
 from flockmq.session.session import Session
+from flockmq.tasks import Promise, promised
 from flockmq.testing.lockstep import Lockstep, StoreNode
 
 WALL_MS = 1_700_000_000_000
@@ -55,6 +62,34 @@ class Sent:
 
     def settled(self, batch: OpenBatch, count: int, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
+
+
+class Records:
+    """The records of persistent sessions: the test is their log. Statements are applied at once."""
+
+    def __init__(self) -> None:
+        self.table = SessionTable()
+        self.index = 0
+        self.is_there = True
+        """False: no majority keeps them, and nothing said is applied."""
+        self.said: list[int] = []
+        """Kinds of statements."""
+
+    def say(self, client: bytes, statement: SessionStatement, size: int = 64) -> Promise[StatementResult | None]:
+        if not self.is_there:
+            return promised(None)
+        self.index += 1
+        self.said.append(statement.what)
+        self.table.apply(session_body(self.index, [statement]), self.index, self.index)
+        return promised(results_of(self.table, [statement], 0)[0])
+
+    def claim(self, client_id: str, node: int, clean: bool = False) -> Claimed:
+        """What the owner gets whose claim is granted."""
+        client = client_id.encode()
+        flags = CLEAN_START if clean else 0
+        self.say(client, ClaimStatement(client, self.index + 1, 0, node, 1, None, 3_600, 5, flags))
+        record = read_record(Reader(self.table.records[client].encode()))
+        return Claimed(0, "", record.epoch, record)
 
 
 class Node(StoreNode):
@@ -83,22 +118,12 @@ class Node(StoreNode):
         self.logs = Logs(self.id, self.local, self.layout, self.calls, self, self.engine.wake)
         self.cursors = Cursors(self.asking, self.control, self.machines, self.local)
         self.retention_sweeper = RetentionSweeper(self.engine, self.machines, self.layout, self.events, wall)
-        self.collecting = Collecting(
-            self.asking,
-            self.control,
-            self.machines,
-            self.fences,
-            self.events,
-            self,
-            cluster.under_way.get(self.id, dict),
-        )
-        self.releases = Releases(
-            self.asking, self.control, self.machines, self.collecting, self, cluster.sessions.get(self.id)
-        )
+        self.sessions = cluster.sessions.setdefault(self.id, {})
+        self.releases = Releases(self.asking, self.control, self.machines, cluster.records, self.sessions)
         self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)
         self.statuses = Statuses(self.id, self.engine, self.machines, self.calls, self.scrubbing)
         self.sinks = Sinks(self.asking, self.control, self.machines)
-        self.followers = (self.control, self.logs, self.collecting, self.sinks)
+        self.followers = (self.control, self.logs, self.sinks)
         for group in cluster.groups:
             if self.id in self.layout.replicas_of(group):
                 replica = self.engine.open(group, cluster.voters)
@@ -133,7 +158,7 @@ class Node(StoreNode):
 
     def tick(self, now: int) -> None:
         self.engine.tick(now)
-        for part in (self.calls, self.control, self.retention_sweeper, self.collecting, self.releases):
+        for part in (self.calls, self.control, self.retention_sweeper, self.releases):
             part.tick(now)
         wall_ms = now + WALL_MS - self.cluster.start
         work = self.scrubbing.take(now, wall_ms)
@@ -146,7 +171,6 @@ class Node(StoreNode):
         self.asking.now = now
         self.cursors.flush(now)
         self.releases.flush(now)
-        self.collecting.flush(now)
         self.control.flush(now)
         self.engine.turn(lambda peer, frame: self.send(peer, RAFT, frame))
         self.write()
@@ -164,12 +188,11 @@ class PartitionCluster(Lockstep[Node, tuple[int, int, int, bytes]]):
         seed: int = 5,
         store: StoreSettings = STORE,
         sessions: dict[int, dict[str, Session]] | None = None,
-        under_way: dict[int, Callable[[], dict[bytes, set[int]]]] | None = None,
     ) -> None:
-        """``sessions``, ``under_way``: by node, of those that have a broker."""
+        """``sessions``: by node, of those that have a broker."""
         super().__init__(seed)
         self.sessions = sessions or {}
-        self.under_way = under_way or {}
+        self.records = Records()
         self.store = store
         self.start = self.now
         self.voters = voters

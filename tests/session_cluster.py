@@ -19,10 +19,9 @@ from flockmq.mqtt.run import make_run
 from flockmq.node.ports import Gate
 from flockmq.node.publishing import publish_message
 from flockmq.node.settings import BrokerSettings
-from flockmq.peering.channels import SESSIONS, WILLS
-from flockmq.peering.claiming import Collector
+from flockmq.peering.channels import SESSIONS
+from flockmq.peering.claiming import Collector, Records
 from flockmq.peering.ownership import Ownership
-from flockmq.peering.wills import WillCopies
 from flockmq.session.session import Session
 from flockmq.testing.harness import START_MS, BrokerHarness
 from flockmq.testing.harness_client import HarnessClient
@@ -91,11 +90,12 @@ class SimNode:
         )
         self.harness.now = cluster.now
         self.outbox = SimOutbox(cluster, node_id)
-        self.wills = WillCopies(self.harness.broker, node_id, boot, self.outbox)
         self.routes = SimRoutes(cluster, self)
         rng = random.Random(cluster.rng.getrandbits(32))
+        collector = cluster.collectors.pop(0) if cluster.collectors else None
+        records = cluster.records if collector is not None else None
         self.ownership = Ownership(
-            self.harness.broker, node_id, boot, self.outbox, rng, self.routes, self.wills, cluster.next_collector()
+            self.harness.broker, node_id, boot, self.outbox, rng, self.routes, collector, records
         )
         self.harness.ports.ownership = self.ownership
         self.seen_wills: list[bytes] = []
@@ -115,8 +115,11 @@ class SessionCluster:
         settings: BrokerSettings | None = None,
         gate: Gate | None = None,
         collectors: list[Collector] | None = None,
+        records: Records | None = None,
     ) -> None:
+        """``collectors``: of the nodes, in the order in which they start; ``records``: that they share."""
         self.collectors = collectors or []
+        self.records = records
         self.rng = random.Random(seed)
         self.delay_ms = delay_ms
         self.settings = settings
@@ -134,10 +137,6 @@ class SessionCluster:
         self.published = 0
         for number in range(1, count + 1):
             self.start(number * 1_000_003)
-
-    def next_collector(self) -> Collector | None:
-        """That of the node that starts next."""
-        return self.collectors.pop(0) if self.collectors else None
 
     # --- nodes and links ---
 
@@ -250,10 +249,8 @@ class SessionCluster:
             if ticks:
                 node.harness.broker.tick(self.now)
                 node.ownership.tick(self.now)
-                node.wills.tick(self.now)
             node.harness.flush()
             node.ownership.flush(self.now)
-            node.wills.flush(self.now)
             node.routes.flush()
             node.harness.flush()
 
@@ -267,7 +264,6 @@ class SessionCluster:
             self.links.add((about, node_id))
             self.deaf -= {(node_id, about), (about, node_id)}
             for one, two in ((node, about), (other, node_id)):
-                one.wills.peer_up(two, self.now)
                 one.ownership.peer_up(two, self.now)
                 one.routes.tell(two)
         elif not node.alive:
@@ -275,32 +271,26 @@ class SessionCluster:
         elif what == "down":
             if (node_id, about) not in self.links:
                 node.routes.acknowledged.pop(about, None)
-                node.wills.peer_down(about, self.now)
                 node.ownership.peer_down(about, self.now)
         elif what == "dead" and (node_id, about) not in self.links:
             self.believe_dead(node, about)
         elif what == "deaf" and (node_id, about) in self.links:
             self.deaf.add((node_id, about))
-            node.wills.peer_down(about, self.now)
             node.ownership.peer_down(about, self.now)
             self.believe_dead(node, about)
         elif what == "hear" and (node_id, about) in self.deaf:
             self.deaf.discard((node_id, about))
             if (node_id, about) in self.links:
-                node.wills.peer_up(about, self.now)
                 node.ownership.peer_up(about, self.now)
                 other.routes.tell(node_id)
 
     def believe_dead(self, node: SimNode, about: int) -> None:
         node.routes.others.pop(about, None)
-        node.wills.peer_dead(about, self.now)
         node.ownership.peer_dead(about, self.now)
 
     def deliver(self, node: SimNode, sender: int, channel: int, body: bytes) -> None:
         if channel == SESSIONS:
             node.ownership.receive(sender, body, self.now)
-        elif channel == WILLS:
-            node.wills.receive(sender, body, self.now)
         elif channel == ROUTES:
             node.routes.others[sender] = set(body[8:].split(b"\n")) - {b""}
             self.carry(node.node_id, sender, ROUTES_ACK, body[:8])

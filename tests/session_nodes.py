@@ -31,6 +31,7 @@ from flockmq.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
+from flockmq.node.settings import BrokerSettings
 from flockmq.routing.durable import shard_of
 from flockmq.testing.harness_client import HarnessClient, make_properties
 from flockmq.testing.lockstep_nodes import NodesLockstep
@@ -98,8 +99,8 @@ class Device:
 class SessionNodes(NodesLockstep):
     """See the module."""
 
-    def __init__(self, count: int = 3, seed: int = 1) -> None:
-        super().__init__(seed, cores=count)
+    def __init__(self, count: int = 3, seed: int = 1, settings: BrokerSettings | None = None) -> None:
+        super().__init__(seed, cores=count, settings=settings)
         self.found(*range(2, count + 1))
         self.until(lambda: all(self.knows_all(number) for number in self.nodes))
 
@@ -215,6 +216,15 @@ class SessionNodes(NodesLockstep):
 
         self.until(came, ms_max)
         return found
+
+    def until_seen(self, device: Device, payload: bytes, ms_max: int = 30_000) -> None:
+        """Let time pass until a message is among those of a device."""
+
+        def came() -> bool:
+            device.look()
+            return any(message.payload == payload for message in device.messages)
+
+        self.until(came, ms_max)
 
     # What nodes know.
 

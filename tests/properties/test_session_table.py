@@ -10,12 +10,17 @@ from hypothesis import strategies as st
 from flockmq.durable.machine.session_bodies import (
     CHECKS_USER,
     CLEAN_START,
+    SAME_EPOCH,
+    AbandonStatement,
     ClaimStatement,
     DetachStatement,
     EndStatement,
     ExpireStatement,
+    FiredStatement,
+    FiringStatement,
     MarkStatement,
     OrphanStatement,
+    RevokeStatement,
     SessionStatement,
     SlowSession,
     StoredSubscription,
@@ -26,6 +31,7 @@ from flockmq.durable.machine.session_bodies import (
 )
 from flockmq.durable.machine.session_record import NEVER_EXPIRES, SessionRecord
 from flockmq.durable.machine.session_table import SessionTable, decode_sessions
+from flockmq.durable.machine.session_wills import StoredWill
 
 GROUPS: Final = (1, 2)
 FAR: Final = 10**15
@@ -41,6 +47,17 @@ subscriptions = st.builds(
     StoredSubscription, filters, st.integers(0, 2), st.sampled_from([0, 1, 8]), st.integers(0, 3), positions
 )
 named = st.tuples(clients, epochs)
+wills = st.builds(
+    StoredWill,
+    st.sampled_from([b"w", b"w/x"]),
+    st.sampled_from([b"", b"gone"]),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from([4, 5]),
+    st.sampled_from([0, 2, 50]),
+    st.sampled_from([-1, 0, 9]),
+    st.just(b""),
+).map(lambda will: will.encode())
 
 claims = st.builds(
     ClaimStatement,
@@ -52,7 +69,8 @@ claims = st.builds(
     st.sampled_from([None, b"", b"ann"]),
     expiries,
     st.sampled_from([4, 5]),
-    st.sampled_from([0, 0, 0, CLEAN_START, CHECKS_USER]),
+    st.sampled_from([0, 0, 0, CLEAN_START, CHECKS_USER, SAME_EPOCH]),
+    st.one_of(st.just(b""), wills),
 )
 marks = st.builds(
     MarkStatement,
@@ -90,6 +108,12 @@ def _bring_up_to_date(statement: SessionStatement, table: SessionTable, index: i
             statement.epoch = table.records[statement.client].epoch
     elif isinstance(statement, ExpireStatement):
         statement.sessions = table.expired(FAR, 10)
+    elif isinstance(statement, FiringStatement):
+        statement.wills = [(known.client, known.epoch) for known in table.wills.due(FAR, 2)]
+    elif isinstance(statement, FiredStatement) and table.wills.runs:
+        statement.target, statement.sequence = next(iter(table.wills.runs))
+    elif isinstance(statement, ClaimStatement) and statement.flags & SAME_EPOCH:
+        statement.epoch = table.records[statement.client].epoch if statement.client in table.records else 0
     elif isinstance(statement, MarkStatement) and table.boots:
         statement.owner, statement.boot = list(table.boots)[statement.covers % len(table.boots)]
         statement.covers = max(index - statement.covers % 5, 0)
@@ -105,8 +129,12 @@ statements = st.one_of(
     st.builds(SubscribeStatement, clients, epochs, st.lists(subscriptions, min_size=1, max_size=1)),
     st.builds(SubscribeStatement, clients, epochs, st.lists(subscriptions, min_size=1, max_size=1)),
     st.builds(UnsubscribeStatement, clients, epochs, st.lists(filters, max_size=2)),
-    st.builds(DetachStatement, clients, epochs, expiries, positions),
-    st.builds(EndStatement, clients, epochs),
+    st.builds(DetachStatement, clients, epochs, expiries, positions, st.booleans()),
+    st.builds(EndStatement, clients, epochs, st.booleans()),
+    st.builds(AbandonStatement, clients, st.lists(st.integers(1, 200), max_size=3)),
+    st.builds(FiringStatement, st.sampled_from([0, 7, 8]), st.lists(named, max_size=2)),
+    st.builds(FiredStatement, st.sampled_from([0, 7]), st.integers(0, 60)),
+    st.builds(RevokeStatement, clients, epochs),
     marks,
     marks,
     marks,
@@ -163,6 +191,9 @@ def facts(table: SessionTable) -> object:
         table.bytes,
         {owner: set(owned) for owner, owned in table.by_owner.items()},
         set(table.expired(FAR, 100)),
+        {(known.client, known.epoch) for known in table.wills.due(FAR, 100)},
+        {run: {(known.client, known.epoch) for known in wills} for run, wills in table.wills.runs.items()},
+        table.wills.bytes,
         table.least_positions(list(GROUPS)),
         [(record.subscription_bytes, record.captured) for record in table.records.values()],
     )
@@ -211,6 +242,9 @@ def test_statements_of_no_epoch_that_is_current_change_nothing(taken: list[Step]
         DetachStatement(client, epoch, 0, {1: 99}),
         EndStatement(client, epoch),
         ExpireStatement([(client, epoch)]),
+        FiringStatement(7, [(client, epoch)]),
+        FiredStatement(7, epoch),
+        RevokeStatement(client, epoch),
     ]
     replay.table.apply(session_body(FAR, void), replay.index + 1, FAR)
     assert replay.table.encode() == before

@@ -46,7 +46,6 @@ class Node:
             base.exchange,
             parts.rng,
             base.routes,
-            base.wills,
             collector,
             self.sessions,
         )

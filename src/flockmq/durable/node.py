@@ -30,7 +30,6 @@ from flockmq.durable.machine.machines import Listener, Machines
 from flockmq.durable.order import after_consensus, before_consensus, slow_tick_of
 from flockmq.durable.publish.appending import Appending
 from flockmq.durable.publish.topics import Topics
-from flockmq.durable.qos2.collecting import Collecting
 from flockmq.durable.qos2.releases import Releases
 from flockmq.durable.replicas.partitions import Partitions
 from flockmq.durable.replicas.retention_sweeper import RetentionSweeper
@@ -38,7 +37,9 @@ from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.replicas.stored import StoredBytes
 from flockmq.durable.replicas.usage import NamespaceUsage
+from flockmq.durable.sessions.holding import CaptureHolds
 from flockmq.durable.sessions.room import SessionRoom
+from flockmq.durable.sessions.submitting import SessionLog
 from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.barrier import AppliedBarrier
 from flockmq.durable.state.facts import INDEX, MapFacts
@@ -192,25 +193,39 @@ class DurableNode:
         self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
         self.statuses = Statuses(node_id, self.engine, self.machines, base.calls, self.scrubbing)
         self.sinks = Sinks(self.calls, self.control, self.machines)
-        self.collecting = Collecting(
-            self.calls, self.control, self.machines, self.fences, broker.events, facts, self._under_way
-        )
-        self.releases = Releases(self.calls, self.control, self.machines, self.collecting, facts, base.broker.sessions)
+        session_log = SessionLog(self.calls, self.meta)
+        self.releases = Releases(self.calls, self.control, self.machines, session_log, base.broker.sessions)
         # Publishers and subscribers of this node.
         self.appending = Appending(broker, self.engine.appends, raft.entry_bytes_max, self.releases)
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, self.logs)
         self.session_room = SessionRoom(
-            base, self.calls, self.meta, self.barrier, self.control, self.machines, self.delivery
+            base,
+            self.calls,
+            self.meta,
+            self.barrier,
+            self.control,
+            self.machines,
+            self.delivery,
+            self.appending,
+            session_log,
+            self.releases,
         )
+        self.capture_holds = CaptureHolds(self.calls, self.meta, self.machines, session_log, self.logs, self.cursors)
         stored = StoredBytes(self.engine, self.layout)
         self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, stored)
         base.maps.set(STORE, store.identity.to_bytes(8, "little"))
         self.consensus = Consensus(self.engine, base.exchange.send_now, before_consensus(self), after_consensus(self))
         self.upper = Upper({RAFT}, self.engine.writable, {INDEX: self.meta.peer_told})
         self._ticks = [tick for _, tick in slow_tick_of(self)]
-        shards = self.session_room.shards
-        self._followers: tuple[Listener, ...] = (self.control, self.logs, self.collecting, self.sinks, shards)
+        room = self.session_room
+        self._followers: tuple[Listener, ...] = (
+            self.control,
+            self.logs,
+            self.sinks,
+            room.shards,
+            room.firing,
+        )
         """Parts that follow what partitions apply, in the order in which they hear of it."""
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:
@@ -332,9 +347,6 @@ class DurableNode:
 
     def _has_room(self, group: int) -> None:
         self.appending.on_room(group)
-
-    def _under_way(self) -> dict[bytes, set[int]]:
-        return self.appending.under_way()
 
     def _state_changed(self, state: ClusterState) -> None:
         self.partitions.follow(state)

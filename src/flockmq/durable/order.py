@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flockmq.peering.channels import FEEDS, MAPS, RAFT, RETAINED, RUNS, SESSIONS, WILLS
+from flockmq.peering.channels import FEEDS, MAPS, RAFT, RETAINED, RUNS, SESSIONS
 
 if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
@@ -37,7 +37,6 @@ def components_of(base: Base, ownership: Ownership, durable: DurableNode | None)
         MAPS: base.maps,
         RUNS: base.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
         SESSIONS: ownership,
-        WILLS: base.wills,
     }
     if durable is not None:
         found[RAFT] = durable.consensus  # behind all that clients and nodes brought: one frame and one write have it
@@ -60,7 +59,6 @@ def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
         ("clock", durable.begin_turn),
         ("cursors", durable.cursors.flush),
         ("releases", durable.releases.flush),
-        ("collecting", durable.collecting.flush),
         ("sessions", durable.session_room.log.flush),
         ("control", durable.control.flush),
     )
@@ -93,11 +91,12 @@ def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
         ("control", durable.control.tick),
         ("retention", durable.retention_sweeper.tick),
         ("cursors", durable.cursor_sweeper.tick),
-        ("collecting", durable.collecting.tick),
         ("releases", durable.releases.tick),
         ("shards of sessions", durable.session_room.shards.tick),
+        ("wills", durable.session_room.firing.tick),
         ("statements about sessions", durable.session_room.repeating.tick),
         ("marks of sessions", durable.session_room.marking.tick),
+        ("holds of captured messages", durable.capture_holds.tick),
         ("usage", durable.usage.tick),
         ("appending", durable.appending.tick),
     )

@@ -18,6 +18,8 @@ class Admission:
         self.assigned = assigned
         self.accept: Accept | None = None
         """The verdict, while the cluster is asked whose the client id is."""
+        self.is_let_on = False
+        """It is its turn among the clients that come back to persistent sessions."""
         self.epoch = 0
         """Under which the client id is this node's; 0: not known yet, or this node is alone."""
         self.unreleased: set[int] | None = None

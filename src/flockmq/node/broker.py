@@ -42,6 +42,7 @@ from flockmq.node.acknowledging import on_ack, on_plain_acks
 from flockmq.node.congestion import look_again, on_grace_over
 from flockmq.node.connecting import (
     go_on_admitting,
+    go_on_resuming,
     on_auth,
     on_connect,
     on_connection_timer,
@@ -53,7 +54,7 @@ from flockmq.node.connecting import (
 from flockmq.node.delaying import Delayed, take_delayed
 from flockmq.node.events import Event
 from flockmq.node.half_packets import on_packet_timer, watch_half
-from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up, send_will
+from flockmq.node.lifecycle import detach, disconnect, end_session, forget_connection, hang_up, send_will_now
 from flockmq.node.namespaces import (
     NamespaceLimits,
     edge_subscribe,
@@ -73,6 +74,7 @@ from flockmq.node.state import (
     CONNECTION_TIMER,
     DELAYED_TIMER,
     PACKET_TIMER,
+    RESUME_TIMER,
     SESSION_TIMER,
     SWEEP_TIMER,
     SYS_TIMER,
@@ -528,7 +530,7 @@ class Broker:
         session = connection.session
         if session is not None and packet.properties is not None and packet.properties.session_expiry_s is not None:
             wanted = packet.properties.session_expiry_s
-            if connection.expiry_asked == 0 and wanted != 0:
+            if session.expiry_s == 0 and wanted != 0:
                 # [MQTT-3.14.2-2] is for servers; a client that had no session to keep can't ask for one now
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The session expiry was 0 and can't be changed")
             longest = self.settings.session_expiry_s_max or wanted
@@ -707,6 +709,8 @@ class Broker:
         elif kind == SWEEP_TIMER:
             node.retained.sweep(now, SWEEP_BUDGET)
             node.timers.add(now + SWEEP_MS, SWEEP_TIMER, None)
+        elif kind == RESUME_TIMER:
+            go_on_resuming(node, now)
 
     def publish_sys(self, now: int) -> None:
         """Bring ``$SYS`` up to date."""
@@ -719,7 +723,7 @@ class Broker:
         """
         self.node.stopping = True
         for session in list(self.sessions.values()):
-            send_will(self.node, session, now)
+            send_will_now(self.node, session, now)
         for connection in list(self.connections.values()):
             disconnect(self.node, connection, reasons.SERVER_SHUTTING_DOWN, "The broker is stopping", now)
 
@@ -730,7 +734,7 @@ class Broker:
         """
         self.node.moving = True
         for session in list(self.sessions.values()):
-            send_will(self.node, session, now)
+            send_will_now(self.node, session, now)
         for connection in list(self.connections.values()):
             disconnect(self.node, connection, reasons.USE_ANOTHER_SERVER, "This node leaves its cluster", now)
         for session in list(self.sessions.values()):

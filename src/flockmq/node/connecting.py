@@ -4,7 +4,8 @@
  CONNECT --> listener full? banned? --> gate --Refuse--> CONNACK code, close
                                          |---Continue--> AUTH <--> AUTH ...
                                          |---None------> (reading pauses) ... Broker.auth_result
-                                         `---Accept----> claim the client id, collect QoS 2 ids from logs
+                                         `---Accept----> persistent: its turn (resuming.py)
+                                                         claim the client id, collect QoS 2 ids from logs
                                                          take over a live session (0x8E to the old connection)
                                                          clean start: end the old one | resume it
                                                          CONNACK, then what was in flight, then the queue
@@ -33,7 +34,7 @@ from flockmq.node.lifecycle import (
 from flockmq.node.namespaces import edge_will
 from flockmq.node.ports import CLAIM_BUSY, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
 from flockmq.node.reviewing import review_session
-from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, NodeState
+from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, RESUME_TIMER, NodeState
 from flockmq.node.turns import CONNECT
 from flockmq.session.connection import AUTHENTICATING, CLOSED, CONNECTED, NEW, Connection
 from flockmq.session.session import Session
@@ -45,7 +46,10 @@ CLIENT_ID_BYTES_MAX = 65_535
 """Longest client id with its namespace: other nodes are told it with two bytes of length."""
 
 
+KEEP_ALIVE_MS = 1_500
+"""How long a client may be silent for each second of its keep alive."""
 TAKEN_OVER = "Another connection uses this client id"
+TOO_MANY_RESUME = "Too many clients come back to their sessions at once; try again in a moment"
 MOVING = "This node is on its way to another cluster; connect to another one, or again in a moment"
 NOT_KNOWN_YET = "This node was just started and does not know its clients yet; try again in a moment"
 
@@ -280,6 +284,8 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if problem is not None:
         refuse(node, connection, client_id, problem.reason_code, problem.text, now)
         return
+    if not may_resume(node, connection, admission, accept, now):
+        return
     if (
         node.ports.ownership is not None
         and admission.epoch == 0
@@ -304,8 +310,6 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if connection.auth_method is not None:
         settings.authentication_method = connection.auth_method
         settings.authentication_data = accept.data
-    if node.ports.ownership is not None:
-        node.ports.ownership.changed(session)
     set_authority_timer(node, connection, accept)
     connection.connected_at = now
     connection.last_read_at = now
@@ -422,6 +426,54 @@ def namespace_problem(node: NodeState, namespace: str, client_id: str, old: Sess
     return None
 
 
+def may_resume(node: NodeState, connection: Connection, admission: Admission, accept: Accept, now: int) -> bool:
+    """Whether a client may have its persistent session now; False when it waits for its turn, or was refused."""
+    connect = admission.connect
+    is_new = connect.clean_start or not agreed_expiry_s(node, connect)
+    if node.ports.sessions is None or is_new or admission.is_let_on or admission.epoch:
+        return True
+    admission.is_let_on = True
+    if node.resumes.passes(now):
+        return True
+    admission.accept = accept
+    connection.auth = None  # the gate has spoken
+    connection.reading_paused = True
+    connection.mark()
+    if not node.resumes.waiting:
+        node.timers.add(now + 1, RESUME_TIMER, None)
+    surplus = node.resumes.wait(connection, accept.identity.namespace, now)
+    if surplus is not None:
+        refuse_to_resume(node, surplus, now)
+    return False
+
+
+def refuse_to_resume(node: NodeState, connection: Connection, now: int) -> None:
+    """A client can't wait any longer for its turn."""
+    admission = connection.admission
+    if connection.phase == AUTHENTICATING and isinstance(admission, Admission) and admission.accept is not None:
+        client_id = inside_client_id(admission.accept.identity.namespace, admission.request.client_id)
+        admission.accept = None
+        refuse(node, connection, client_id, reasons.SERVER_BUSY, TOO_MANY_RESUME, now)
+
+
+def go_on_resuming(node: NodeState, now: int) -> None:
+    """Let clients on that wait to resume their sessions, as many as the rate allows."""
+    resumes = node.resumes
+    while True:
+        connection = resumes.take(now)
+        if connection is None:
+            break
+        admission = connection.admission
+        if isinstance(admission, Admission) and admission.accept is not None:
+            accept = admission.accept
+            admission.accept = None
+            admit(node, connection, accept, now)
+    for connection in resumes.late(now):
+        refuse_to_resume(node, connection, now)
+    if resumes.waiting:
+        node.timers.add(now + 1, RESUME_TIMER, None)
+
+
 def has_claimed(node: NodeState, connection: Connection, admission: Admission, accept: Accept, now: int) -> bool:
     """Ask the cluster for the client id; False when the answer comes later, or the client was refused."""
     owner = node.ports.ownership
@@ -506,18 +558,15 @@ def agree(node: NodeState, connection: Connection, session: Session, connect: Co
     session.expiry_s = agreed_expiry_s(node, connect)
     if connection.version == 5 and session.expiry_s != (asked.session_expiry_s or 0):
         told.session_expiry_s = session.expiry_s
-    connection.expiry_asked = session.expiry_s
     # keep alive
     keep_alive = connect.keep_alive
     if limits.keep_alive_s_max and (keep_alive == 0 or keep_alive > limits.keep_alive_s_max):
         keep_alive = limits.keep_alive_s_max
         told.server_keep_alive_s = keep_alive
     connection.keep_alive_s = keep_alive
-    connection.keep_alive_ms = keep_alive * 1500
     connection.wants_places = connection.wants_problem_information and WANTS_PLACES in asked.user
     # flow
-    connection.client_receive_max = asked.receive_maximum or 65_535
-    session.window = connection.client_receive_max
+    session.window = asked.receive_maximum or 65_535
     if limits.inflight_max and limits.inflight_max < session.window:
         session.window = limits.inflight_max
     session.queue_messages_max = limits.queue_messages_max
@@ -548,8 +597,8 @@ def set_keep_alive_timer(node: NodeState, connection: Connection, now: int) -> N
     """From the connect timeout to the keep alive, or to no deadline at all."""
     node.timers.cancel(connection.timer)
     connection.timer = None
-    if connection.keep_alive_ms:
-        connection.timer = node.timers.add(now + connection.keep_alive_ms, CONNECTION_TIMER, connection)
+    if connection.keep_alive_s:
+        connection.timer = node.timers.add(now + connection.keep_alive_s * KEEP_ALIVE_MS, CONNECTION_TIMER, connection)
 
 
 def on_connection_timer(node: NodeState, connection: Connection, now: int) -> None:
@@ -562,7 +611,7 @@ def on_connection_timer(node: NodeState, connection: Connection, now: int) -> No
         node.events.note("connect_timeout", {"peer": connection.peer, "listener": connection.listener})
         hang_up(node, connection, reasons.KEEP_ALIVE_TIMEOUT, "No CONNECT in time", now, False)
         return
-    deadline = connection.last_read_at + connection.keep_alive_ms
+    deadline = connection.last_read_at + connection.keep_alive_s * KEEP_ALIVE_MS
     if deadline > now or connection.waits_for or connection.waits_turn:
         # The client was heard since, or this broker does not read from it.
         deadline = max(deadline, now + 1)

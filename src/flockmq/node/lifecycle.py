@@ -7,7 +7,8 @@
                                                                            +--> session ends now, or when it expires
 ```
 A will is published once: when its delay has passed or its session ends, whichever is first, and not at all if the
-client took its leave with reason 0 or came back before that.
+client took its leave with reason 0 or came back before that. Where the log keeps the will (``is_will_logged``), it is
+told how the connection ended, and sees to the rest.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
     if session.expiry_s == 0:
         end_session(node, session, now)
         return
-    if session.will is not None:
+    if session.will is not None and not session.is_will_logged:
         delay = session.will.properties.will_delay_s
         if delay:
             session.will_timer = node.timers.add(now + delay * 1000, WILL_TIMER, session)
@@ -121,14 +122,15 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
         session.timer = node.timers.add(now + session.expiry_s * 1000, SESSION_TIMER, session)
     if node.ports.sessions is not None:
         node.ports.sessions.detached(session)
-    if node.ports.ownership is not None:
-        node.ports.ownership.changed(session)
+    leave_will(session)
 
 
 def drop_session(node: NodeState, session: Session, now: int) -> None:
     """Forget a copy of a session that went on elsewhere, or is over: its will is void, and its record stays."""
+    leave_will(session)
     session.will = None
     session.is_logged = False
+    session.has_record = False
     end_session(node, session, now)
 
 
@@ -152,6 +154,7 @@ def end_session(node: NodeState, session: Session, now: int) -> None:
         node.ports.replay.ended(session)
     if node.ports.sessions is not None:
         node.ports.sessions.ended(session)
+    leave_will(session)
     if node.ports.ownership is not None:
         node.ports.ownership.ended(session)
 
@@ -172,22 +175,34 @@ def hand_over(node: NodeState, session: Session, now: int) -> None:
                 reroute(node, group, delivery.run.part(index, index + 1), now)
 
 
+def leave_will(session: Session) -> None:
+    """The log knows how the connection ended: a will that it keeps is none of this node's business any more."""
+    if session.is_will_logged:
+        session.is_will_logged = False
+        session.will = None
+
+
 def forget_will(node: NodeState, session: Session) -> None:
     """No node will publish the will any more."""
+    if session.is_will_logged and node.ports.sessions is not None:
+        node.ports.sessions.will_revoked(session)
+        session.is_will_logged = False
     session.will = None
     node.timers.cancel(session.will_timer)
     session.will_timer = None
-    if node.ports.ownership is not None:
-        node.ports.ownership.changed(session)
 
 
 def send_will(node: NodeState, session: Session, now: int) -> None:
-    """Publish the will, if there still is one, and never again."""
+    """Publish the will, if there still is one, and never again; unless the log does so."""
+    if not session.is_will_logged:
+        send_will_now(node, session, now)
+
+
+def send_will_now(node: NodeState, session: Session, now: int) -> None:
+    """Publish the will from here, also one that the log keeps: that is told so with the end of the connection."""
     will = session.will
     session.will = None
     node.timers.cancel(session.will_timer)
     session.will_timer = None
     if will is not None:
         publish_will(node, session, will, now)
-        if node.ports.ownership is not None:
-            node.ports.ownership.changed(session)

@@ -247,9 +247,6 @@ class OwnerPort(Protocol):
     def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
         """Ask for a client id: the epoch under which it is this node's, ``CLAIM_WAITS`` or ``CLAIM_BUSY``."""
 
-    def changed(self, session: Session) -> None:
-        """A session's will is new, void or published, or its client has gone and the will's delay runs."""
-
     def ended(self, session: Session) -> None:
         """A session of this node is no more."""
 
@@ -257,13 +254,23 @@ class OwnerPort(Protocol):
 class Claimed:
     """What the log says of a claim: the epoch, and the record of a session that outlives its connection."""
 
-    def __init__(self, code: int, text: str, epoch: int, record: object = None, is_certain: bool = True) -> None:
+    def __init__(
+        self,
+        code: int,
+        text: str,
+        epoch: int,
+        record: object = None,
+        is_certain: bool = True,
+        keeps_will: bool = False,
+    ) -> None:
         self.code = code
         """0, or the reason code of the refusal."""
         self.text = text
         self.epoch = epoch
         self.record = record
         """The keeper's own; None: the session has none and ends with its connection."""
+        self.keeps_will = keeps_will
+        """The record has the will of this connection."""
         self.is_certain = is_certain
         """False: the log could not be asked, and may have a record all the same."""
 
@@ -303,6 +310,9 @@ class SessionPort(Protocol):
 
     def ended(self, session: Session) -> None:
         """A session is over."""
+
+    def will_revoked(self, session: Session) -> None:
+        """The will of a connected client must not be published."""
 
 
 class BrokerPorts(Protocol):

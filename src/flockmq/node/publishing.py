@@ -127,7 +127,9 @@ def accept(
         elif run.retain and not keep(node, run, now):
             code = reasons.QUOTA_EXCEEDED
             text = why_not_kept(node, connection, topic, now)
-        elif run.qos and (plan.captured is not None or now >= node.table.capture.lapses_at):
+        elif run.qos and (
+            plan.captured is not None or now >= node.table.capture.lapses_at or must_be_logged(connection, run)
+        ):
             code = capture(node, plan, run, connection, now, "", is_repeat)
             if code == PENDING:
                 return
@@ -143,6 +145,12 @@ def accept(
         # 3.1.1 can't be told, and an acknowledgement would be a lie: close. [MQTT-4.8.0-2]
         raise RemoteProtocolError(code, text or WHY_REFUSED.get(code, reasons.name(code)))
     refuse_run(connection, run, code, text)
+
+
+def must_be_logged(connection: Connection, run: Run) -> bool:
+    """Exactly once needs a log: its next owner learns there what a persistent session has published at QoS 2."""
+    session = connection.session
+    return run.qos == 2 and session is not None and session.is_logged
 
 
 def capture(

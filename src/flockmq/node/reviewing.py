@@ -67,6 +67,7 @@ class Review:
 def review(node: NodeState, found: Review, now: int) -> None:
     """Act on a change of users and rules: at once, or together with others where a look at all sessions takes long."""
     reviews = node.reviews
+    reviews.identify = found.identify
     if len(node.sessions) <= SESSIONS_AT_ONCE and not reviews.pending:
         act_on(node, found, now)
         return

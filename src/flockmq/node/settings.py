@@ -84,6 +84,9 @@ class BrokerSettings:
     beyond it the connections that hold bytes for the longest time are closed."""
     session_expiry_s_max: int = 604_800
     """Longest life of a session without its client; also the life of 3.1.1 sessions that are not clean."""
+    resumes_per_s_max: int = 1_000
+    """Most clients a second that come back to persistent sessions on this node. The others wait for up to 8 seconds, in
+    turn by namespace, or are refused with Server busy. Higher takes storms sooner, and lets live traffic wait."""
     retained_messages_max: int = 100_000
     """Most retained messages. A QoS 1 or 2 publish beyond it is refused with Quota exceeded."""
     retained_bytes_max: int = 268_435_456

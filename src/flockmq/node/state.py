@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.node.bans import BanList
 from flockmq.node.events import EventList
 from flockmq.node.ports import Alone, OpenGate
+from flockmq.node.resuming import Resumes
 from flockmq.node.strangers import Strangers
 from flockmq.node.turns import Turns
 from flockmq.routing.retained import RetainedStore
@@ -48,6 +49,8 @@ SWEEP_TIMER: Final = 7
 CONGESTION_TIMER: Final = 8
 PACKET_TIMER: Final = 9
 """The rest of a packet that has begun."""
+RESUME_TIMER: Final = 10
+"""Clients wait to resume their sessions."""
 
 
 class Reviews:
@@ -99,6 +102,7 @@ class NodeState:
         """Those of strangers, for each set of limits that a listener has."""
         self.turns = Turns()
         self.strangers = Strangers(settings.strangers_max, settings.strangers_bytes_max, settings.connections_max)
+        self.resumes = Resumes(settings.resumes_per_s_max, now)
         self.next_connection = 0
         self.dirty: list[Connection] = []
         self.sessions: dict[str, Session] = {}

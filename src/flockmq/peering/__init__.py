@@ -1,1 +1,1 @@
-"""What brokers say to each other: routes, forwarded runs, sessions, wills, retained messages. Pure."""
+"""What brokers say to each other: routes, forwarded runs, sessions, retained messages. Pure."""

@@ -21,8 +21,6 @@ RUNS: Final = 3
 """Published messages on their way to other nodes' subscribers."""
 SESSIONS: Final = 4
 """Owners of client ids, and sessions that move."""
-WILLS: Final = 5
-"""Copies of wills, for the case that a node dies."""
 RETAINED: Final = 6
 """Retained messages and their repair."""
 CALLS: Final = 7

@@ -8,22 +8,23 @@
             '--> nothing: ask again, at last conclude alone                                |    give it on
                                                                                            |--> persistent: its record
                                                                                            |    in the log first
-                                                                                           `--> QoS 2 ids in logs:
-                                                                                                collect them first
+                                                                                           `--> it touches partitions:
+                                                                                                ask for their ids
 ```
-A session whose owner died may have left QoS 2 messages in the logs of durable topics, with ids that their client has
-not released. The next owner has to know them before the CONNACK (``Collector``).
+A persistent session may have QoS 2 messages in logs, with ids that their client has not released. Its record names the
+partitions. The next owner has to know the ids before the CONNACK (``Collector``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.mqtt import reasons
+from flockmq.mqtt.packets import Will
 from flockmq.node.admission import Admission
 from flockmq.node.connecting import agreed_expiry_s, refuse
+from flockmq.node.namespaces import edge_will
 from flockmq.node.ports import CLAIM_BUSY, CLAIM_WAITS, Claimed
 from flockmq.peering.scene import Scene, user_key
 from flockmq.peering.session_messages import CHECKS_USER, CLAIM, CLEAN, Message
@@ -47,14 +48,11 @@ CLAIM_RETRY_MS: Final = 500
 class Collector(Protocol):
     """Finds which QoS 2 messages of a client are in logs and not released."""
 
-    def wants(self) -> bool:
-        """Whether a client whose session this node has not had itself has to wait for ``collect``."""
+    def wants(self, claimed: Claimed) -> bool:
+        """Whether a client with this record has to wait for ``collect``."""
 
-    def collect(self, client_id: str, epoch: int, reply: Callable[[set[int] | None, int], None], now: int) -> None:
-        """Find the packet ids of a client, once: (ids, now), or None when no log can say."""
-
-    def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
-        """The client starts clean: ids of earlier epochs mean nothing any more."""
+    def collect(self, client_id: str, claimed: Claimed) -> Promise[set[int]]:
+        """Find the packet ids of a client, as far as logs can be asked now."""
 
     def ended(self, session: Session) -> None:
         """A session is over, and its ids with it."""
@@ -63,11 +61,19 @@ class Collector(Protocol):
 class Records(Protocol):
     """The log of persistent sessions, which has the last word about a client id."""
 
-    def wants(self, expiry_s: int) -> bool:
+    def wants(self, expiry_s: int, has_will: bool) -> bool:
         """Whether the log has to be asked for a session that outlives its connection by so long."""
 
     def claim(
-        self, client_id: str, username: str | None, epoch: int, expiry_s: int, version: int, clean_start: bool
+        self,
+        connection: Connection,
+        client_id: str,
+        username: str | None,
+        epoch: int,
+        expiry_s: int,
+        version: int,
+        clean_start: bool,
+        will: Will | None,
     ) -> Promise[Claimed]:
         """Have the session of a client, under ``epoch`` at least."""
 
@@ -136,8 +142,6 @@ class Claimant:
         self.claims_busy = 0
         self.collector = collector
         """None: there are no durable topics."""
-        self.uncollected: dict[str, None] = {}
-        """Sessions that came here without a client that would have had to wait."""
 
     def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
         """Want a client id. See OwnerPort; while ``inline`` is set, the answer may be there before the turn is over."""
@@ -174,15 +178,7 @@ class Claimant:
         self, connection: Connection, client_id: str, session: Session | None, clean_start: bool, epoch: int, now: int
     ) -> int:
         """There is no other node: the client id is this one's, at once unless logs have to be asked."""
-        collector = self.collector
-        if collector is None:
-            return epoch
-        must_record = self.must_record(connection)
-        if clean_start and not must_record:
-            collector.begins_anew(client_id, epoch, now)
-            return epoch
-        is_known = (session is not None and client_id not in self.uncollected) or not collector.wants()
-        if is_known and not must_record:
+        if not self.must_record(connection):
             return epoch
         if len(self.claims) >= CLAIMS_MAX:
             self.claims_busy += 1
@@ -339,7 +335,8 @@ class Claimant:
         admission = connection.admission
         if self._records is None or connection.phase != AUTHENTICATING or not isinstance(admission, Admission):
             return False
-        return self._records.wants(agreed_expiry_s(self.scene.node, admission.connect))
+        connect = admission.connect
+        return self._records.wants(agreed_expiry_s(self.scene.node, connect), connect.will is not None)
 
     def record(self, claim: Claim, connection: Connection) -> None:
         """Claim the client id in the log."""
@@ -348,13 +345,19 @@ class Claimant:
         assert isinstance(admission, Admission)
         connect = admission.connect
         username = admission.accept.identity.username if admission.accept is not None else None
+        will = connect.will
+        if will is not None and admission.accept is not None:
+            topic = edge_will(self.scene.node.spaces.find(admission.accept.identity.namespace), will)
+            will = Will(topic, will.payload, will.qos, will.retain, will.properties)
         claimed = self._records.claim(
+            connection,
             claim.client_id,
             username,
             claim.epoch,
             agreed_expiry_s(self.scene.node, connect),
             connection.version,
             connect.clean_start,
+            will,
         )
         claimed.then(partial(self.on_recorded, claim, connection, admission))
 
@@ -387,62 +390,24 @@ class Claimant:
 
     def collect(self, claim: Claim, now: int) -> None:
         """Find the client's QoS 2 ids in logs, if that is needed; then go on."""
-        session = self.scene.node.sessions.get(claim.client_id)
-        if self.must_collect(claim, session, now):
-            # Revocations that come meanwhile wait, as for a session that is on its way here.
-            claim.granted = True
-            claim.collecting = True
-            collected = partial(self.on_collected, claim)
-            assert self.collector is not None
-            self.collector.collect(claim.client_id, claim.epoch, collected, now)
-            return
-        self.finish(claim, now)
-
-    def must_collect(self, claim: Claim, session: Session | None, now: int) -> bool:
-        """Whether a client waits whose QoS 2 ids have to be asked for.
-
-        Among others always, also when its session is here: whether another node had it meanwhile, and stored or
-        released something, can't be told from what is left of it here.
-        """
-        collector = self.collector
-        if collector is None:
-            return False
-        client_id = claim.client_id
-        if session is not None and not claim.had_session:
-            self.note_uncollected(client_id)
         connection = claim.connection
-        if connection is None or connection.phase != AUTHENTICATING:
-            return False
-        if claim.flags & CLEAN:
-            self.uncollected.pop(client_id, None)
-            collector.begins_anew(client_id, claim.epoch, now)
-            return False
-        return collector.wants()
+        admission = connection.admission if connection is not None else None
+        claimed = admission.claimed if isinstance(admission, Admission) else None
+        if self.collector is None or claimed is None or not self.collector.wants(claimed):
+            self.finish(claim, now)
+            return
+        # Revocations that come meanwhile wait, as for a session that is on its way here.
+        assert isinstance(admission, Admission)
+        claim.granted = True
+        claim.collecting = True
+        self.collector.collect(claim.client_id, claimed).then(partial(self.on_collected, claim, admission))
 
-    def note_uncollected(self, client_id: str) -> None:
-        """A session came from elsewhere. Those that have gone since are forgotten by and by."""
-        uncollected = self.uncollected
-        uncollected[client_id] = None
-        if len(uncollected) > 2 * len(self.scene.node.sessions) + CLAIMS_MAX:
-            for known in [one for one in uncollected if one not in self.scene.node.sessions]:
-                del uncollected[known]
-
-    def on_collected(self, claim: Claim, ids: set[int] | None, now: int) -> None:
-        """The ids are known, or no log can say: then the client has to come again."""
+    def on_collected(self, claim: Claim, admission: Admission, ids: set[int]) -> None:
+        """The ids are known, as far as logs could be asked."""
         claim.collecting = False
-        if self.claims.get(claim.client_id) is not claim:
-            return
-        connection = claim.connection
-        if connection is not None and connection.phase == AUTHENTICATING:
-            admission = connection.admission
-            if ids is None:
-                claim.connection = None
-                text = "What this client has published exactly once can't be told from again now; connect later"
-                refuse(self.scene.node, connection, claim.client_id, reasons.SERVER_UNAVAILABLE, text, now)
-            elif isinstance(admission, Admission):
-                admission.unreleased = ids
-                self.uncollected.pop(claim.client_id, None)
-        self.finish(claim, now)
+        admission.unreleased = ids
+        if self.claims.get(claim.client_id) is claim:
+            self.finish(claim, self.scene.node.now)
 
     def finish(self, claim: Claim, now: int) -> None:
         """The client id is this node's: CONNACK, then whatever came meanwhile."""

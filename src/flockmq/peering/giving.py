@@ -239,7 +239,6 @@ class Giver:
         session.outbound = None
         session.will = None
         self.sessions_out += 1
-        self.scene.changed(session)
         self.start_departures(now)
 
     def drop(self, departure: Departure) -> None:
@@ -265,7 +264,6 @@ class Giver:
         self.sessions_kept += 1
         put_back(self.scene.node, departure)
         self.scene.registers[client_id] = True
-        self.scene.changed(session)
 
     def on_ask(self, peer: int, message: Message) -> None:
         """A registrar that is new to a client id wants to know which node has it."""

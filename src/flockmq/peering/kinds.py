@@ -35,6 +35,7 @@
 | 41 | LEASE | leader of a shard of ``$sessions`` | node, version of its filters -> changes since, and a lease |
 | 42 | RECORD | leader of a shard of ``$sessions`` | client -> the record of its session |
 | 43 | RECORDS | leader of a shard of ``$sessions`` | as LISTING -> sessions that no node has, of the shard |
+| 44 | WILLS | leader of a partition | shard, sequence, wills -> they are in the log |
 
 "Leaders of many": one question for all partitions that a node seems to lead (``durable.calls.PartitionCalls.gather``).
 """
@@ -59,12 +60,11 @@ META_MEMBERS: Final = 13
 
 CURSOR_CALL: Final = 20
 POSITIONS_CALL: Final = 21
-UNRELEASED_CALL: Final = 22
+ADOPT_CALL: Final = 22
 RELEASE_CALL: Final = 23
 STATUS: Final = 24
 FETCH: Final = 25
 LOCATE: Final = 26
-FORGET_CALL: Final = 27
 SINK_STAGE_CALL: Final = 30
 SINK_COMMIT_CALL: Final = 31
 SINK_DROP_CALL: Final = 32
@@ -78,3 +78,4 @@ SESSION_CALL: Final = 40
 LEASE_CALL: Final = 41
 RECORD_CALL: Final = 42
 RECORDS_CALL: Final = 43
+WILLS_CALL: Final = 44

@@ -43,7 +43,6 @@ from flockmq.peering.forwarding import Forwarding
 from flockmq.peering.ownership import Ownership
 from flockmq.peering.retained import RetainedSync
 from flockmq.peering.routes import Routes
-from flockmq.peering.wills import WillCopies
 
 if TYPE_CHECKING:
     import random
@@ -92,7 +91,6 @@ class Base:
         self.forwarding = Forwarding(broker.node, boot, self.exchange)
         self.routes = Routes(broker.node, node_id, self.forwarding, self.maps)
         self.retained = RetainedSync(node_id, broker.retained, self.exchange, broker.node.events, rng, now)
-        self.wills = WillCopies(broker, node_id, boot, self.exchange)
 
 
 class Upper:
@@ -134,7 +132,6 @@ class ClusterNode:
         self.forwarding = base.forwarding
         self.routes = base.routes
         self.retained = base.retained
-        self.wills = base.wills
         self.ownership = ownership
         self.formation = formation
         self.components = components
@@ -263,7 +260,6 @@ class ClusterNode:
 
     def leave(self, now: int) -> None:
         """Take leave of all others; wills were published before."""
-        self.wills.leave(now)
         self.swim.leave(now)
         self._follow_members(now)
 
@@ -319,8 +315,6 @@ class ClusterNode:
                 self.routes.peer_suspect(peer, now)
             elif event.kind in (DIED, HAS_LEFT):
                 self._set_down(peer, now)
-                if event.kind == HAS_LEFT:
-                    self.wills.peer_left(peer, now)
                 for component in self.components.values():
                     component.peer_dead(peer, now)
                 self._apply(self.maps.take_changes())  # what it said before: nothing of it comes after its death
@@ -331,7 +325,6 @@ class ClusterNode:
     def _set_members(self, now: int) -> None:
         members = [member.node_id for member in self.swim.alive()]
         self.ownership.set_members(members, now)
-        self.wills.set_members(members, now)
 
     def _apply_changes(self) -> None:
         """As many as there is room for in this turn."""

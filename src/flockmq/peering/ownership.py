@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
     from flockmq.node.broker import Broker
     from flockmq.peering.ports import Outbox
-    from flockmq.peering.wills import WillCopies
     from flockmq.session.connection import Connection
     from flockmq.session.session import Session
 
@@ -71,11 +70,10 @@ class Ownership:
         outbox: Outbox,
         rng: random.Random,
         routes: RoutesPort | None = None,
-        wills: WillCopies | None = None,
         collector: Collector | None = None,
         records: Records | None = None,
     ) -> None:
-        self.scene = Scene(broker, node_id, boot, outbox, rng, routes, wills)
+        self.scene = Scene(broker, node_id, boot, outbox, rng, routes)
         self.registrar = self.scene.registrar
         self.claimant = Claimant(self.scene, self, collector, records)
         self.giver = Giver(self.scene, self.claimant)
@@ -95,13 +93,8 @@ class Ownership:
         claimant.inline = None
         return claim.epoch if claim.done else CLAIM_WAITS
 
-    def changed(self, session: Session) -> None:
-        """See OwnerPort."""
-        self.scene.changed(session)
-
     def ended(self, session: Session) -> None:
         """See OwnerPort."""
-        self.scene.changed(session)
         client_id = session.client_id
         if self.claimant.collector is not None:
             self.claimant.collector.ended(session)
@@ -152,13 +145,13 @@ class Ownership:
     def peer_down(self, peer: int, now: int) -> None:
         """The link to this peer is lost."""
         self.scene.linked.discard(peer)
-        self.registrar.unlink(peer, now, self.scene.wall_ms(now))
+        self.registrar.unlink(peer, self.scene.wall_ms(now))
         self.work(now)
 
     def peer_dead(self, peer: int, now: int) -> None:
         """This peer is dead, or has left."""
         self.scene.linked.discard(peer)
-        self.registrar.unlink(peer, now, self.scene.wall_ms(now))
+        self.registrar.unlink(peer, self.scene.wall_ms(now))
         self.set_members([member for member in self.scene.ranking.members if member != peer], now)
         self.work(now)
 
@@ -171,7 +164,7 @@ class Ownership:
         gone = self.registrar.alive - set(ranking.members)
         old = scene.ranking
         scene.ranking = ranking
-        self.registrar.set_members(ranking, now, scene.wall_ms(now))
+        self.registrar.set_members(ranking, scene.wall_ms(now))
         self.census.sweep_wanted = True
         for peer in gone:
             self.taker.lose(peer, now)
@@ -245,7 +238,7 @@ class Ownership:
         elif kind == ASK:
             self.giver.on_ask(peer, message)
         elif kind == ANSWER:
-            self.registrar.on_answer(peer, message, self.scene.wall_ms(now), now)
+            self.registrar.on_answer(peer, message, self.scene.wall_ms(now))
         elif kind == FENCE:
             fenced = Message(FENCED, flags=message.flags, nonce=message.nonce, node=message.node)
             self.scene.post.say(peer, fenced)

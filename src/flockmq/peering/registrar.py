@@ -37,7 +37,6 @@ from flockmq.peering.session_messages import (
 if TYPE_CHECKING:
     from flockmq.peering.rendezvous import Ranking
     from flockmq.peering.session_messages import Post
-    from flockmq.peering.wills import WillCopies
 
 ASK_MS: Final = 500
 """How long nodes that have not told all yet are waited for."""
@@ -75,7 +74,7 @@ class Question:
 class Registrar:
     """This node's part of deciding which node owns which client id."""
 
-    def __init__(self, me: int, post: Post, ranking: Ranking, wills: WillCopies | None = None) -> None:
+    def __init__(self, me: int, post: Post, ranking: Ranking) -> None:
         self.me = me
         self.post = post
         self.ranking = ranking
@@ -89,7 +88,6 @@ class Registrar:
         self.questions: dict[int, Question] = {}
         self.asked: dict[tuple[int, int], int] = {}
         """Questions by claimant and nonce."""
-        self.wills = wills
         self.stamp = 0
         self.next_question = 0
         self.sweep_list: list[str] = []
@@ -125,7 +123,7 @@ class Registrar:
             for peer in waits_for:
                 self.post.say(peer, Message(ASK, client_id, nonce=number))
             return
-        self.grant(claim, wall_ms, now)
+        self.grant(claim, wall_ms)
 
     def record_of(self, client_id: str) -> Record | None:
         """What is known about a client id; what a dead node had has no owner."""
@@ -134,7 +132,7 @@ class Registrar:
             return None
         return record
 
-    def grant(self, claim: Message, wall_ms: int, now: int) -> None:
+    def grant(self, claim: Message, wall_ms: int) -> None:
         """Give a client id to the node that asks for it, unless it is another user's."""
         client_id = claim.client_id
         record = self.record_of(client_id)
@@ -155,8 +153,6 @@ class Registrar:
         if record is not None:
             fresh.last_owner = record.owner
             fresh.last_nonce = record.nonce
-        elif self.wills is not None:
-            self.wills.client_back(client_id, claim.flags & CLEAN != 0, now)
         self.records[client_id] = fresh
         self.confirm(fresh)
         self.granted += 1
@@ -176,7 +172,7 @@ class Registrar:
         message.user = record.user
         self.post.say(loser, message)
 
-    def on_answer(self, peer: int, answer: Message, wall_ms: int, now: int) -> None:
+    def on_answer(self, peer: int, answer: Message, wall_ms: int) -> None:
         """A node says whether it has what was asked for."""
         question = self.questions.get(answer.nonce)
         if question is None or peer not in question.waits_for:
@@ -185,15 +181,15 @@ class Registrar:
             self.learn(peer, question.claim.client_id, answer.epoch, answer.user)
         question.waits_for.discard(peer)
         if not question.waits_for:
-            self.answered(answer.nonce, question, wall_ms, now)
+            self.answered(answer.nonce, question, wall_ms)
 
-    def answered(self, number: int, question: Question, wall_ms: int, now: int) -> None:
+    def answered(self, number: int, question: Question, wall_ms: int) -> None:
         """All that will be known is known: decide."""
         del self.questions[number]
         claim = question.claim
         self.asked.pop((claim.node, claim.nonce), None)
         if claim.node in self.alive:
-            self.grant(claim, wall_ms, now)
+            self.grant(claim, wall_ms)
 
     def learn(self, peer: int, client_id: str, epoch: int, user: int) -> None:
         """A node has a client id under an epoch; an owner under a lower one has to give way."""
@@ -255,37 +251,37 @@ class Registrar:
 
     # --- members and time ---
 
-    def set_members(self, ranking: Ranking, now: int, wall_ms: int) -> None:
+    def set_members(self, ranking: Ranking, wall_ms: int) -> None:
         """Other nodes are there than before."""
         self.ranking = ranking
         self.alive = set(ranking.members)
         self.sweep_wanted = True
-        self.stop_waiting(self.linked & self.alive, wall_ms, now)
+        self.stop_waiting(self.linked & self.alive, wall_ms)
 
     def link(self, peer: int) -> None:
         """A link is there: what the peer has it will list anew."""
         self.linked.add(peer)
         self.told.pop(peer, None)
 
-    def unlink(self, peer: int, now: int, wall_ms: int) -> None:
+    def unlink(self, peer: int, wall_ms: int) -> None:
         """A link is gone."""
         self.linked.discard(peer)
         self.told.pop(peer, None)
         self.sync_began.pop(peer, None)
-        self.stop_waiting(self.linked, wall_ms, now)
+        self.stop_waiting(self.linked, wall_ms)
 
-    def stop_waiting(self, answering: set[int], wall_ms: int, now: int) -> None:
+    def stop_waiting(self, answering: set[int], wall_ms: int) -> None:
         """Nodes that can't answer are not waited for."""
         for number, question in list(self.questions.items()):
             question.waits_for &= answering
             if not question.waits_for:
-                self.answered(number, question, wall_ms, now)
+                self.answered(number, question, wall_ms)
 
     def tick(self, now: int, wall_ms: int) -> None:
         """Decide what has waited long enough; look through some records."""
         for number, question in list(self.questions.items()):
             if question.until <= now:
-                self.answered(number, question, wall_ms, now)
+                self.answered(number, question, wall_ms)
         self.sweep()
 
     def sweep(self) -> None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from flockmq.node.broker import Broker
     from flockmq.peering.ports import Outbox
-    from flockmq.peering.wills import WillCopies
-    from flockmq.session.session import Session
 
 
 class RoutesPort(Protocol):
@@ -38,7 +36,6 @@ class Scene:
         outbox: Outbox,
         rng: random.Random,
         routes: RoutesPort | None,
-        wills: WillCopies | None,
     ) -> None:
         self.broker = broker
         self.node = broker.node
@@ -46,9 +43,8 @@ class Scene:
         self.boot = boot
         self.post = Post(node_id, outbox)
         self.routes = routes
-        self.wills = wills
         self.ranking = Ranking([node_id])
-        self.registrar = Registrar(node_id, self.post, self.ranking, wills)
+        self.registrar = Registrar(node_id, self.post, self.ranking)
         self.linked: set[int] = set()
         self.last_number = rng.getrandbits(48) << 8
         self.registers: dict[str, bool] = {}
@@ -64,11 +60,6 @@ class Scene:
     def wall_ms(self, now: int) -> int:
         """The calendar's clock, for epochs."""
         return max(now + self.node.wall_offset_ms, 1)
-
-    def changed(self, session: Session) -> None:
-        """A session's will may be another one, or due."""
-        if self.wills is not None:
-            self.wills.changed(session)
 
 
 def user_key(username: str | None) -> int:

@@ -260,6 +260,7 @@ def decode_session(client_id: str, data: bytes, now: int, messages_max: int, byt
         session.peer = reader.text()
     if flags & HAS_RECORD:
         session.is_logged = True
+        session.has_record = True
         session.record_epoch = reader.number()
     if flags & HAS_WILL:
         session.will, will_in = decode_will(reader)

@@ -156,7 +156,6 @@ class Taker:
         arrival.route_mark = -1
         arrival.installed_until = now + ROUTES_MS
         self.settling[arrival.peer, arrival.number] = arrival
-        self.scene.changed(session)
         self.see_routes(arrival, now)
 
     def see_routes(self, arrival: Arrival, now: int) -> None:

@@ -58,7 +58,6 @@ class Connection:
     admission: object = None
     admitted_as: str | None = None
     """The proved name of a client that is let in, and may still wait for its CONNACK."""
-    expiry_asked: int = 0
 
     # flags: a byte each while they stand together, eight where they do not
     awaits_auth: bool = False
@@ -98,7 +97,6 @@ class Connection:
     timer: Timer | None = None
     packet_timer: Timer | None = None
     authority_timer: Timer | None = None
-    keep_alive_ms: int = 0
     keep_alive_s: int = 0
     tokens: int = 0
 
@@ -112,7 +110,6 @@ class Connection:
 
     # what the client said in CONNECT (MQTT 5)
     client_packet_max: int = 0
-    client_receive_max: int = 65_535
     client_alias_max: int = 0
     aliases_in: dict[int, bytes] | None = None
     aliases_out: dict[bytes, int] | None = None

@@ -39,16 +39,20 @@ class Session:
         self.connection: Connection | None = None
         self.is_over = False
         """The session ended, and no node will go on with it."""
+        self.is_logged = False
+        """The session outlives its connection in the log: messages of QoS 1 and 2 come to it from logs alone."""
+        self.has_record = False
+        """A record of this session is in the log; that of a session which ends with its connection keeps its will."""
+        self.is_will_logged = False
+        """The log keeps the will, and publishes it; ``will`` is a copy while the client is connected."""
         self.created_at = now
         self.detached_at = 0
         self.epoch = 0
         """The epoch under which this node owns the client id."""
-        self.home_epoch = 0
-        """First epoch of this node's unbroken ownership; another owner may have stored what came before."""
-        self.is_logged = False
-        """A record of this session is in the log, and messages of QoS 1 and 2 come to it from logs alone."""
         self.record_epoch = 0
         """The epoch of that record: statements about the session count under this one only."""
+        self.began_epoch = 0
+        """The epoch with which the session of that record began: QoS 2 ids of older epochs in logs are void."""
         self.expiry_s = 0
         """Seconds the session outlives its connection; 0xFFFFFFFF: for ever."""
         self.timer: Timer | None = None

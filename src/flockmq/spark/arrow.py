@@ -153,6 +153,8 @@ class Decoder:
         """
         if place is not None:
             self.topic, self.shard = place.topic, place.shard
+        if start >= end:
+            return  # a batch around both would have less than no rows
         position = 0
         group = _Group(self)
         while position < len(data):

@@ -7,7 +7,10 @@ from functools import partial
 
 import pytest
 
+from flockmq.durable.machine.session_record import SessionRecord
+from flockmq.durable.publish.releasing import LOST
 from flockmq.log.batch import BatchView
+from flockmq.node.ports import PENDING, Claimed
 from flockmq.raft.senders import COMMITTED
 from flockmq.session.session import Session
 from partition_cluster import Node, PartitionCluster, Sent
@@ -23,7 +26,6 @@ class Client:
     def __init__(self, cluster: PartitionCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.rng = rng
-        self.epoch = 0
         self.node: Node | None = None
         self.boot = 0
         self.session: Session | None = None
@@ -36,6 +38,7 @@ class Client:
         self.told: list[bool] = []
         self.is_waiting = False
         self.repeats = 0
+        self.opening: list[int] = []
 
     @property
     def packet_id(self) -> int:
@@ -49,34 +52,35 @@ class Client:
         cluster = self.cluster
         old = self.session if self.node is not None and self.owner_lives() else None
         node = cluster.nodes[self.rng.choice(cluster.alive())]
-        self.epoch += 1
         if old is not None and node is self.node and self.sent is None:
             self.is_connected = True
             return
+        claimed = cluster.records.claim("c", node.id)
         session = Session("c", 5, cluster.now)
-        session.epoch = self.epoch
         session.received = set()
-        if old is not None and old.received is not None:
-            unsettled = {self.packet_id} if self.sent is not None else set()
-            session.received = old.received - unsettled
         self.node = node
         self.boot = node.boot
         self.session = session
         self.sent = None
         self.waits_for_connack = True
-        node.releases.collect("c", self.epoch, partial(self.collected, session), cluster.now)
+        self.opening = []
+        if node.releases.wants(claimed):
+            node.releases.collect("c", claimed).then(partial(self.collected, session, claimed))
+        else:
+            self.collected(session, claimed, set())
 
     def owner_lives(self) -> bool:
         return self.node is not None and self.node.running and self.node.boot == self.boot
 
-    def collected(self, session: Session, ids: set[int] | None, now: int) -> None:
-        if session is not self.session:
+    def collected(self, session: Session, claimed: Claimed, ids: set[int]) -> None:
+        if session is not self.session or self.node is None:
             return  # the client has gone elsewhere
         self.waits_for_connack = False
-        if ids is None:
-            self.session = None
-            self.node = None
-            return
+        assert isinstance(claimed.record, SessionRecord)
+        session.is_logged = True
+        session.record_epoch = claimed.epoch
+        self.node.sessions["c"] = session
+        self.node.releases.attached(session, claimed.record)
         session.received = (session.received or set()) | ids
         self.is_connected = True
 
@@ -122,11 +126,26 @@ class Client:
         if not node.releases.may_append(session, self.group):
             self.lose_connection()
             return
+        if not node.releases.is_open(session, [self.group]):
+            self.open(session, node)
+            return
         session.received.add(self.packet_id)
         epoch = node.releases.tag(session)
         payload = b"%06d" % self.number
         self.sent = self.cluster.publish(node.id, self.group, payload, epoch=epoch, ids=(self.packet_id,))
         node.releases.note(session, self.group, [self.packet_id])
+
+    def open(self, session: Session, node: Node) -> None:
+        if not self.opening:
+            self.opening = [PENDING]
+            node.releases.open(session, [self.group], partial(self.opened, session))
+        elif self.opening[-1] == LOST:
+            self.opening = []
+            self.lose_connection()
+
+    def opened(self, session: Session, code: int) -> None:
+        if session is self.session:
+            self.opening = [code] if code else []
 
     def pubrel(self, session: Session, node: Node) -> None:
         assert session.received is not None

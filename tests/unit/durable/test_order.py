@@ -20,7 +20,6 @@ def test_consensus_comes_behind_what_a_turn_brought_and_feeds_behind_it() -> Non
         "OwnedMaps",
         "Forwarding",
         "Ownership",
-        "WillCopies",
         "Consensus",
         "Delivery",
         "formation",

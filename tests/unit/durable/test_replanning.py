@@ -10,6 +10,7 @@ from flockmq.raft.messages import Forward
 from flockmq.raft.senders import FENCED, run_of
 from flockmq.routing.durable import MEMORY, DurableTopic
 from flockmq.testing.harness import HarnessClient
+from unit.durable.publish.test_releasing import Logs
 
 
 def publish(client: HarnessClient, number: int, qos: int = 1, key: int = 0) -> None:
@@ -244,9 +245,8 @@ def test_what_is_of_an_older_epoch_goes_and_its_neighbours_stay_in_place() -> No
     broker = DurableBroker(leader=False)
     broker.topic(b"t")
     gone, other = broker.client("gone"), broker.client("other")
-    for client in (gone, other):
-        assert client.connection.session is not None
-        client.connection.session.epoch = 3
+    logs = Logs()
+    broker.appending.releases = logs
     publish(other, 1, key=9)
     publish(gone, 2, qos=2, key=9)
     publish(gone, 3, qos=2, key=9)
@@ -259,6 +259,7 @@ def test_what_is_of_an_older_epoch_goes_and_its_neighbours_stay_in_place() -> No
     assert [type(packet) for packet in gone.received()] == [Disconnect]
     session = gone.connection.session
     assert session is None or not session.received
+    assert set(logs.closed) == {1}, "to be opened again before anything goes there"
     again = sent(broker)
     assert [payloads(forward) for forward in again] == [[b"1", b"4"], [b"5"], [b"6"]], "in order, and at once"
     assert [run.sequence for forward in again if (run := run_of(forward.batch))] == [1, 2, 3]

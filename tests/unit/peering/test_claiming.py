@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from flockmq.mqtt import reasons
-from flockmq.mqtt.packets import Connack, Packet
+from flockmq.mqtt.packets import Connack, Packet, Will
+from flockmq.node.ports import Claimed
+from flockmq.session.connection import Connection
 from flockmq.session.session import Session
+from flockmq.tasks import Promise, promised
 from flockmq.testing.harness_client import HarnessClient
 from session_cluster import SessionCluster, SimNode
 
-Reply = Callable[[set[int] | None, int], None]
-
 
 class Logs:
-    """What logs know; answers when the test says so."""
+    """What logs know; answers when the test says so. Every record touches partitions, but for those of ``quiet``."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int, Reply]] = []
-        self.anew: list[tuple[str, int]] = []
+        self.asked: list[tuple[str, int, Promise[set[int]]]] = []
         self.over: list[str] = []
+        self.quiet: set[str] = set()
 
-    def wants(self) -> bool:
-        return True
+    def wants(self, claimed: Claimed) -> bool:
+        return claimed.record not in self.quiet
 
-    def collect(self, client_id: str, epoch: int, reply: Reply, now: int) -> None:
-        self.asked.append((client_id, epoch, reply))
-
-    def begins_anew(self, client_id: str, epoch: int, now: int) -> None:
-        self.anew.append((client_id, epoch))
+    def collect(self, client_id: str, claimed: Claimed) -> Promise[set[int]]:
+        ids: Promise[set[int]] = Promise()
+        self.asked.append((client_id, claimed.epoch, ids))
+        return ids
 
     def ended(self, session: Session) -> None:
         self.over.append(session.client_id)
 
 
+class Granting:
+    """The log of records: grants every claim at once."""
+
+    def wants(self, expiry_s: int, has_will: bool) -> bool:
+        return True
+
+    def claim(
+        self,
+        connection: Connection,
+        client_id: str,
+        username: str | None,
+        epoch: int,
+        expiry_s: int,
+        version: int,
+        clean_start: bool,
+        will: Will | None,
+    ) -> Promise[Claimed]:
+        return promised(Claimed(0, "", epoch, client_id))
+
+
 class Log(Logs):
     """One that answers before it returns."""
 
-    def collect(self, client_id: str, epoch: int, reply: Reply, now: int) -> None:
-        self.asked.append((client_id, epoch, reply))
-        reply({3}, now)
+    def collect(self, client_id: str, claimed: Claimed) -> Promise[set[int]]:
+        return promised({3})
 
 
 def cluster_of(count: int, kind: type[Logs] = Logs) -> tuple[SessionCluster, list[SimNode], list[Logs]]:
     logs = [kind() for _ in range(count)]
-    cluster = SessionCluster(0, count, delay_ms=(1, 10), collectors=list(logs))
+    cluster = SessionCluster(0, count, delay_ms=(1, 10), collectors=list(logs), records=Granting())
     cluster.settle()
     return cluster, list(cluster.nodes.values()), logs
 
@@ -59,9 +76,9 @@ def test_the_connack_waits_and_the_session_gets_the_ids() -> None:
         cluster, nodes, logs = cluster_of(count)
         client = cluster.connect(nodes[0], "c")
         assert received(cluster, client, 2_900) == []
-        client_id, epoch, reply = logs[0].asked[0]
+        client_id, epoch, ids = logs[0].asked[0]
         assert client_id == "c"
-        reply({5, 9}, cluster.now)
+        ids.set({5, 9})
         (connack,) = received(cluster, client)
         assert isinstance(connack, Connack)
         assert connack.reason == 0
@@ -80,81 +97,33 @@ def test_an_answer_that_is_there_at_once() -> None:
         assert nodes[0].sessions["c"].received == {3}
 
 
-def test_when_nobody_can_say_the_client_is_to_come_later() -> None:
+def test_a_session_that_touches_no_partition_asks_for_nothing() -> None:
     for count in (1, 3):
         cluster, nodes, logs = cluster_of(count)
+        logs[0].quiet.add("c")
         client = cluster.connect(nodes[0], "c")
-        cluster.run(500)
-        logs[0].asked[0][2](None, cluster.now)
-        (connack,) = received(cluster, client)
-        assert isinstance(connack, Connack)
-        assert connack.reason == reasons.SERVER_UNAVAILABLE
-        assert "c" not in nodes[0].sessions
-        again = cluster.connect(nodes[0], "c")
-        cluster.run(500)
-        logs[0].asked[1][2](set(), cluster.now)
-        assert received(cluster, again)
-        assert nodes[0].sessions["c"].received is None
-
-
-def test_a_clean_start_asks_for_nothing_and_voids_what_was() -> None:
-    for count in (1, 3):
-        cluster, nodes, logs = cluster_of(count)
-        client = cluster.connect(nodes[0], "c", clean=True)
         assert received(cluster, client)
         assert logs[0].asked == []
-        assert logs[0].anew == [("c", nodes[0].sessions["c"].epoch)]
 
 
-def test_alone_a_session_that_is_here_need_not_ask() -> None:
-    cluster, nodes, logs = cluster_of(1)
-    client = cluster.connect(nodes[0], "c")
-    cluster.run(500)
-    logs[0].asked[0][2](set(), cluster.now)
-    assert received(cluster, client)
-    client.drop()
-    client = cluster.connect(nodes[0], "c")
-    assert received(cluster, client), "nobody else can have had it"
-
-
-def test_among_others_every_resumed_session_asks() -> None:
+def test_every_resumed_session_that_touches_partitions_asks() -> None:
     cluster, nodes, logs = cluster_of(3)
     client = cluster.connect(nodes[0], "c")
     cluster.run(500)
-    logs[0].asked[0][2](set(), cluster.now)
+    logs[0].asked[0][2].set(set())
     assert received(cluster, client)
     client.drop()
     client = cluster.connect(nodes[0], "c")
     assert received(cluster, client) == [], "another node may have had it meanwhile"
-    logs[0].asked[1][2](set(), cluster.now)
+    logs[0].asked[1][2].set(set())
     assert received(cluster, client)
     nodes[0].sessions["c"].received = {7}
     client = cluster.connect(nodes[1], "c")
     assert received(cluster, client) == []
     assert nodes[1].sessions["c"].received == {7}, "it has moved"
-    logs[1].asked[0][2]({7, 8}, cluster.now)
+    logs[1].asked[0][2].set({7, 8})
     assert received(cluster, client)
     assert nodes[1].sessions["c"].received == {7, 8}
-
-
-def test_a_session_that_came_without_its_client_has_to_ask_when_that_comes() -> None:
-    cluster, nodes, logs = cluster_of(3)
-    client = cluster.connect(nodes[0], "c")
-    cluster.run(500)
-    logs[0].asked[0][2](set(), cluster.now)
-    assert received(cluster, client)
-    client.drop()
-    gone = cluster.connect(nodes[1], "c")
-    cluster.run(5)
-    gone.drop()
-    cluster.settle()
-    assert cluster.owners("c") == [nodes[1].node_id]
-    assert logs[1].asked == []
-    client = cluster.connect(nodes[1], "c")
-    assert received(cluster, client) == []
-    logs[1].asked[0][2]({4}, cluster.now)
-    assert received(cluster, client)
-    assert nodes[1].sessions["c"].received == {4}
 
 
 def test_another_node_that_claims_meanwhile_gets_the_client() -> None:
@@ -166,10 +135,10 @@ def test_another_node_that_claims_meanwhile_gets_the_client() -> None:
     (connack,) = first.received()
     assert isinstance(connack, Connack)
     assert connack.reason == reasons.SERVER_BUSY, "it was overtaken"
-    logs[0].asked[0][2]({5}, cluster.now)
+    logs[0].asked[0][2].set({5})
     cluster.run(3_000)
     assert logs[1].asked[0][1] > logs[0].asked[0][1]
-    logs[1].asked[0][2]({5}, cluster.now)
+    logs[1].asked[0][2].set({5})
     (connack,) = received(cluster, second)
     assert isinstance(connack, Connack)
     assert connack.reason == 0
@@ -182,7 +151,7 @@ def test_a_client_that_gave_up_leaves_nothing_behind() -> None:
     client = cluster.connect(nodes[0], "c")
     cluster.run(500)
     client.drop()
-    logs[0].asked[0][2]({5}, cluster.now)
+    logs[0].asked[0][2].set({5})
     cluster.settle()
     assert cluster.owners("c") == []
     assert nodes[0].ownership.claimant.claims == {}

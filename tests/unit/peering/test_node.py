@@ -12,7 +12,7 @@ from flockmq.gossip.member import Member
 from flockmq.gossip.settings import GossipSettings
 from flockmq.node.ports import OpenGate
 from flockmq.node.settings import BrokerSettings
-from flockmq.peering.channels import FEEDS, MAPS, RAFT, WILLS, part_head, split_parts
+from flockmq.peering.channels import FEEDS, MAPS, RAFT, SESSIONS, part_head, split_parts
 from flockmq.peering.formation import Rules
 from flockmq.peering.node import CHANGES_MAX, ClusterNode
 
@@ -79,11 +79,11 @@ def parts(pieces: list[bytes]) -> list[tuple[int, bytes]]:
 def test_what_is_said_now_leaves_at_once_and_nothing_overtakes_it() -> None:
     shipped = Shipped()
     node = linked_node(shipped)
-    node.exchange.send(PEER, WILLS, b"first")
+    node.exchange.send(PEER, SESSIONS, b"first")
     node.exchange.send_now(PEER, b"second")
     node.exchange.send(PEER, FEEDS, b"third")
     assert [(peer, parts(pieces)) for peer, pieces in shipped.frames] == [
-        (PEER, [(WILLS, b"first"), (RAFT, b"second")])
+        (PEER, [(SESSIONS, b"first"), (RAFT, b"second")])
     ]
     assert [(peer, parts(pieces)) for peer, pieces in node.turn(NOW)] == [(PEER, [(FEEDS, b"third")])]
 

@@ -49,7 +49,7 @@ class Bench:
         self.registrar = Registrar(ME, self.post, Ranking([ME]))
         for peer in (2, 3):
             self.registrar.link(peer)
-        self.registrar.set_members(Ranking([1, 2, 3]), NOW, WALL)
+        self.registrar.set_members(Ranking([1, 2, 3]), WALL)
         if told:
             for peer in (2, 3):
                 self.registrar.on_synced(peer, self.registrar.ranking.digest)
@@ -123,7 +123,7 @@ def test_nodes_that_have_not_told_are_asked_first() -> None:
     assert sorted(bench.claim(2, 7)) == [(3, "ask", 0, 0)]
     assert bench.claim(2, 7) == []  # it waits already
     (number,) = bench.registrar.questions
-    bench.registrar.on_answer(3, Message(ANSWER, nonce=number, epoch=WALL + 5, user=4), WALL, NOW)
+    bench.registrar.on_answer(3, Message(ANSWER, nonce=number, epoch=WALL + 5, user=4), WALL)
     assert bench.heard() == [(2, "grant", WALL + 6, 3), (3, "revoke", WALL + 6, 2)]
 
 
@@ -140,7 +140,7 @@ def test_answers_are_not_waited_for_long() -> None:
 def test_who_goes_is_not_waited_for() -> None:
     bench = Bench(told=False)
     bench.claim(2, 7)
-    bench.registrar.unlink(3, NOW, WALL)
+    bench.registrar.unlink(3, WALL)
     assert bench.heard() == [(2, "grant", WALL, 0)]
 
 
@@ -173,8 +173,8 @@ def test_a_release_is_for_the_epoch_it_names() -> None:
 def test_what_a_dead_node_had_is_nobodys() -> None:
     bench = Bench()
     bench.claim(2, 7)
-    bench.registrar.unlink(2, NOW, WALL)
-    bench.registrar.set_members(Ranking([1, 3]), NOW, WALL)
+    bench.registrar.unlink(2, WALL)
+    bench.registrar.set_members(Ranking([1, 3]), WALL)
     bench.registrar.on_synced(3, bench.registrar.ranking.digest)
     assert bench.claim(3, 8) == [(3, "grant", WALL, 0)]
 
@@ -199,7 +199,7 @@ def test_what_others_decide_about_is_forgotten() -> None:
     registrar = bench.registrar
     for number in range(50):
         registrar.on_register(2, encode_entry(f"id-{number}", 10, 0))
-    registrar.set_members(Ranking([1, 2]), NOW, WALL)
+    registrar.set_members(Ranking([1, 2]), WALL)
     registrar.tick(NOW, WALL)
     assert len(registrar.records) == 50  # the owner sees other members, and may be right
     registrar.on_synced(2, registrar.ranking.digest)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.routing.plan import Target
 from flockmq.routing.subscription import merge
 from flockmq.routing.table import sequence_of
 from flockmq.session.places import FLOOR, POSITION, START, LogPlace
 
 if TYPE_CHECKING:
-    from flockmq.routing.plan import Target
+    from flockmq.durable.deliver.shared_batches import SharedBatch
     from flockmq.routing.subscription import Subscription
     from flockmq.routing.table import SubscriptionTable
     from flockmq.session.session import Session
@@ -31,6 +32,32 @@ UNKNOWN: Final = -1
 """Instead of an offset: it has to be found out."""
 NEVER: Final = 1 << 62
 """A start that is not known yet: nothing is delivered to that subscription before."""
+
+MANY: Final = 16
+"""A session with more subscriptions, and more than a batch has names, is asked by name."""
+NO_TARGETS: Final[dict[int, Target]] = {}
+
+
+class Wanted:
+    """What a session gets of a batch."""
+
+    def __init__(self, filters: tuple[bytes, ...], only: Target | None, targets: dict[int, Target]) -> None:
+        self.filters = filters
+        """These match all names that the session wants, and no other name."""
+        self.only = only
+        """The target of all that these match; None: see ``targets``."""
+        self.targets = targets
+        """By the number of the name."""
+
+    def target(self, index: int) -> Target | None:
+        """What the session gets of a name."""
+        return self.only if self.only is not None else self.targets.get(index)
+
+    def tells_clients_apart(self) -> bool:
+        """Whether it matters which client published a message."""
+        if self.only is not None:
+            return self.only.has_no_local
+        return any(target.has_no_local for target in self.targets.values())
 
 
 class Catchup:
@@ -46,6 +73,8 @@ class Catchup:
         self._starts: dict[Subscription, dict[int, int]] = {}
         self.held: set[int] = set()
         """Partitions whose next message would overtake others in the session's queue: not read before that is empty."""
+        self.gap = 0
+        """Records that were gone before the session could read them, and that its client was not told of yet."""
         self.is_leaving = False
         """The session is on its way to another node: nothing is delivered to it here."""
 
@@ -177,6 +206,39 @@ class Catchup:
             if low < start < high:
                 high = start
         return high
+
+    def wanted(self, table: SubscriptionTable, group: int, batch: SharedBatch, offset: int) -> Wanted | None:
+        """What the session gets of a batch, from an offset to the next ``cut``; None: nothing."""
+        subscriptions = self.session.subscriptions
+        if len(subscriptions) > MANY and len(subscriptions) > len(batch.decoder().topics):
+            return self._wanted_by_name(table, group, batch, offset)
+        matching: list[Subscription] = []
+        for subscription in subscriptions.values():
+            has_begun = not subscription.group and self.start_of(subscription, group) <= offset
+            if has_begun and batch.names_of(subscription.topic_filter):
+                matching.append(subscription)
+        if not matching:
+            return None
+        if len(matching) == 1:
+            return Wanted((matching[0].topic_filter,), matching[0], NO_TARGETS)
+        matching.sort(key=sequence_of)
+        by_name: dict[int, list[Subscription]] = {}
+        for subscription in matching:
+            for index in batch.names_of(subscription.topic_filter):
+                by_name.setdefault(index, []).append(subscription)
+        targets = {index: merge(found) for index, found in by_name.items()}
+        return Wanted(tuple([subscription.topic_filter for subscription in matching]), None, targets)
+
+    def _wanted_by_name(self, table: SubscriptionTable, group: int, batch: SharedBatch, offset: int) -> Wanted | None:
+        """The same for a session with more subscriptions than the batch has names."""
+        targets: dict[int, Target] = {}
+        names: list[bytes] = []
+        for index, topic in enumerate(batch.decoder().topics):
+            target = self.target(table, group, topic, offset)
+            if target is not None:
+                targets[index] = target
+                names.append(topic)
+        return Wanted(tuple(names), None, targets) if targets else None
 
     def target(self, table: SubscriptionTable, group: int, topic: bytes, offset: int) -> Target | None:
         """What the session gets of a topic name at an offset."""

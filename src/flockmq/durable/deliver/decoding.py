@@ -20,6 +20,7 @@ from flockmq.mqtt.run import Run, payloads_run
 
 UNWANTED: Final = 0
 """Instead of a version of MQTT: no client here wants this topic."""
+NO_TOPIC: Final = "A record of this batch names a topic that the batch does not have."
 PLAIN: Final = -1
 """Instead of the number of a record's extras: it has none."""
 
@@ -113,11 +114,46 @@ class BatchDecoder:
                     break
                 after += 1
             if index >= len(versions) or index < 0:
-                raise BatchError("A record of this batch names a topic that the batch does not have.")
+                raise BatchError(NO_TOPIC)
             if versions[index] and not self._is_expired(at, wall_offset_ms, now):
                 found.append(self._piece(at, after, versions[index], wall_offset_ms))
             at = after
         return found
+
+    def cuts(self, by_client: bool, records_max: int) -> list[int]:
+        """Where runs end, by position: records of one are alike but for their payloads, and no more than these."""
+        self._load()
+        count = self.view.count
+        flags = self._flags
+        topic = self._topic
+        client = self._client
+        extra = self._extra
+        found: list[int] = []
+        uniform = len(self.topics) == 1 and not extra and flags.count(flags[0]) == count
+        if uniform and (not by_client or len(self._clients) == 1):
+            found = list(range(records_max, count, records_max))
+            found.append(count)
+            return found
+        start = 0
+        for at in range(1, count):
+            is_other = topic[at] != topic[at - 1] or flags[at] != flags[at - 1]
+            is_other = is_other or (by_client and client[at] != client[at - 1])
+            if is_other or (len(extra) > 0 and extra[at] != extra[at - 1]) or at - start == records_max:
+                found.append(at)
+                start = at
+        found.append(count)
+        return found
+
+    def topic_at(self, position: int) -> int:
+        """The number of a record's topic name, after ``cuts``."""
+        index = self._topic[position]
+        if index >= len(self.topics) or index < 0:
+            raise BatchError(NO_TOPIC)
+        return index
+
+    def piece(self, start: int, stop: int, version: int, wall_offset_ms: int) -> Piece:
+        """The run of records that ``cuts`` left together, also when they have expired."""
+        return self._piece(start, stop, version, wall_offset_ms)
 
     def _is_expired(self, position: int, wall_offset_ms: int, now: int) -> bool:
         if not self._extra or self._extra[position] == PLAIN:

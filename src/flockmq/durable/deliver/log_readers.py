@@ -1,7 +1,7 @@
 """Sessions that read from logs because they are slow or want history: a chunk of each partition a turn, paced.
 
 ```
- Catchup: position --> batches: replica here, or fetched --> runs for the subscriptions that begin before it --> paced
+ Catchup: position --> SharedBatches: read once for all that stand there --> runs for its subscriptions --> paced
                  ^------------------------------------------------------------------------ how far it came ---'
  position = what is delivered live --> done: from here on live
 ```
@@ -9,27 +9,31 @@
 
 from __future__ import annotations
 
+import struct
 import traceback
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
-from flockmq.durable.deliver.decoding import UNWANTED, BatchDecoder, Piece
-from flockmq.durable.deliver.pacing import give, has_room
+from flockmq.durable.deliver.decoding import Piece
+from flockmq.durable.deliver.pacing import buffer_room, give, has_room
+from flockmq.durable.deliver.shared_batches import SharedBatch, SharedBatches
 from flockmq.errors import Damaged, OffsetGone
-from flockmq.log.batch import BatchView
+from flockmq.routing.plan import Target
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
     from flockmq.durable.deliver.streams import Stream
     from flockmq.durable.logs.history import History
     from flockmq.node.state import NodeState
-    from flockmq.routing.plan import Target
+    from flockmq.session.connection import Connection
 
 PUMPED_MAX: Final = 64
 """Sessions that read on in one turn."""
-STEP_RECORDS: Final = 2_048
-"""Records that are made into runs at once."""
+USER_PROPERTY: Final = b"\x26"
+GAP: Final = b"flockmq-gap"
+"""User property of the first message behind records that are gone; its value is how many those were."""
+U16: Final = struct.Struct(">H")
 
 
 class LogReaders:
@@ -37,7 +41,7 @@ class LogReaders:
 
     def __init__(self, node: NodeState, history: History) -> None:
         self.node = node
-        self._history = history
+        self.shared = SharedBatches(history)
         self.streams: dict[int, Stream] = {}
         """By partition; filled by ``Streams``."""
         self.catching: dict[Session, Catchup] = {}
@@ -71,6 +75,8 @@ class LogReaders:
         """The session is no more."""
         self.catching.pop(session, None)
         self.active.pop(session, None)
+        if not self.active:
+            self.shared.clear()
 
     def lag(self, session: Session, group: int, offset: int) -> None:
         """A session has no room for what comes from this offset on."""
@@ -167,7 +173,7 @@ class LogReaders:
             return False
         has_read = False
         for group in list(catchup.positions):
-            if not has_room(session, connection):
+            if not has_room(session, connection, buffer_room(len(self.active))):
                 if not connection.blocked and connection.out_bytes:
                     connection.hungry = True  # what is in its buffer is written in this turn
                     connection.mark()
@@ -192,10 +198,11 @@ class LogReaders:
             return False
         if position < stream.next:
             try:
-                batches = self._history.read(group, position)
+                batches = self.shared.read(group, position)
             except (OffsetGone, Damaged) as error:
                 following = error.first if isinstance(error, OffsetGone) else error.end
                 self.note_gone(group, position, following, catchup.session.client_id)
+                catchup.gap += following - max(position, 0)
                 catchup.positions[group] = min(following, stream.next)
                 return True
             if not batches:
@@ -206,14 +213,16 @@ class LogReaders:
             self._drop(catchup, group)
         return position > begin
 
-    def _give_batches(self, catchup: Catchup, stream: Stream, batches: list[bytes], position: int, now: int) -> int:
+    def _give_batches(
+        self, catchup: Catchup, stream: Stream, batches: list[SharedBatch], position: int, now: int
+    ) -> int:
         group = stream.group
         for batch in batches:
-            end = min(BatchView(batch).next_offset, stream.next)
+            end = min(batch.end, stream.next)
             if end <= position:
-                continue  # a piece that was fetched may begin earlier
+                continue  # others read from earlier on
             try:
-                position = self._give_some(catchup, group, BatchDecoder(batch), position, end, now)
+                position = self._give_some(catchup, group, batch, position, end, now)
             except Exception as error:  # a bug; the messages behind it are delivered
                 self.note_fault(group, error)
                 position = end
@@ -222,33 +231,64 @@ class LogReaders:
                 break
         return position
 
-    def _give_some(self, catchup: Catchup, group: int, decoder: BatchDecoder, low: int, end: int, now: int) -> int:
+    def _give_some(self, catchup: Catchup, group: int, batch: SharedBatch, low: int, end: int, now: int) -> int:
         """As much of a batch as the client takes; the offset of what comes next."""
         session = catchup.session
         connection = session.connection
         if connection is None:
             return low
-        stats = self.node.stats
+        node = self.node
+        is_copy = group in node.table.capture.groups
+        room = buffer_room(len(self.active))
         while low < end:
-            high = catchup.cut(group, low, min(end, low + STEP_RECORDS))
-            targets = [catchup.target(self.node.table, group, topic, low) for topic in decoder.topics]
-            if group in self.node.table.capture.groups:  # what is subscribed at QoS 0 came when it was published
-                targets = [target if target is not None and target.qos else None for target in targets]
-            versions = [UNWANTED if target is None else session.version for target in targets]
-            by_client = has_no_local([target for target in targets if target is not None])
-            for piece in decoder.pieces(low, high, versions, self.node.wall_offset_ms, now, by_client):
-                target = targets[piece.topic_index]
-                if target is not None and target.has_no_local and is_from(session, piece):
+            high = catchup.cut(group, low, end)
+            wanted = catchup.wanted(node.table, group, batch, low)
+            if wanted is None:
+                low = high
+                continue
+            by_client = wanted.tells_clients_apart()
+            for piece in batch.pieces(wanted.filters, low, high, session.version, by_client, node.wall_offset_ms):
+                target = wanted.target(piece.topic_index)
+                if target is None or (is_copy and not target.qos):
+                    continue  # what is subscribed at QoS 0 came when it was published
+                if target.has_no_local and is_from(session, piece):
                     target = target.own
-                if target is None:
+                if target is None or 0 < piece.run.expires_at <= now:
                     continue
-                given = give(session, connection, target, group, piece, stats, now)
+                given = self._give(catchup, connection, target, group, piece, now, room)
                 if given < piece.run.count:
-                    if has_room(session, connection):
+                    if has_room(session, connection, room):
                         catchup.held.add(group)  # there is room: it would overtake
                     return piece.offset + given
             low = high
         return end
+
+    def _give(
+        self, catchup: Catchup, connection: Connection, target: Target, group: int, piece: Piece, now: int, room: int
+    ) -> int:
+        """As many messages of a piece as there is room for; the first one behind a gap says so. How many."""
+        session = catchup.session
+        stats = self.node.stats
+        if not catchup.gap or connection.version != 5:
+            return give(session, connection, target, group, piece, stats, now, room)
+        first = Piece(piece.run.part(0, 1), piece.offset, piece.topic_index, piece.client)
+        if not give(session, connection, after_gap(target, catchup.gap), group, first, stats, now, room):
+            return 0
+        catchup.gap = 0
+        if piece.run.count == 1:
+            return 1
+        rest = Piece(piece.run.part(1, piece.run.count), piece.offset + 1, piece.topic_index, piece.client)
+        return 1 + give(session, connection, target, group, rest, stats, now, room)
+
+
+def after_gap(target: Target, gap: int) -> Target:
+    """What a session gets of a message that is the first one behind so many records that are gone."""
+    told = Target(
+        target.session, target.qos, target.retain_as_published, target.identifiers, target.has_no_local, target.own
+    )
+    count = str(gap).encode()
+    told.identifier_properties += USER_PROPERTY + U16.pack(len(GAP)) + GAP + U16.pack(len(count)) + count
+    return told
 
 
 def has_no_local(targets: list[Target]) -> bool:

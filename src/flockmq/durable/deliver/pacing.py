@@ -24,17 +24,27 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES: Final = 262_144
 """Bytes in a connection's buffer at which reading on pauses."""
+ALL_BUFFERS_BYTES: Final = 64 * 1_024 * 1_024
+"""What the buffers, and what waits in the queues, of all sessions that read may take together, about."""
+BUFFER_BYTES_MIN: Final = 8_192
 QUEUE_MESSAGES: Final = 1_000
 """Messages in a session's queue at which reading on pauses."""
 
 
-def has_room(session: Session, connection: Connection) -> bool:
+def buffer_room(readers: int) -> int:
+    """Bytes that one of so many sessions that read may have in its buffer before reading on pauses."""
+    return min(max(ALL_BUFFERS_BYTES // max(readers, 1), BUFFER_BYTES_MIN), BUFFER_BYTES)
+
+
+def has_room(session: Session, connection: Connection, buffer_bytes: int = BUFFER_BYTES) -> bool:
     """Whether a client takes more now."""
     if connection.blocked or connection.phase != CONNECTED:
         return False
-    if connection.out_bytes > min(BUFFER_BYTES, connection.bounds.write_bytes_max // 2):
+    if connection.out_bytes > min(buffer_bytes, connection.bounds.write_bytes_max // 2):
         return False
     outbound = session.outbound
+    if buffer_bytes < BUFFER_BYTES and outbound is not None and outbound.held > buffer_bytes:
+        return False  # many read: what waits for acknowledgements counts as well
     return outbound is None or (outbound.queued < QUEUE_MESSAGES and not outbound.is_crowded())
 
 
@@ -65,7 +75,14 @@ def fits(session: Session, run: Run) -> bool:
 
 
 def give(
-    session: Session, connection: Connection, target: Target, group: int, piece: Piece, stats: Stats, now: int
+    session: Session,
+    connection: Connection,
+    target: Target,
+    group: int,
+    piece: Piece,
+    stats: Stats,
+    now: int,
+    buffer_bytes: int = BUFFER_BYTES,
 ) -> int:
     """Deliver as many messages of a piece of partition ``group`` as there is room for; how many."""
     run = piece.run
@@ -74,9 +91,9 @@ def give(
     properties = target.identifier_properties
     done = 0
     while done < run.count:
-        if not has_room(session, connection) or would_overtake(session, target, qos):
+        if not has_room(session, connection, buffer_bytes) or would_overtake(session, target, qos):
             return done
-        part = run.part(done, done + part_size(session, connection, run, qos, done))
+        part = run.part(done, done + part_size(session, connection, run, qos, done, buffer_bytes))
         source = LogSource(group, piece.offset + done) if session.is_logged else None
         lost = session.deliver(part, qos, retain, properties, source, now)
         if qos:
@@ -88,17 +105,19 @@ def give(
     return done
 
 
-def part_size(session: Session, connection: Connection, run: Run, qos: int, done: int) -> int:
+def part_size(
+    session: Session, connection: Connection, run: Run, qos: int, done: int, buffer_bytes: int = BUFFER_BYTES
+) -> int:
     """How many messages of a run, from ``done`` on, may be given at once: at least one."""
     start = run.ends[done - 1] if done else 0
     count = run.count - done
     # Half of what is free: as this client gets them they may be larger than in the run, by properties of their own.
-    room = min(BUFFER_BYTES, (connection.bounds.write_bytes_max - connection.out_bytes) // 2)
+    room = min(buffer_bytes, (connection.bounds.write_bytes_max - connection.out_bytes) // 2)
     if qos:
         outbound = session.outbound
         messages = outbound.messages_max - outbound.queued if outbound is not None else session.queue_messages_max
         held = outbound.held if outbound is not None else 0
-        room = BUFFER_BYTES
+        room = buffer_bytes
         if session.queue_bytes_max:
             room = min(room, session.queue_bytes_max - held - DELIVERY_OVERHEAD_BYTES)
         count = min(count, QUEUE_MESSAGES, messages or QUEUE_MESSAGES)

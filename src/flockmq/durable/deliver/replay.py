@@ -87,6 +87,8 @@ class Replay:
         self._made: list[StartRequest] = []
         """Those of the SUBSCRIBE that is being looked at."""
         self._pending: list[Pending] = []
+        self._histories: dict[Subscription, dict[int, int]] = {}
+        """By partition, where the history of a logged session begins, until its record is told (``take_history``)."""
         self._asking = 0
 
     # --- SUBSCRIBE ---
@@ -145,9 +147,13 @@ class Replay:
             for request in self._requests:
                 if request.subscription is old:
                     request.subscription = subscription
+        history = self._histories.pop(old, None)
+        if history is not None:
+            self._histories[subscription] = history
 
     def left(self, subscription: Subscription) -> None:
         """A subscription is no more; its session may go on without waiting for its start."""
+        self._histories.pop(subscription, None)
         catchup = self.readers.catching.get(subscription.session)
         if catchup is None:
             return
@@ -190,6 +196,8 @@ class Replay:
     def ended(self, session: Session) -> None:
         """A session is no more."""
         self.readers.end(session)
+        for subscription in session.subscriptions.values():
+            self._histories.pop(subscription, None)
 
     # --- where it begins ---
 
@@ -230,8 +238,15 @@ class Replay:
         if offset < found.first:
             offset = found.first
             request.oldest = found.first
-        catchup.start(request.subscription, request.group, min(offset, stream.next))
+        offset = min(offset, stream.next)
+        if request.subscription.session.is_logged:
+            self._histories.setdefault(request.subscription, {})[request.group] = offset
+        catchup.start(request.subscription, request.group, offset)
         self.streams.logs.wake()
+
+    def take_history(self, subscription: Subscription) -> dict[int, int]:
+        """By partition, where the history begins that a subscription has just asked for; said once."""
+        return self._histories.pop(subscription, {})
 
     # --- SUBACK ---
 

@@ -32,6 +32,8 @@ CHUNK_BYTES: Final = 256 * 1024
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 FETCHES_MAX: Final = 64
 """Fetches that are under way at once."""
+NEAR_RECORDS: Final = 1_024
+"""A session waits for the fetch of another one that stands so little before it."""
 RETRY_MS: Final = 200
 
 
@@ -92,9 +94,13 @@ class History:
         if lost is not None and lost.first <= offset < lost.end:
             del self._lost[group]
             raise Damaged(offset, lost.end, named(group))
-        if (group, offset) not in self._under_way and len(self._under_way) < FETCHES_MAX:
+        if len(self._under_way) < FETCHES_MAX and not self._is_near(group, offset):
             self._tasks.start("history", self._bring(group, offset))
         return None
+
+    def _is_near(self, group: int, offset: int) -> bool:
+        """Whether a fetch is under way that may bring this offset: sessions that stand near each other share it."""
+        return any(one == group and 0 <= offset - start < NEAR_RECORDS for one, start in self._under_way)
 
     def _bring(self, group: int, offset: int) -> Task[None]:
         self._under_way.add((group, offset))

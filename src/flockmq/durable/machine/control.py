@@ -98,9 +98,7 @@ class Control:
         if opened is None:
             return promised(False)
         for statement in statements:
-            # From now on, not from when it is applied: what comes behind it in the log must be of no older epoch.
-            if statement.epoch > self._fences.epoch_of(group, statement.client):
-                self._fences.note(statement.client, statement.epoch, now)
+            self._fences.note(group, statement)
         opened.statements += statements
         told: Promise[bool] = Promise()
         opened.statements_told.append(told)
@@ -173,6 +171,7 @@ class Control:
 
     def applied(self, group: int, entries: list[Entry]) -> None:
         """See whether what was proposed is among these."""
+        self._fences.applied(group)
         proposed = self._proposed.get(group)
         if proposed is None:
             return
@@ -188,6 +187,7 @@ class Control:
 
     def closed(self, group: int) -> None:
         """Nothing more comes of it."""
+        self._fences.closed(group)
         for one in self._proposed.pop(group, []):
             self._tell(one.told, False)
         opened = self._open.pop(group, None)

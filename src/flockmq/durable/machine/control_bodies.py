@@ -4,8 +4,9 @@
  CURSOR  format, wall time | count | (what, name, offset)...              COMMIT, RESET or DELETE
  MARKER  format, wall time | (tag, length, content)...                    one section per kind of statement
            RELEASE  (client, epoch, ids)...     the client has released these ids
-           ADOPT    (client, epoch, expiry)...  another owner: the ids stay, older epochs count no more
-           FORGET   (client, epoch)...          the session has ended: all ids of older epochs are void
+           ADOPT    (client, epoch, since)...   an owner: older epochs count no more; ids from ``since`` on stay
+           FORGET   (client, epoch, since)...   no owner: ids of epochs before ``since`` are void; without ids the
+                                                client is not known any more
 ```
 Little-endian. All that one turn of the leader brings is in one batch. Sections with a tag that a node does not know are
 left alone, so that later kinds of statements have room.
@@ -51,17 +52,17 @@ class CursorCommand:
 class Statement:
     """One statement about the QoS 2 packet ids of a client: ``what`` is RELEASE, ADOPT or FORGET."""
 
-    def __init__(self, what: int, client: bytes, epoch: int, ids: list[int], expiry_s: int = 0) -> None:
+    def __init__(self, what: int, client: bytes, epoch: int, ids: list[int], since: int = 0) -> None:
         self.what = what
         self.client = client
         self.epoch = epoch
         self.ids = ids
-        self.expiry_s = expiry_s
-        """How long its session outlives its connection; 0: not known."""
+        self.since = since
+        """The first epoch of the session: ids of older epochs are void."""
 
     def size(self) -> int:
         """About how many bytes it takes."""
-        return 24 + len(self.client) + 2 * len(self.ids)
+        return 28 + len(self.client) + 2 * len(self.ids)
 
 
 class CursorBody:
@@ -114,7 +115,7 @@ def encode_statements(statements: list[Statement]) -> bytes:
 def read_statements(reader: Reader) -> list[Statement]:
     """Read ``encode_statements``."""
     statements: list[Statement] = []
-    for _ in range(reader.count(COMMANDS_MAX, 17)):
+    for _ in range(reader.count(COMMANDS_MAX, 21)):
         what = reader.u8()
         statements.append(_read_statement(reader, what))
     return statements
@@ -123,17 +124,17 @@ def read_statements(reader: Reader) -> list[Statement]:
 def _encode_statement(statement: Statement) -> bytes:
     head = sized(statement.client) + U64.pack(statement.epoch)
     ids = struct.pack(f"<{len(statement.ids)}H", *statement.ids)
-    return head + U32.pack(statement.expiry_s) + U16.pack(len(statement.ids)) + ids
+    return head + U64.pack(statement.since) + U16.pack(len(statement.ids)) + ids
 
 
 def _read_statement(reader: Reader, what: int) -> Statement:
     client = reader.sized()
     epoch = reader.number()
-    expiry_s = reader.u32()
+    since = reader.number()
     count = reader.u16()
     at = reader.skip(2 * count)
     ids: tuple[int, ...] = struct.unpack_from(f"<{count}H", reader.data, at)
-    return Statement(what, client, epoch, list(ids), expiry_s)
+    return Statement(what, client, epoch, list(ids), since)
 
 
 def cursor_body(wall_ms: int, commands: list[CursorCommand]) -> bytes:

@@ -1,21 +1,23 @@
-"""Which epochs of clients count no more: a leader refuses what an owner that has been replaced still wants to append.
+"""Which QoS 2 records a leader may append: those of clients that its partition knows, and of no older epoch.
 
 ```
- another owner asks for a client's packet ids --> note(client, epoch), on every node that is alive
- a leader puts a statement of a newer epoch into its log --> note(client, epoch)
+ ADOPT in the log --> the machine knows the client and its epoch
+ the leader puts ADOPT or RELEASE into its log --> note: the epoch counts from now on, not from when it is applied
  a run arrives at the leader --> admits(group, batch): ADMITTED
-                                  |-- a position   there is a QoS 2 record of an older epoch: nothing is appended
+                                  |-- a position   there is a record of an older epoch, or of a client that the
+                                  |                partition does not know: nothing is appended
                                   `-- ASK_LATER    this leader does not know yet what its log says
 ```
 Without that a publish that was on its way when its node was given up could be appended after its client has published
-it again elsewhere. Where a partition knows packet ids of the client, its log has the epoch as well (``machine.py``).
+it again elsewhere. A client is known as long as its session touches the partition, so nothing depends on time.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from flockmq.durable.machine.control_bodies import ADOPT, RELEASE, Statement
 from flockmq.log.batch import BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
 from flockmq.log.header import columns_of
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.machines import Machines
     from flockmq.raft.engine import RaftEngine
 
-KEPT_MS: Final = 600_000
-FENCES_MAX: Final = 200_000
-
 
 class Fences:
     """One per node."""
@@ -35,32 +34,44 @@ class Fences:
     def __init__(self, engine: RaftEngine, machines: Machines) -> None:
         self._engine = engine
         self._machines = machines
-        self._fences: dict[bytes, tuple[int, int]] = {}
-        """Client -> epoch, and until when that is kept; oldest first."""
+        self._pending: dict[int, dict[bytes, int]] = {}
+        """Group -> client -> epoch of a statement that this node put into the log and has not applied."""
         self.refused = 0
 
-    def note(self, client: bytes, epoch: int, now: int) -> None:
-        """Another owner has the client: older epochs count no more."""
-        fences = self._fences
-        known = fences.pop(client, None)
-        if known is not None:
-            epoch = max(epoch, known[0])
-        fences[client] = (epoch, now + KEPT_MS)
-        while fences:
-            oldest = next(iter(fences))
-            if len(fences) <= FENCES_MAX and fences[oldest][1] > now:
-                break
-            del fences[oldest]
+    def note(self, group: int, statement: Statement) -> None:
+        """A statement goes into the log of a group that this node leads."""
+        known = self.epoch_of(group, statement.client)
+        counts = statement.what == ADOPT or (statement.what == RELEASE and known > 0)
+        if counts and statement.epoch > known:
+            self._pending.setdefault(group, {})[statement.client] = statement.epoch
+
+    def applied(self, group: int) -> None:
+        """A group has moved on."""
+        pending = self._pending.get(group)
+        if pending is None:
+            return
+        machine = self._machines.by_group.get(group)
+        if machine is None or not self._engine.is_leader(group):
+            del self._pending[group]
+            return
+        for client in [client for client, epoch in pending.items() if machine.epoch_of(client) >= epoch]:
+            del pending[client]
+        if not pending:
+            del self._pending[group]
+
+    def closed(self, group: int) -> None:
+        """There is no replica of this group here any more."""
+        self._pending.pop(group, None)
 
     def epoch_of(self, group: int, client: bytes) -> int:
-        """The oldest epoch of a client that still counts in a group."""
-        known = self._fences.get(client)
-        epoch = 0 if known is None else known[0]
+        """The oldest epoch of a client that still counts in a group; 0: the client is not known there."""
         machine = self._machines.by_group.get(group)
-        return epoch if machine is None else max(epoch, machine.epoch_of(client))
+        epoch = 0 if machine is None else machine.epoch_of(client)
+        pending = self._pending.get(group)
+        return epoch if pending is None else max(epoch, pending.get(client, 0))
 
     def admits(self, group: int, batch: bytes) -> int:
-        """Whether the leader of a group may append a run; if not, the position of the first record that is too old."""
+        """Whether the leader of a group may append a run; if not, the position of the first record that must not."""
         mask = columns_of(batch)
         if not mask & PACKET_ID or not mask & SESSION_EPOCH:
             return ADMITTED
@@ -75,7 +86,8 @@ class Fences:
         names: tuple[int, ...] = struct.unpack_from(f"<{view.count}i", columns.data, columns.spans["client"][0])
         oldest = [self.epoch_of(group, client) for client in view.clients()]
         for position in range(view.count):
-            if 0 < epochs[position] < oldest[names[position]]:
+            epoch = epochs[position]
+            if epoch and not 0 < oldest[names[position]] <= epoch:
                 self.refused += 1
                 return position
         return ADMITTED

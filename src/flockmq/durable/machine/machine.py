@@ -2,7 +2,7 @@
 
 ```
  DATA with packet ids --> client -> epoch, ids          CURSOR --> name -> offset
- MARKER: RELEASE ids, ADOPT by another owner, FORGET    SINK, DATA that is part of a batch --> ``sink_table.py``
+ MARKER: RELEASE ids, ADOPT by an owner, FORGET         SINK, DATA that is part of a batch --> ``sink_table.py``
                                                         SESSION --> ``session_table.py``
                                   |
           encode() --> tagged sections, part of the replica's checkpoint --> decode()
@@ -11,7 +11,8 @@ Made of committed entries alone: the same on every replica, byte for byte. Time 
 entry said. What clients can grow is bounded; beyond it the client that was heard of least recently goes first.
 
 An id belongs to a session *epoch*. Statements and records of an older epoch than a client's present one change nothing:
-they were said by an owner that has been replaced.
+they were said by an owner that has been replaced. A client is known from its first ADOPT to its FORGET; the leader
+takes QoS 2 records with ids of known clients alone (``fences.py``).
 """
 
 from __future__ import annotations
@@ -56,15 +57,12 @@ SESSIONS: Final = 6
 CURSORS_MAX: Final = 65_536
 CLIENTS_MAX: Final = 65_536
 IDS_TOTAL_MAX: Final = 1_048_576
-EXPIRY_MS: Final = 24 * 3_600_000
-"""How long ids are kept whose session's own expiry is not known."""
-EXPIRY_MS_MAX: Final = 30 * 24 * 3_600_000
-FENCE_MS: Final = 600_000
-"""How long the epoch of a client without ids is kept."""
+KEPT_MS: Final = 30 * 24 * 3_600_000
+"""How long a client is known that no node says anything about: its session may have expired."""
 SWEEP: Final = 4
 """Clients looked at for each entry that names any."""
 
-_CLIENT: Final = struct.Struct("<QqIH")
+_CLIENT: Final = struct.Struct("<QqH")
 _SECTION: Final = struct.Struct("<HI")
 
 
@@ -75,14 +73,14 @@ class ClientIds:
         self.epoch = epoch
         self.until_ms = 0
         """Log time at which it may be forgotten."""
-        self.keep_ms = EXPIRY_MS
-        self.ids: set[int] = set()
+        self.ids: dict[int, int] = {}
+        """Packet id -> epoch of its record."""
 
 
 class PartitionMachine:
-    """See the module. ``index``: client -> groups that know ids of it, shared by all machines of a node."""
+    """See the module."""
 
-    def __init__(self, group: int, index: dict[bytes, set[int]] | None = None) -> None:
+    def __init__(self, group: int) -> None:
         self.group = group
         self.applied = 0
         self.end_offset = 0
@@ -92,7 +90,7 @@ class PartitionMachine:
         self.clients: dict[bytes, ClientIds] = {}
         """Clients with unreleased ids, least recently heard of first."""
         self.fences: dict[bytes, ClientIds] = {}
-        """Clients without ids; their epoch fences older owners for ``FENCE_MS``. Least recently heard of first."""
+        """Clients without ids; their epoch fences older owners. Least recently heard of first."""
         self.sinks = SinkTable()
         self.sessions = SessionTable()
         self.clients_max = CLIENTS_MAX
@@ -105,7 +103,6 @@ class PartitionMachine:
         """Control batches that this version can't read; not replicated."""
         self.sections: dict[int, bytes] = {}
         """Sections of a checkpoint that this version does not know."""
-        self.index: dict[bytes, set[int]] = {} if index is None else index
 
     def apply(self, entry: Entry) -> None:
         """An entry is committed; they come one after the other."""
@@ -187,13 +184,14 @@ class PartitionMachine:
         self._sweep()
 
     def _note_id(self, client: bytes, epoch: int, packet_id: int) -> None:
-        known = self._take(client, epoch)
-        if epoch > known.epoch:
-            self._void(known)
+        known = self._take(client)
+        if known is None:
+            known = ClientIds(epoch)
+        if epoch >= known.epoch:  # else of an owner or session that has been replaced
             known.epoch = epoch
-        if epoch == known.epoch and packet_id not in known.ids:  # else of an owner or session that has been replaced
-            known.ids.add(packet_id)
-            self.ids_total += 1
+            if packet_id not in known.ids:
+                self.ids_total += 1
+            known.ids[packet_id] = epoch
         self._put(client, known)
 
     def _mark(self, body: bytes) -> None:
@@ -203,58 +201,37 @@ class PartitionMachine:
             return
         self.clock_ms = max(self.clock_ms, found.wall_ms)
         for statement in found.statements:
-            known = self._take(statement.client, statement.epoch)
+            known = self._take(statement.client)
+            if known is None and statement.what == ADOPT:
+                known = ClientIds(statement.epoch)
+            if known is None:
+                continue
             if statement.epoch >= known.epoch:
                 self._follow(statement, known)
-            self._put(statement.client, known)
+            if known.ids or statement.what != FORGET or statement.epoch < known.epoch:
+                self._put(statement.client, known)
         self._sweep()
 
     def _follow(self, statement: Statement, known: ClientIds) -> None:
         """A statement that is not older than what is known."""
-        what = statement.what
-        if what == RELEASE:
-            before = len(known.ids)
-            known.ids.difference_update(statement.ids)
-            self.ids_total -= before - len(known.ids)
-        elif what == ADOPT and statement.expiry_s:
-            known.keep_ms = min(max(statement.expiry_s * 1_000, FENCE_MS), EXPIRY_MS_MAX)
-        elif what == FORGET and statement.epoch > known.epoch:
-            self._void(known)
         known.epoch = statement.epoch
+        void = statement.ids
+        if statement.what != RELEASE:
+            void = [packet_id for packet_id, epoch in known.ids.items() if epoch < statement.since]
+        for packet_id in void:
+            if known.ids.pop(packet_id, 0):
+                self.ids_total -= 1
 
-    def _take(self, client: bytes, epoch: int) -> ClientIds:
-        """What is known of a client, out of its place in the line; ``epoch`` when that is nothing."""
+    def _take(self, client: bytes) -> ClientIds | None:
+        """What is known of a client, out of its place in the line."""
         known = self.clients.pop(client, None)
-        if known is None:
-            known = self.fences.pop(client, None)
-        return ClientIds(epoch) if known is None else known
+        return self.fences.pop(client, None) if known is None else known
 
     def _put(self, client: bytes, known: ClientIds) -> None:
         """Put the client back as the most recently heard of."""
-        if known.ids:
-            known.until_ms = self.clock_ms + known.keep_ms
-            self.clients[client] = known
-            groups = self.index.get(client)
-            if groups is None:
-                self.index[client] = {self.group}
-            else:
-                groups.add(self.group)
-        else:
-            # Its epoch is kept for a while: what an earlier owner says late must not count.
-            known.until_ms = self.clock_ms + FENCE_MS
-            self.fences[client] = known
-            self._unlist(client)
-
-    def _void(self, known: ClientIds) -> None:
-        self.ids_total -= len(known.ids)
-        known.ids = set()
-
-    def _unlist(self, client: bytes) -> None:
-        groups = self.index.get(client)
-        if groups is not None:
-            groups.discard(self.group)
-            if not groups:
-                del self.index[client]
+        known.until_ms = self.clock_ms + KEPT_MS
+        line = self.clients if known.ids else self.fences
+        line[client] = known
 
     def _sweep(self) -> None:
         """Forget clients whose time is over, and those that there is no room for."""
@@ -272,24 +249,17 @@ class PartitionMachine:
                 self._remove(line, client)
 
     def _remove(self, line: dict[bytes, ClientIds], client: bytes) -> None:
-        self._void(line.pop(client))
-        self._unlist(client)
+        self.ids_total -= len(line.pop(client).ids)
+
+    def client(self, client: bytes) -> ClientIds | None:
+        """What is known of a client here; None: no owner of it publishes here at QoS 2."""
+        known = self.clients.get(client)
+        return self.fences.get(client) if known is None else known
 
     def epoch_of(self, client: bytes) -> int:
         """The epoch under which a client was heard of last; 0 when it is not known here."""
-        known = self.clients.get(client)
-        if known is None:
-            known = self.fences.get(client)
+        known = self.client(client)
         return 0 if known is None else known.epoch
-
-    def unreleased(self, client: bytes) -> ClientIds | None:
-        """What is known of a client here; None when it has no ids."""
-        return self.clients.get(client)
-
-    def close(self) -> None:
-        """Take this machine out of the shared index."""
-        for client in self.clients:
-            self._unlist(client)
 
     # Checkpoints.
 
@@ -313,7 +283,6 @@ class PartitionMachine:
 
     def decode(self, data: bytes) -> None:
         """Take on the state of a checkpoint; empty bytes are the beginning. RemoteProtocolError: it is none."""
-        self.close()
         self.applied = 0
         self.end_offset = 0
         self.clock_ms = 0
@@ -359,22 +328,21 @@ class PartitionMachine:
     def _read_clients(self, reader: Reader, line: dict[bytes, ClientIds]) -> None:
         for _ in range(reader.count(CLIENTS_MAX, 2 + _CLIENT.size)):
             client = reader.sized()
-            epoch, until_ms, keep_s, count = _CLIENT.unpack_from(reader.data, reader.skip(_CLIENT.size))
+            epoch, until_ms, count = _CLIENT.unpack_from(reader.data, reader.skip(_CLIENT.size))
             known = ClientIds(epoch)
             known.until_ms = until_ms
-            known.keep_ms = keep_s * 1_000
             ids: tuple[int, ...] = struct.unpack_from(f"<{count}H", reader.data, reader.skip(2 * count))
-            known.ids = set(ids)
-            self.ids_total += len(ids)
+            epochs: tuple[int, ...] = struct.unpack_from(f"<{count}Q", reader.data, reader.skip(8 * count))
+            known.ids = dict(zip(ids, epochs, strict=True))
+            self.ids_total += len(known.ids)
             line[client] = known
-            if ids:
-                self.index.setdefault(client, set()).add(self.group)
 
 
 def _encode_clients(line: dict[bytes, ClientIds]) -> bytes:
     parts = [U32.pack(len(line))]
     for client, known in line.items():
         ids = sorted(known.ids)
-        parts.append(sized(client) + _CLIENT.pack(known.epoch, known.until_ms, known.keep_ms // 1_000, len(ids)))
+        parts.append(sized(client) + _CLIENT.pack(known.epoch, known.until_ms, len(ids)))
         parts.append(struct.pack(f"<{len(ids)}H", *ids))
+        parts.append(struct.pack(f"<{len(ids)}Q", *[known.ids[packet_id] for packet_id in ids]))
     return b"".join(parts)

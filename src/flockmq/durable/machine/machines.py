@@ -34,21 +34,17 @@ class Machines:
 
     def __init__(self) -> None:
         self.by_group: dict[int, PartitionMachine] = {}
-        self.by_client: dict[bytes, set[int]] = {}
-        """Clients with unreleased QoS 2 ids, each with the groups of this node that know them."""
 
     def opened(self, group: int, replica: Replica) -> PartitionMachine:
         """A replica runs here from now on; its checkpoint has the state to begin with."""
-        machine = PartitionMachine(group, self.by_client)
+        machine = PartitionMachine(group)
         machine.decode(replica.state)
         self.by_group[group] = machine
         return machine
 
     def closed(self, group: int) -> None:
         """A replica runs here no more."""
-        machine = self.by_group.pop(group, None)
-        if machine is not None:
-            machine.close()
+        self.by_group.pop(group, None)
 
     def restored(self, group: int, ready: Ready, engine: RaftEngine) -> bool:
         """Take the state of a checkpoint that took the place of a log's begin; False when ``ready`` brings none."""

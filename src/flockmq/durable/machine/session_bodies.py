@@ -2,15 +2,21 @@
 
 ```
  SESSION batch   format, wall time | count | (what, length, content)...
-   CLAIM        client, nonce, epoch, owner, boot, expiry, version, flags, user    a connection wants the client id
+   CLAIM        client, nonce, epoch, owner, boot, expiry, version, flags, user, will
+                                                                                   a connection wants the client id
    SUBSCRIBE    client, epoch, subscriptions with the offsets at which they start
    UNSUBSCRIBE  client, epoch, filters
-   DETACH       client, epoch, expiry, positions                                   the connection is closed
-   END          client, epoch                                                      the session is over
+   DETACH       client, epoch, expiry, voids its will?, positions                  the connection is closed
+   END          client, epoch, voids its will?                                     the session is over
    MARK         owner, boot, covers, positions, slow sessions                      how far all sessions of a node are
    ORPHAN       owner, boot                                                        the node of these sessions is gone
    EXPIRE       (client, epoch)...                                                 their time is over
    ABANDON      client, nonces                                                     no connection waits for that claim
+   TOUCH        client, epoch, stamp, groups                                       QoS 2 goes into these partitions
+   UNTOUCH      client, epoch, stamp, groups                                       it has no packet ids there
+   FIRING       target, (client, epoch)...                                         these wills are about to be published
+   FIRED        target, sequence                                                   they are published
+   REVOKE       client, epoch                                                      no node may publish this will
    CHECK        (client, epoch)...                   never in a log: are these sessions still as their owner thinks?
 ```
 Little-endian. A node skips statements of a kind that it does not know. *Positions* are group -> offset of the first
@@ -23,6 +29,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from flockmq.durable.machine.session_wills import WILL_BYTES_MAX, read_will
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.topics import SHARE_PREFIX
 from flockmq.peering.fields import NUMBER_MAX, U32, U64, Reader, large, malformed, sized
@@ -38,6 +45,11 @@ ORPHAN: Final = 7
 EXPIRE: Final = 8
 ABANDON: Final = 9
 CHECK: Final = 10
+FIRING: Final = 20
+FIRED: Final = 21
+REVOKE: Final = 22
+TOUCH: Final = 30
+UNTOUCH: Final = 31
 """Kinds of statements."""
 ANY_EPOCH: Final = 0
 """Instead of the epoch of a slow session: its owner does not know the epoch yet."""
@@ -59,13 +71,15 @@ SUBSCRIPTIONS_MAX: Final = 100_000
 """Subscriptions or filters that one statement names; those of a session are bounded by their bytes."""
 POSITIONS_MAX: Final = 4_096
 CLIENT_BYTES_MAX: Final = 65_535
+TOUCHED_MAX: Final = 1_024
+"""Partitions into which a session may publish at QoS 2 at a time."""
 NAMED_MAX: Final = 65_536
 """Sessions that one MARK or EXPIRE names."""
 
 POSITION_BYTES: Final = 16
 _OPTIONS_MAX: Final = 0b1011
 _HEAD: Final = struct.Struct("<Bq")
-_CLAIM: Final = struct.Struct("<QQQQIBB")
+_CLAIM: Final = struct.Struct("<QQQQQIBB")
 _SUBSCRIPTION: Final = struct.Struct("<BBI")
 _POSITION: Final = struct.Struct("<QQ")
 _LEAST_STATEMENT_BYTES: Final = 5
@@ -131,6 +145,7 @@ class ClaimStatement(SessionStatement):
         expiry_s: int,
         version: int,
         flags: int,
+        will: bytes = b"",
     ) -> None:
         super().__init__(CLAIM)
         self.client = client
@@ -143,12 +158,16 @@ class ClaimStatement(SessionStatement):
         self.expiry_s = expiry_s
         self.version = version
         self.flags = flags
+        self.will = will
+        """A ``StoredWill``; empty: the client left none."""
+        self.seen = NUMBER_MAX
+        """The index of this log that the owner knew when the client connected: a later claim is not undone."""
 
     def content(self) -> bytes:
         """What follows kind and length."""
         flags = self.flags | (0 if self.user is None else _HAS_USER)
-        fields = (self.nonce, self.epoch, self.owner, self.boot, self.expiry_s, self.version, flags)
-        return sized(self.client) + _CLAIM.pack(*fields) + sized(self.user or b"")
+        fields = (self.nonce, self.epoch, self.owner, self.boot, self.seen, self.expiry_s, self.version, flags)
+        return sized(self.client) + _CLAIM.pack(*fields) + sized(self.user or b"") + large(self.will)
 
 
 class SubscribeStatement(SessionStatement):
@@ -182,31 +201,36 @@ class UnsubscribeStatement(SessionStatement):
 
 
 class DetachStatement(SessionStatement):
-    """The connection of a session is closed; ``positions`` are exact."""
+    """The connection of a session is closed; ``positions`` are exact. ``voids_will``: the client took its leave."""
 
-    def __init__(self, client: bytes, epoch: int, expiry_s: int, positions: dict[int, int]) -> None:
+    def __init__(
+        self, client: bytes, epoch: int, expiry_s: int, positions: dict[int, int], voids_will: bool = False
+    ) -> None:
         super().__init__(DETACH)
         self.client = client
         self.epoch = epoch
         self.expiry_s = expiry_s
         self.positions = positions
+        self.voids_will = voids_will
 
     def content(self) -> bytes:
         """What follows kind and length."""
-        return encode_named(self.client, self.epoch) + U32.pack(self.expiry_s) + encode_positions(self.positions)
+        head = encode_named(self.client, self.epoch) + U32.pack(self.expiry_s) + bytes((self.voids_will,))
+        return head + encode_positions(self.positions)
 
 
 class EndStatement(SessionStatement):
-    """A session is over, whatever its expiry."""
+    """A session is over, whatever its expiry. ``voids_will``: the client took its leave."""
 
-    def __init__(self, client: bytes, epoch: int) -> None:
+    def __init__(self, client: bytes, epoch: int, voids_will: bool = False) -> None:
         super().__init__(END)
         self.client = client
         self.epoch = epoch
+        self.voids_will = voids_will
 
     def content(self) -> bytes:
         """What follows kind and length."""
-        return encode_named(self.client, self.epoch)
+        return encode_named(self.client, self.epoch) + bytes((self.voids_will,))
 
 
 class SlowSession:
@@ -284,6 +308,76 @@ class AbandonStatement(SessionStatement):
         return sized(self.client) + U32.pack(len(self.nonces)) + b"".join([U64.pack(nonce) for nonce in self.nonces])
 
 
+class TouchStatement(SessionStatement):
+    """A session is about to publish at QoS 2 into these partitions; ``stamp`` grows with each of its owner."""
+
+    def __init__(self, client: bytes, epoch: int, stamp: int, groups: list[int]) -> None:
+        super().__init__(TOUCH)
+        self.client = client
+        self.epoch = epoch
+        self.stamp = stamp
+        self.groups = groups
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
+
+
+class UntouchStatement(SessionStatement):
+    """No packet id of a session is in these partitions, unless it touched them with a later stamp."""
+
+    def __init__(self, client: bytes, epoch: int, stamp: int, groups: list[int]) -> None:
+        super().__init__(UNTOUCH)
+        self.client = client
+        self.epoch = epoch
+        self.stamp = stamp
+        self.groups = groups
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
+
+
+class FiringStatement(SessionStatement):
+    """The leader of the shard is about to publish these wills (client, epoch) into one log, or past all logs."""
+
+    def __init__(self, target: int, wills: list[tuple[bytes, int]]) -> None:
+        super().__init__(FIRING)
+        self.target = target
+        self.wills = wills
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        named = b"".join([encode_named(client, epoch) for client, epoch in self.wills])
+        return U64.pack(self.target) + U32.pack(len(self.wills)) + named
+
+
+class FiredStatement(SessionStatement):
+    """The wills that the entry ``sequence`` took for a target are published."""
+
+    def __init__(self, target: int, sequence: int) -> None:
+        super().__init__(FIRED)
+        self.target = target
+        self.sequence = sequence
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        return U64.pack(self.target) + U64.pack(self.sequence)
+
+
+class RevokeStatement(SessionStatement):
+    """The client may not publish its will any more, or its node has published the will."""
+
+    def __init__(self, client: bytes, epoch: int) -> None:
+        super().__init__(REVOKE)
+        self.client = client
+        self.epoch = epoch
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        return encode_named(self.client, self.epoch)
+
+
 class CheckStatement(SessionStatement):
     """A node asks which of its connected sessions (client, epoch) the table does not have so."""
 
@@ -309,6 +403,16 @@ def read_named(reader: Reader) -> tuple[bytes, int]:
     """Read ``encode_named``."""
     client = _read_name(reader)
     return client, reader.number()
+
+
+def encode_groups(groups: list[int]) -> bytes:
+    """Partitions."""
+    return U32.pack(len(groups)) + b"".join([U64.pack(group) for group in groups])
+
+
+def read_groups(reader: Reader) -> list[int]:
+    """Read ``encode_groups``."""
+    return [reader.u64() for _ in range(reader.count(TOUCHED_MAX, 8))]
 
 
 def encode_positions(positions: dict[int, int]) -> bytes:
@@ -350,14 +454,19 @@ def _read_name(reader: Reader) -> bytes:
 def _read_claim(reader: Reader) -> SessionStatement:
     client = _read_name(reader)
     at = reader.skip(_CLAIM.size)
-    nonce, epoch, owner, boot, expiry_s, version, flags = _CLAIM.unpack_from(reader.data, at)
+    nonce, epoch, owner, boot, seen, expiry_s, version, flags = _CLAIM.unpack_from(reader.data, at)
     user = reader.sized()
-    if epoch > NUMBER_MAX or version not in (4, 5):
-        raise malformed("a claim with an impossible epoch or version")
+    will = reader.large(2 * WILL_BYTES_MAX)
+    if will:
+        read_will(will)
+    if epoch > NUMBER_MAX or seen > NUMBER_MAX or version not in (4, 5):
+        raise malformed("a claim with an impossible epoch, index or version")
     known = flags & (CLEAN_START | CHECKS_USER | SAME_EPOCH)
-    return ClaimStatement(
-        client, nonce, epoch, owner, boot, user if flags & _HAS_USER else None, expiry_s, version, known
+    claim = ClaimStatement(
+        client, nonce, epoch, owner, boot, user if flags & _HAS_USER else None, expiry_s, version, known, will
     )
+    claim.seen = seen
+    return claim
 
 
 def _read_subscribe(reader: Reader) -> SessionStatement:
@@ -375,12 +484,13 @@ def _read_unsubscribe(reader: Reader) -> SessionStatement:
 def _read_detach(reader: Reader) -> SessionStatement:
     client, epoch = read_named(reader)
     expiry_s = reader.u32()
-    return DetachStatement(client, epoch, expiry_s, read_positions(reader, POSITIONS_MAX))
+    voids_will = reader.u8() != 0
+    return DetachStatement(client, epoch, expiry_s, read_positions(reader, POSITIONS_MAX), voids_will)
 
 
 def _read_end(reader: Reader) -> SessionStatement:
     client, epoch = read_named(reader)
-    return EndStatement(client, epoch)
+    return EndStatement(client, epoch, reader.u8() != 0)
 
 
 def read_mark(reader: Reader) -> MarkStatement:
@@ -411,6 +521,34 @@ def _read_abandon(reader: Reader) -> SessionStatement:
     return AbandonStatement(client, [reader.u64() for _ in range(reader.count(NAMED_MAX, 8))])
 
 
+def _read_touch(reader: Reader) -> SessionStatement:
+    client, epoch = read_named(reader)
+    stamp = reader.number()
+    return TouchStatement(client, epoch, stamp, read_groups(reader))
+
+
+def _read_untouch(reader: Reader) -> SessionStatement:
+    client, epoch = read_named(reader)
+    stamp = reader.number()
+    return UntouchStatement(client, epoch, stamp, read_groups(reader))
+
+
+def _read_firing(reader: Reader) -> SessionStatement:
+    target = reader.u64()
+    count = reader.count(NAMED_MAX, _LEAST_NAMED_BYTES)
+    return FiringStatement(target, [read_named(reader) for _ in range(count)])
+
+
+def _read_fired(reader: Reader) -> SessionStatement:
+    target = reader.u64()
+    return FiredStatement(target, reader.number())
+
+
+def _read_revoke(reader: Reader) -> SessionStatement:
+    client, epoch = read_named(reader)
+    return RevokeStatement(client, epoch)
+
+
 def _read_check(reader: Reader) -> SessionStatement:
     count = reader.count(NAMED_MAX, _LEAST_NAMED_BYTES)
     return CheckStatement([read_named(reader) for _ in range(count)])
@@ -427,6 +565,11 @@ _READERS: Final[dict[int, Callable[[Reader], SessionStatement]]] = {
     EXPIRE: _read_expire,
     ABANDON: _read_abandon,
     CHECK: _read_check,
+    TOUCH: _read_touch,
+    UNTOUCH: _read_untouch,
+    FIRING: _read_firing,
+    FIRED: _read_fired,
+    REVOKE: _read_revoke,
 }
 
 

@@ -24,10 +24,13 @@ from flockmq.durable.machine.session_bodies import (
     POSITION_BYTES,
     POSITIONS_MAX,
     SUBSCRIPTIONS_MAX,
+    TOUCHED_MAX,
     ClaimStatement,
     MarkStatement,
     StoredSubscription,
     SubscribeStatement,
+    TouchStatement,
+    UntouchStatement,
     encode_positions,
     read_positions,
     read_subscription,
@@ -43,8 +46,8 @@ SUBSCRIPTION_BYTES_MAX: Final = RECORD_BYTES_MAX - (256 << 10)
 _CONNECTED: Final = 1
 _HAD_SESSION: Final = 2
 _HAS_USER: Final = 4
-_RECORD: Final = struct.Struct("<QQQQIBBQQQ")
-RECORD_BYTES_LEAST: Final = _RECORD.size + 12
+_RECORD: Final = struct.Struct("<QQQQIBBQQQQ")
+RECORD_BYTES_LEAST: Final = _RECORD.size + 16
 _STORED_BYTES_LEAST: Final = 20
 _RECORD_COST: Final = 1_000
 _SUBSCRIPTION_COST: Final = 500
@@ -68,6 +71,8 @@ class SessionRecord:
         self.detached_ms = 0
         self.before = 0
         """The epoch before that CLAIM: a node that has the session under it has all of it. 0: there was no session."""
+        self.began = 0
+        """The epoch of the claim that began this session: QoS 2 packet ids of older epochs are void."""
         self.claimed_index = 0
         """Entry of the last CLAIM that was granted."""
         self.had_session = False
@@ -75,6 +80,9 @@ class SessionRecord:
         self.subscriptions: dict[bytes, StoredSubscription] = {}
         """By full filter."""
         self.positions: dict[int, int] = {}
+        self.touched: dict[int, int] = {}
+        """Partitions that may hold QoS 2 packet ids which its client has not released, each with the stamp of its last
+        TOUCH; 0: an earlier owner touched it."""
         # Made of the above:
         self.subscription_bytes = 0
         self.captured = 0
@@ -89,6 +97,9 @@ class SessionRecord:
         """A claim is granted."""
         self.before = self.epoch if had_session else 0
         self.epoch = epoch
+        if not had_session:
+            self.began = epoch
+        self.touched = dict.fromkeys(self.touched, 0)
         self.nonce = claim.nonce
         self.owner = claim.owner
         self.boot = claim.boot
@@ -143,6 +154,22 @@ class SessionRecord:
             else:
                 size += POSITION_BYTES * len([group for group in subscription.starts if group not in old.starts])
         return size <= SUBSCRIPTION_BYTES_MAX
+
+    # QoS 2 of its client.
+
+    def touch(self, statement: TouchStatement) -> bool:
+        """Note partitions; False: they would be too many, and none is noted."""
+        if len({*self.touched, *statement.groups}) > TOUCHED_MAX:
+            return False
+        for group in statement.groups:
+            self.touched[group] = max(statement.stamp, self.touched.get(group, 0))
+        return True
+
+    def untouch(self, statement: UntouchStatement) -> None:
+        """Forget partitions that were not touched since."""
+        for group in statement.groups:
+            if self.touched.get(group, statement.stamp + 1) <= statement.stamp:
+                del self.touched[group]
 
     # Positions.
 
@@ -212,7 +239,9 @@ class SessionRecord:
     def cost(self) -> int:
         """About how much memory the record takes."""
         names = len(self.client) + len(self.user or b"")
-        counted = _SUBSCRIPTION_COST * len(self.subscriptions) + _POSITION_COST * len(self.positions)
+        counted = _SUBSCRIPTION_COST * len(self.subscriptions) + _POSITION_COST * (
+            len(self.positions) + len(self.touched)
+        )
         return _RECORD_COST + names + counted + self.subscription_bytes
 
     def encode(self) -> bytes:
@@ -226,8 +255,12 @@ class SessionRecord:
         flags |= _HAD_SESSION if self.had_session else 0
         flags |= 0 if self.user is None else _HAS_USER
         fields = (self.epoch, self.nonce, self.owner, self.boot, self.expiry_s, self.version, flags)
-        parts = [sized(self.client), _RECORD.pack(*fields, self.detached_ms, self.claimed_index, self.before)]
-        parts += [sized(self.user or b""), encode_positions(self.positions), U32.pack(len(self.subscriptions))]
+        parts = [
+            sized(self.client),
+            _RECORD.pack(*fields, self.detached_ms, self.claimed_index, self.before, self.began),
+        ]
+        parts += [sized(self.user or b""), encode_positions(self.positions), encode_positions(self.touched)]
+        parts.append(U32.pack(len(self.subscriptions)))
         for subscription in self.subscriptions.values():
             parts.append(U64.pack(subscription.index) + subscription.encode())
         return b"".join(parts)
@@ -238,12 +271,13 @@ def read_record(reader: Reader) -> SessionRecord:
     record = SessionRecord(reader.sized())
     fields: tuple[int, ...] = _RECORD.unpack_from(reader.data, reader.skip(_RECORD.size))
     record.epoch, record.nonce, record.owner, record.boot, record.expiry_s, record.version = fields[:6]
-    flags, record.detached_ms, record.claimed_index, record.before = fields[6:]
+    flags, record.detached_ms, record.claimed_index, record.before, record.began = fields[6:]
     record.is_connected = bool(flags & _CONNECTED)
     record.had_session = bool(flags & _HAD_SESSION)
     user = reader.sized()
     record.user = user if flags & _HAS_USER else None
     record.positions = read_positions(reader, POSITIONS_MAX)
+    record.touched = read_positions(reader, TOUCHED_MAX)
     for _ in range(reader.count(SUBSCRIPTIONS_MAX, _STORED_BYTES_LEAST)):
         index = reader.u64()
         record.put(read_subscription(reader, RECORD_BYTES_MAX), index)

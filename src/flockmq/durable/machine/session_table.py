@@ -4,6 +4,7 @@
  SESSION entries --> records: client -> SessionRecord  (session_record.py)   encode() --> checkpoint
                      marks: owner -> its last MARK                           filters --> publishing nodes
  leader: orphans(), expired() --> ORPHAN, EXPIRE                             least_positions() --> retention
+                     wills: (client, epoch) -> KeptWill  (session_wills.py)  due() --> FIRING, FIRED
 ```
 Part of the state of a partition (``machine.py``), so made of committed entries alone and the same on all replicas. Time
 is that of the log. A statement about a (client, epoch) is void unless the record has exactly this epoch.
@@ -12,10 +13,11 @@ is that of the log. A statement about a (client, epoch) is void unless the recor
 | --- | --- |
 | CLAIM with the nonce of the record | none: the claim was said twice |
 | CLAIM with SAME_EPOCH, and the record has another epoch or is gone | none |
+| CLAIM, and the record was claimed behind ``seen`` | none: the client has connected elsewhere since |
 | CLAIM, the record is another user's and CHECKS_USER is set | refused: ``refusals[nonce]`` |
-| CLAIM of a new client, the table is full | refused: ``refusals[nonce]`` |
+| CLAIM of a new client, the table is full; or with a will, and there is no room | refused: ``refusals[nonce]`` |
 | CLAIM, otherwise | granted: epoch = max(proposed, record's + 1, ``epoch_floor`` + 1) |
-| ... CLEAN_START, or the record's expiry is 0 or over | subscriptions and positions go; no session present |
+| ... CLEAN_START, or the record's expiry is 0 or over | no session present; all but ``touched`` goes |
 | ... otherwise | positions that are certain are kept with the record; session present if there was a record |
 | SUBSCRIBE | stores or replaces; a replaced subscription keeps its older starts. Void when there is no room |
 | UNSUBSCRIBE | removes |
@@ -24,7 +26,22 @@ is that of the log. A statement about a (client, epoch) is void unless the recor
 | MARK | replaces that of the same owner, unless of an older boot, or of the same boot and covering less |
 | ORPHAN | connected records of that owner: as a DETACH at the positions that are certain; the owner's mark goes |
 | EXPIRE | the record goes if it has no connection and its time is over |
+| TOUCH | notes partitions with their stamp. Void when these would be too many |
+| UNTOUCH | forgets partitions whose stamp is not higher |
 | ABANDON | the record, if it has such a nonce and is connected: its time begins to run, its positions stay |
+
+| statement | the will of its (client, epoch), unless FIRING took it before |
+| --- | --- |
+| CLAIM with a will | kept under the epoch that is granted |
+| CLAIM, the former will: SAME_EPOCH | goes on under the new epoch |
+| ... it is due already | stays |
+| ... it has a delay, and the session goes on | void |
+| ... otherwise | due |
+| DETACH, END with ``voids_will``; ABANDON; REVOKE | void, also of an older epoch (ABANDON: the present one only) |
+| DETACH, ORPHAN | its delay begins to run |
+| the record goes (END, EXPIRE, an expiry of 0) | due |
+| FIRING | taken, if due: no other statement but FIRED ends it |
+| FIRED | gone |
 
 A mark holds for connected records of its owner and boot whose claim it covers. It is kept while its owner has any.
 A record that goes raises ``epoch_floor`` to its epoch, so that epochs of a client never repeat.
@@ -44,17 +61,23 @@ from flockmq.durable.machine.session_bodies import (
     DetachStatement,
     EndStatement,
     ExpireStatement,
+    FiredStatement,
+    FiringStatement,
     MarkStatement,
     OrphanStatement,
+    RevokeStatement,
     SessionStatement,
     StoredSubscription,
     SubscribeStatement,
+    TouchStatement,
     UnsubscribeStatement,
+    UntouchStatement,
     read_mark,
     read_session_body,
 )
 from flockmq.durable.machine.session_filters import SessionFilters
 from flockmq.durable.machine.session_record import RECORD_BYTES_LEAST, SessionRecord, read_record
+from flockmq.durable.machine.session_wills import SessionWills
 from flockmq.peering.fields import U32, U64, Reader, large, malformed
 
 FORMAT: Final = 1
@@ -73,6 +96,7 @@ class SessionTable:
     def __init__(self) -> None:
         self.records: dict[bytes, SessionRecord] = {}
         self.marks: dict[int, MarkStatement] = {}
+        self.wills = SessionWills()
         self.epoch_floor = 0
         """The highest epoch of any record that was removed."""
         self.sessions_max = SESSIONS_MAX
@@ -117,7 +141,7 @@ class SessionTable:
         elif isinstance(statement, DetachStatement):
             self._detach(statement, index, clock_ms)
         elif isinstance(statement, EndStatement):
-            self._end(statement, index)
+            self._end(statement, index, clock_ms)
         elif isinstance(statement, MarkStatement):
             self._mark(statement, index)
         elif isinstance(statement, OrphanStatement):
@@ -126,6 +150,14 @@ class SessionTable:
             self._expire(statement, index, clock_ms)
         elif isinstance(statement, AbandonStatement):
             self._abandon(statement, index, clock_ms)
+        elif isinstance(statement, TouchStatement | UntouchStatement):
+            self._touch(statement)
+        elif isinstance(statement, FiringStatement):
+            self.wills.take(statement.target, statement.wills, index, clock_ms)
+        elif isinstance(statement, FiredStatement):
+            self.wills.published(statement.target, statement.sequence)
+        elif isinstance(statement, RevokeStatement):
+            self.wills.void(statement.client, statement.epoch)
 
     # What nodes ask.
 
@@ -142,6 +174,11 @@ class SessionTable:
         """The record of a client if it has exactly this epoch."""
         record = self.records.get(client)
         return record if record is not None and record.epoch == epoch else None
+
+    def is_late(self, claim: ClaimStatement) -> bool:
+        """Whether another claim of the client was granted after its owner made this one."""
+        record = self.records.get(claim.client)
+        return record is not None and record.claimed_index > claim.seen and record.nonce != claim.nonce
 
     def differing(self, owner: int, sessions: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
         """Those of a node's sessions (client, epoch) that are not connected here under this epoch."""
@@ -164,15 +201,20 @@ class SessionTable:
         """Group -> the least offset that a captured session may still need; groups that none needs are left out."""
         least: dict[int, int] = {}
         for record in self.records.values():
-            if record.captured:
-                mark = self._mark_of(record)
-                for group in groups:
-                    offset = record.position(group, mark)
-                    if offset < 0:
-                        offset = record.least_start(group)
-                    if offset >= 0:
-                        least[group] = min(offset, least.get(group, offset))
+            self.lessen(least, record, groups)
         return least
+
+    def lessen(self, least: dict[int, int], record: SessionRecord, groups: list[int]) -> None:
+        """Take one record into ``least_positions``."""
+        if not record.captured:
+            return
+        mark = self._mark_of(record)
+        for group in groups:
+            offset = record.position(group, mark)
+            if offset < 0:
+                offset = record.least_start(group)
+            if offset >= 0:
+                least[group] = min(offset, least.get(group, offset))
 
     def orphans(self, alive: set[int], boots: dict[int, int]) -> list[tuple[int, int]]:
         """(owner, boot) of ORPHAN statements that are due: owners that do not live (boot 0), or have started again."""
@@ -203,18 +245,22 @@ class SessionTable:
         if record is not None and record.nonce == claim.nonce:
             return
         if record is not None and record.has_expired(clock_ms):
-            self._remove(record, index)
+            self._remove(record, index, clock_ms)
             record = None
         if claim.flags & SAME_EPOCH and (record is None or record.epoch != claim.epoch):
+            return
+        if self.is_late(claim):
             return
         reason = self._refusal(claim, record)
         if reason:
             self._refuse(claim.nonce, reason)
         else:
             self.refusals.pop(claim.nonce, None)
-            self._grant(claim, record, index)
+            self._grant(claim, record, index, clock_ms)
 
     def _refusal(self, claim: ClaimStatement, record: SessionRecord | None) -> int:
+        if claim.will and not self.wills.has_room(claim.will):
+            return REFUSED_FULL
         if record is None:
             return REFUSED_FULL if len(self.records) >= self.sessions_max else 0
         return REFUSED_USER if claim.flags & CHECKS_USER and claim.user != record.user else 0
@@ -225,7 +271,7 @@ class SessionTable:
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
 
-    def _grant(self, claim: ClaimStatement, record: SessionRecord | None, index: int) -> None:
+    def _grant(self, claim: ClaimStatement, record: SessionRecord | None, index: int, clock_ms: int) -> None:
         epoch = max(claim.epoch, self.epoch_floor + 1)
         had_session = False
         if record is None:
@@ -234,8 +280,14 @@ class SessionTable:
         else:
             epoch = max(epoch, record.epoch + 1)
             had_session = record.expiry_s > 0 and not claim.flags & CLEAN_START
+            if claim.flags & SAME_EPOCH:
+                self.wills.carry(record.client, record.epoch, epoch)
+            else:
+                self.wills.taken_over(record.client, record.epoch, had_session, clock_ms)
             self._settle(record, index)
             self._unlist(record)
+        if claim.will and not claim.flags & SAME_EPOCH:
+            self.wills.add(claim.client, epoch, claim.user, claim.will)
         if not had_session:
             self._clear(record, index)
         record.take(claim, epoch, index, had_session)
@@ -276,9 +328,23 @@ class SessionTable:
         record.positions = {}
         record.newest_index = 0
 
+    # QoS 2 of clients.
+
+    def _touch(self, statement: TouchStatement | UntouchStatement) -> None:
+        record = self.current(statement.client, statement.epoch)
+        if record is None:
+            return
+        if isinstance(statement, TouchStatement):
+            record.touch(statement)
+        else:
+            record.untouch(statement)
+        self._changed(record)
+
     # Sessions without a connection.
 
     def _detach(self, statement: DetachStatement, index: int, clock_ms: int) -> None:
+        if statement.voids_will:
+            self.wills.void(statement.client, statement.epoch)
         record = self.current(statement.client, statement.epoch)
         if record is None:
             return
@@ -291,6 +357,7 @@ class SessionTable:
     def _abandon(self, statement: AbandonStatement, index: int, clock_ms: int) -> None:
         record = self.records.get(statement.client)
         if record is not None and record.nonce in statement.nonces and record.is_connected:
+            self.wills.void(record.client, record.epoch)  # no client had a CONNACK for it, or its node has the will
             self._disconnect(record, index, clock_ms)
 
     def _orphan(self, statement: OrphanStatement, index: int, clock_ms: int) -> None:
@@ -307,24 +374,28 @@ class SessionTable:
             self._unlist(record)
             record.is_connected = False
             record.detached_ms = clock_ms
+        self.wills.start(record.client, record.epoch, record.expiry_s, clock_ms)
         if record.expiry_s:
             self._await_expiry(record)
             self._changed(record)
         else:
-            self._remove(record, index)
+            self._remove(record, index, clock_ms)
 
-    def _end(self, statement: EndStatement, index: int) -> None:
+    def _end(self, statement: EndStatement, index: int, clock_ms: int) -> None:
+        if statement.voids_will:
+            self.wills.void(statement.client, statement.epoch)
         record = self.current(statement.client, statement.epoch)
         if record is not None:
-            self._remove(record, index)
+            self._remove(record, index, clock_ms)
 
     def _expire(self, statement: ExpireStatement, index: int, clock_ms: int) -> None:
         for client, epoch in statement.sessions:
             record = self.current(client, epoch)
             if record is not None and record.has_expired(clock_ms):
-                self._remove(record, index)
+                self._remove(record, index, clock_ms)
 
-    def _remove(self, record: SessionRecord, index: int) -> None:
+    def _remove(self, record: SessionRecord, index: int, clock_ms: int) -> None:
+        self.wills.end(record.client, record.epoch, clock_ms)
         self._unlist(record)
         self._clear(record, index)
         self.bytes -= record.cost_bytes
@@ -405,6 +476,7 @@ class SessionTable:
         parts += [large(mark.content()) for mark in self.marks.values()]
         parts.append(U32.pack(len(self.records)))
         parts += [record.encode() for record in self.records.values()]
+        parts.append(self.wills.encode())
         return b"".join(parts)
 
     def restore(self, record: SessionRecord, index: int) -> None:
@@ -435,6 +507,7 @@ def decode_sessions(content: bytes, applied_index: int) -> SessionTable:
         table.marks[mark.owner] = mark
     for _ in range(reader.count(SESSIONS_MAX, RECORD_BYTES_LEAST)):
         table.restore(read_record(reader), applied_index)
+    table.wills.restore(reader)
     reader.finish()
     table.restored(applied_index)
     return table

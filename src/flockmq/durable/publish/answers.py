@@ -46,8 +46,6 @@ class Unsettled:
 
     def __init__(self) -> None:
         self.repeats: list[RepeatAnswer] = []
-        self.is_in_doubt = False
-        """Another owner of the session may have released the id since: only the logs can say what it means now."""
 
 
 class Answer:

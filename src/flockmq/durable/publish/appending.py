@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.publish.answers import Answer, CallAnswer, Place, PublishAnswer
 from flockmq.durable.publish.batches import Batch, Share, name_of, number_of
-from flockmq.durable.publish.entering import enter_again, enter_each, enter_parts, is_too_large
+from flockmq.durable.publish.entering import enter_again, enter_each, enter_parts, is_too_large, places_of
 from flockmq.durable.publish.lanes import HeldRun, Lane
+from flockmq.durable.publish.opening import Opening
 from flockmq.durable.publish.pausing import Stopped
 from flockmq.durable.publish.releasing import ReleasePort, release
 from flockmq.durable.publish.unsettled import ids_of, note_unsettled, repeat_of
@@ -59,6 +60,7 @@ class Appending:
         self.appends = appends
         self.releases = releases
         """Knows which QoS 2 ids are in which logs; None: no log keeps them."""
+        self._opening = None if releases is None else Opening(self, releases)
         self.lanes: dict[bytes, Lane] = {}
         """By topic."""
         self._entry_bytes_max = entry_bytes_max
@@ -90,14 +92,12 @@ class Appending:
                 raise RemoteProtocolError(code, WHY_STOPPED)
             self.node.stats.durable_refused += run.count
             return code
-        answer: Answer | None = None
+        answer: PublishAnswer | None = None
         client = client_id.encode()
-        epoch = 0
         if connection is not None:
             session = connection.session
             if session is not None:
                 client = session.client_id.encode()
-                epoch = session.epoch
                 if run.qos == 2:
                     self._check_certain(topic, run, connection, session)
             acks = connection.acks
@@ -113,10 +113,14 @@ class Appending:
                 if run.qos == 2:
                     waits.captured = run if topic.is_capture else None
                     note_unsettled(waits)
-                    if self.releases is not None:
-                        epoch = self.releases.tag(session)
                 answer = waits
-        self._take(topic, run, answer, connection, client, epoch, now)
+        held = self._held(run, answer, connection, client, now)
+        if self._opening is None or answer is None or not held.epoch:
+            self.admit(topic, held)
+        elif self._opening.must_wait(answer.session, places_of(topic, run, client)):
+            self._opening.hold(topic, held, answer)
+        else:
+            self.admit(topic, held)
         return PENDING
 
     def publish(
@@ -139,7 +143,7 @@ class Appending:
                 text = WHY_NAMESPACE_FULL
             reply([text] * run.count)
             return
-        self._take(topic, run, CallAnswer(run.count, reply), None, client, 0, now)
+        self.admit(topic, self._held(run, CallAnswer(run.count, reply), None, client, now))
 
     def repeat(self, connection: Connection, packet_id: int) -> bool:
         """See ``DurablePort``."""
@@ -177,30 +181,33 @@ class Appending:
         self.node.stats.durable_in += run.count
         return code
 
-    def _take(
-        self,
-        topic: DurableTopic,
-        run: Run,
-        answer: Answer | None,
-        connection: Connection | None,
-        client: bytes,
-        epoch: int,
-        now: int,
-    ) -> None:
+    def _held(self, run: Run, answer: Answer | None, connection: Connection | None, client: bytes, now: int) -> HeldRun:
         wall_offset_ms = self.node.wall_offset_ms
         expires_at = run.expires_at + wall_offset_ms if run.expires_at else 0
         wall_ms = now + wall_offset_ms
         if run.retain:
             wall_ms = self.after_retained(run.topic, wall_ms)
-        held = HeldRun(run, answer, connection, client, epoch, wall_ms, expires_at)
+        epoch = 0
+        if self.releases is not None and isinstance(answer, PublishAnswer) and answer.qos == 2:
+            epoch = self.releases.tag(answer.session)
+        return HeldRun(run, answer, connection, client, epoch, wall_ms, expires_at)
+
+    def admit(self, topic: DurableTopic, held: HeldRun) -> None:
+        """Put a run into the lane of its topic."""
         lane = self.lanes.get(topic.id)
         if lane is None:
             lane = Lane(topic)
             self.lanes[topic.id] = lane
         if lane.must_wait(topic):
-            self._hold(lane, held, now)
+            self._hold(lane, held, self.node.now)
         else:
-            self.enter(lane, held, run, 0)
+            self.enter(lane, held, held.run, 0)
+
+    def may_enter(self, answer: Answer | None, groups: list[int]) -> bool:
+        """Whether messages may go into these partitions, which were others when they came."""
+        if self.releases is None or not isinstance(answer, PublishAnswer) or answer.qos != 2:
+            return True
+        return self.releases.is_open(answer.session, groups)
 
     def after_retained(self, topic: bytes, wall_ms: int) -> int:
         """The date of a message that is to be retained: after the one that is known of its topic name.
@@ -307,19 +314,6 @@ class Appending:
             lane.since = now
             self._waiting[lane.topic.id] = lane
 
-    def under_way(self) -> dict[bytes, set[int]]:
-        """Groups that QoS 2 messages are on their way to, whose outcome is not known, by client."""
-        found: dict[bytes, set[int]] = {}
-        for opened in self.appends.without_outcome():
-            batch = opened.listener
-            if not isinstance(batch, Batch):
-                continue
-            for share in batch.shares:
-                answer = share.answer
-                if isinstance(answer, PublishAnswer) and answer.qos == 2:
-                    found.setdefault(answer.session.client_id.encode(), set()).add(opened.group)
-        return found
-
     def go_on(self, lane: Lane) -> None:
         """Put in again what waits, once all that was before it has its outcome and the plan is known."""
         topics = self.node.table.topics
@@ -335,7 +329,9 @@ class Appending:
             enter_again(self, lane, batch)
         for run in held:
             epoch = run.whole().renew(self, run.epoch)
-            if epoch < 0 or (run.answer is not None and run.answer.comes_again()):
+            places = places_of(topic, run.run, run.client)
+            comes_again = run.answer is not None and run.answer.comes_again()
+            if epoch < 0 or comes_again or not self.may_enter(run.answer, places):
                 run.whole().abandon(self)
             else:
                 run.epoch = epoch

@@ -56,7 +56,7 @@ class Share:
         self.promised = False
         """The answer was that the records are stored."""
 
-    def refuse(self, owner: Appending, text: str) -> None:
+    def refuse(self, owner: Appending, text: str, code: int = reasons.UNSPECIFIED_ERROR) -> None:
         """The records are in no log, and never will be."""
         answer = self.answer
         if isinstance(answer, PublishAnswer) and answer.unsettled is not None:
@@ -68,7 +68,7 @@ class Share:
             self.told = True
             owner.node.stats.durable_refused += self.count
             if answer is not None:
-                answer.refused(self.first, self.count, reasons.UNSPECIFIED_ERROR, text)
+                answer.refused(self.first, self.count, code, text)
 
     def lose(self, owner: Appending) -> None:
         """No node can say what becomes of the records."""
@@ -96,14 +96,14 @@ class Share:
     def renew(self, owner: Appending, epoch: int) -> int:
         """The epoch by which messages that are in no log may get there; -1: they must not. ``epoch``: that they have.
 
-        QoS 2 goes by the present epoch of its session, if that is still here and was not elsewhere since (another owner
-        may have stored them), and if its ids still mean these messages.
+        QoS 2 goes by the present epoch of its session, if that is still here, and if its ids still mean these messages.
+        A session that was elsewhere since is another one: its other owner may have stored them.
         """
         answer = self.answer
         if not isinstance(answer, PublishAnswer) or answer.qos != 2:
             return epoch
         session = answer.session
-        if owner.node.sessions.get(session.client_id) is not session or epoch < session.home_epoch:
+        if owner.node.sessions.get(session.client_id) is not session:
             return -1
         if len(ids_noted(answer, self.first, self.count)) < self.count:
             return -1
@@ -221,6 +221,8 @@ class Batch:
                 continue
             if not self.settled:
                 self.owner.relieve(share)
+            if isinstance(share.answer, PublishAnswer) and self.owner.releases is not None:
+                self.owner.releases.fenced(share.answer.session, batch.group)
             share.abandon(self.owner)
         return kept
 

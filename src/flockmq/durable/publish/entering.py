@@ -20,11 +20,12 @@ from flockmq.log.batch import BatchView
 from flockmq.log.columns import RETAIN
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
 from flockmq.raft.appends import BATCH_BYTES
-from flockmq.routing.durable import BY_CLIENT, BY_PROPERTY, DurableTopic
+from flockmq.routing.durable import BY_CLIENT, BY_PROPERTY, MANY_GROUPS, DurableTopic
 
 if TYPE_CHECKING:
     from flockmq.durable.publish.answers import Answer
     from flockmq.durable.publish.appending import Appending
+    from flockmq.log.batch import Record
     from flockmq.log.layout import UserProperty
     from flockmq.mqtt.run import Run
     from flockmq.session.connection import Connection
@@ -78,7 +79,7 @@ def enter_each(owner: Appending, lane: Lane, held: HeldRun, run: Run, first: int
             if answer is not None and WANTS_PLACES in user:
                 answer.asks_for_places()
         packet_id = 0
-        if run.qos == 2 and held.connection is not None:
+        if own_epoch and held.connection is not None:
             at = run.pid_at[index]
             packet_id = run.wire[at] << 8 | run.wire[at + 1]
         size = len(payload) + 2 * len(properties)
@@ -102,6 +103,10 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
         if not share.promised and (is_void or epoch < 0 or (answer is not None and answer.comes_again())):
             share.abandon(owner)
             continue
+        places = [place_of(topic, records[share.at + index]) for index in range(share.count)]
+        if not owner.may_enter(answer, places):
+            share.abandon(owner)
+            continue
         writer = ShareWriter(owner, lane, share.answer, share.connection)
         writer.told = share.told
         writer.promised = share.promised
@@ -110,15 +115,31 @@ def enter_again(owner: Appending, lane: Lane, given_back: Batch) -> None:
             record.session_epoch = epoch
             if record.flags & RETAIN:
                 record.timestamp_ms = owner.after_retained(record.topic, record.timestamp_ms)
-            key = record.topic
-            if topic.key == BY_CLIENT:
-                key = record.client
-            own = key_of(topic, record.user)
-            batch = writer.batch_for(
-                topic.group_of_key(key if own is None else own), share.first + index, len(record.payload)
-            )
-            add_record(batch.opened.builder, record, own)
+            batch = writer.batch_for(places[index], share.first + index, len(record.payload))
+            add_record(batch.opened.builder, record, key_of(topic, record.user))
         writer.finish()
+
+
+def place_of(topic: DurableTopic, record: Record) -> int:
+    """The partition of a record."""
+    own = key_of(topic, record.user)
+    if own is None:
+        own = record.client if topic.key == BY_CLIENT else record.topic
+    return topic.group_of_key(own)
+
+
+def places_of(topic: DurableTopic, run: Run, client: bytes) -> list[int]:
+    """The partitions of a run's messages."""
+    group = topic.group_of(run.topic)
+    if group == MANY_GROUPS:
+        group = topic.group_of_key(client if topic.key == BY_CLIENT else run.topic)
+    if topic.key != BY_PROPERTY:
+        return [group]
+    found: dict[int, None] = {}
+    for index in range(run.count):
+        key = key_of(topic, user_properties(run.parse(index)[0]))
+        found[group if key is None else topic.group_of_key(key)] = None
+    return list(found)
 
 
 class ShareWriter:

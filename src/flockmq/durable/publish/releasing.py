@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.mqtt import reasons
 from flockmq.node.lifecycle import disconnect
@@ -25,14 +25,30 @@ if TYPE_CHECKING:
 WHY_LOST = "The partition did not confirm the release in time; connect again and send PUBREL again"
 
 
+OPENED: Final = 0
+FULL: Final = 1
+"""The session publishes into as many partitions as it may."""
+LOST: Final = 2
+"""No majority said so in time, or another owner has the session."""
+
+
 class ReleasePort(Protocol):
     """Knows which ids of a session are in which logs, and has them forgotten (``releases.py``)."""
+
+    def is_open(self, session: Session, groups: list[int]) -> bool:
+        """Whether the session may publish into these partitions now."""
+
+    def open(self, session: Session, groups: list[int], reply: Callable[[int], None]) -> None:
+        """Let a session publish into partitions: the next owner will ask these. ``reply``: OPENED, FULL or LOST."""
+
+    def fenced(self, session: Session, group: int) -> None:
+        """A partition does not take records of this owner: it has to be opened again."""
 
     def may_append(self, session: Session, group: int) -> bool:
         """Whether it is known which of the session's ids a group has."""
 
     def tag(self, session: Session) -> int:
-        """The session epoch for a record with a packet id."""
+        """The session epoch for a record with a packet id; 0: the session leaves no ids in logs."""
 
     def note(self, session: Session, group: int, ids: list[int]) -> None:
         """Records with these ids were given to a partition."""

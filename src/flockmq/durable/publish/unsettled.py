@@ -4,8 +4,6 @@
  PUBLISH id --> unsettled --> in the log, which remembers the id until PUBREL (releasing.py)
                    |    `---> certainly not, or never known: the id is free again
                    `<-- the same id again, perhaps on another connection: answered with the first one
- in doubt (the session was elsewhere, a log can't be asked): the same id again closes its connection, and the outcome
- of the old message does not count: ``settle_late`` once the logs said what the id means
 ```
 """
 
@@ -20,7 +18,6 @@ from flockmq.session.acks import AckQueue, PendingAck
 if TYPE_CHECKING:
     from flockmq.node.state import NodeState
     from flockmq.session.connection import Connection
-    from flockmq.session.session import Session
 
 
 def note_unsettled(answer: PublishAnswer) -> None:
@@ -49,11 +46,7 @@ def repeat_of(node: NodeState, connection: Connection, packet_id: int) -> bool:
         connection.acks = acks
     pending = PendingAck(b"\x50\x02" + packet_id.to_bytes(2, "big"), 1)
     acks.add(pending)
-    answer = RepeatAnswer(node, connection, session, pending)
-    if unsettled.is_in_doubt:
-        answer.lost(0, 1)  # the id may be that of another message by now
-    else:
-        unsettled.repeats.append(answer)
+    unsettled.repeats.append(RepeatAnswer(node, connection, session, pending))
     return True
 
 
@@ -63,8 +56,6 @@ def settle(answer: PublishAnswer, position: int) -> bool:
     packet_id = answer.pending.packet_id(position)
     if known is None or answer.unsettled is None or known.get(packet_id) is not answer.unsettled[position]:
         return False
-    if answer.unsettled[position].is_in_doubt:
-        return False  # ``settle_late`` does, once the logs could be asked
     del known[packet_id]
     return True
 
@@ -108,18 +99,3 @@ def drop_ids(answer: PublishAnswer, first: int, count: int, text: str) -> None:
                 repeat.refused(0, 1, reasons.UNSPECIFIED_ERROR, text)
             else:
                 repeat.lost(0, 1)
-
-
-def settle_late(session: Session, packet_id: int, unsettled: object, is_stored: bool) -> None:
-    """The logs said what became of a message, before its own run did; unless its id is another message's by now."""
-    known = session.unsettled
-    if known is None or known.get(packet_id) is not unsettled or not isinstance(unsettled, Unsettled):
-        return
-    del known[packet_id]
-    if not is_stored and session.received is not None:
-        session.received.discard(packet_id)
-    for repeat in unsettled.repeats:
-        if is_stored:
-            repeat.stored(0, 1, 0, -1)
-        else:
-            repeat.lost(0, 1)

@@ -3,6 +3,7 @@
 ```
  claim --> hidden topics there? else made, and known to all live nodes --> CLAIM --> granted: epoch and record
                                                                              |-> refused: another user's, full
+                                                                             |-> late: once more, while its client waits
                                                                              `-> not known: ABANDON, until it is
  reclaim --> CLAIM with SAME_EPOCH --> a new epoch, or the client has to come again
 ```
@@ -25,12 +26,14 @@ from flockmq.durable.machine.session_bodies import (
 )
 from flockmq.durable.machine.session_record import read_record
 from flockmq.durable.sessions.repeating import RETRY_MS, Unsaid
-from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, REFUSED_USER, StatementResult
+from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, REFUSED_USER, VOID, StatementResult
+from flockmq.durable.sessions.waits import Waits
 from flockmq.mqtt import reasons
 from flockmq.node.lifecycle import disconnect
 from flockmq.node.ports import Claimed
 from flockmq.peering.fields import Reader
 from flockmq.routing.capture import NEVER
+from flockmq.session.connection import AUTHENTICATING
 from flockmq.tasks import Sleep, within
 
 if TYPE_CHECKING:
@@ -42,16 +45,24 @@ if TYPE_CHECKING:
     from flockmq.durable.state.barrier import AppliedBarrier
     from flockmq.durable.state.meta import Meta
     from flockmq.node.state import NodeState
+    from flockmq.session.connection import Connection
     from flockmq.session.session import Session
     from flockmq.tasks import Promise, Task
 
 CLEAN_WAIT_MS: Final = 1_000
-"""After this a client whose session ends with its connection is let in, though no shard could be asked for a record."""
+"""After this a client whose session ends with its connection is let in, though no shard could be asked for a record.
+
+With a will it waits as long as a persistent one; then its node alone has the will.
+"""
 CLAIM_MS: Final = 3_000
+CLAIM_BYTES: Final = 64
+"""About how large a claim without a will is."""
 UNKNOWN_MAX: Final = 100_000
 """Claims without a result; beyond it clients are refused with Server busy."""
 NONCES_MAX: Final = 64
 CATCH_UP_MS: Final = 20
+AGAIN_MS: Final = 1_000
+"""A client that has waited longer may have connected elsewhere meanwhile: a claim that came late is not repeated."""
 RECLAIMS: Final = 500
 """Sessions that a node makes sure of at once."""
 WHY_GONE: Final = "The session went on at another node, or was over, while this node was cut off; connect again"
@@ -100,37 +111,53 @@ class SessionClaims:
         self._abandoning: dict[bytes, list[int]] = {}
         """Clients with claims that no connection waits for, with the nonces of these."""
         self.count = 0
+        self.waits = Waits()
+        """How long clients waited for their claims."""
 
     def claim(
         self,
+        connection: Connection,
         client_id: str,
         username: str | None,
         epoch: int,
         expiry_s: int,
         version: int,
         clean_start: bool,
+        will: bytes,
     ) -> Promise[Claimed]:
         """Have the session of a client; see ``RecordPort``."""
         flags = (CLEAN_START if clean_start else 0) | (0 if self._node.gate_is_open else CHECKS_USER)
         user = None if username is None else username.encode()
         client = client_id.encode()
         nonce = self._rng.getrandbits(63) | 1
-        statement = ClaimStatement(client, nonce, epoch, self._node_id, self._boot, user, expiry_s, version, flags)
+        statement = ClaimStatement(
+            client, nonce, epoch, self._node_id, self._boot, user, expiry_s, version, flags, will
+        )
+        statement.seen = self._log.known(client)
         self.count += 1
-        return self._calls.tasks.start("claim of a session", self._claim(client, statement))
+        claimed = self._calls.tasks.start("claim of a session", self._claim(connection, client, statement))
+        claimed.then(partial(self._took, self._calls.now))
+        return claimed
 
-    def _claim(self, client: bytes, statement: ClaimStatement) -> Task[Claimed]:
-        due_at = self._calls.now + (CLAIM_MS if statement.expiry_s else CLEAN_WAIT_MS)
+    def _took(self, since: int, claimed: Claimed) -> None:  # noqa: ARG002
+        self.waits.note(self._calls.now - since)
+
+    def _claim(self, connection: Connection, client: bytes, statement: ClaimStatement) -> Task[Claimed]:
+        began_at = self._calls.now
+        must_write = statement.expiry_s > 0 or len(statement.will) > 0
+        due_at = self._calls.now + (CLAIM_MS if must_write else CLEAN_WAIT_MS)
         if len(self._uncertain.unknown) >= UNKNOWN_MAX:
             return Claimed(reasons.SERVER_BUSY, WHY_UNAVAILABLE, statement.epoch)
-        if statement.expiry_s and not (yield from self._make_topics(due_at)):
+        if must_write and not (yield from self._make_topics(due_at)):
+            if not statement.expiry_s:
+                return Claimed(reasons.SUCCESS, "", statement.epoch, is_certain=False)
             return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE, statement.epoch)
-        self._uncertain.unknown[client] = statement.nonce  # it may be applied before its result is here
-        result = None
-        while result is None and self._calls.now < due_at:
-            result = yield from within(self._log.say(client, statement), due_at - self._calls.now)
-            if result is None:
-                yield Sleep(max(min(RETRY_MS, due_at - self._calls.now), 0))
+        result = yield from self._say(connection, client, statement, due_at)
+        if result is not None and result.code == VOID and self._calls.now - began_at < AGAIN_MS:
+            # Most likely this node had not heard of the claim that the client has left to come here.
+            statement.seen = result.index
+            statement.nonce = self._rng.getrandbits(63) | 1
+            result = yield from self._say(connection, client, statement, due_at)
         if result is None:
             self._abandon(client, statement.nonce)
         elif self._uncertain.unknown.get(client) == statement.nonce:
@@ -152,7 +179,20 @@ class SessionClaims:
         self._uncertain.pending[client] = record.epoch
         while self._meta.state.index < result.state_index and self._calls.now < due_at:
             yield Sleep(CATCH_UP_MS)  # the record may name partitions that this node does not know yet
-        return Claimed(reasons.SUCCESS, "", record.epoch, record)
+        return Claimed(reasons.SUCCESS, "", record.epoch, record, keeps_will=len(statement.will) > 0)
+
+    def _say(
+        self, connection: Connection, client: bytes, statement: ClaimStatement, due_at: int
+    ) -> Task[StatementResult | None]:
+        """Say a claim until its result is known, while its client waits."""
+        self._uncertain.unknown[client] = statement.nonce  # it may be applied before its result is here
+        result = None
+        while result is None and self._calls.now < due_at and connection.phase == AUTHENTICATING:
+            said = self._log.say(client, statement, CLAIM_BYTES + len(statement.will))
+            result = yield from within(said, due_at - self._calls.now)
+            if result is None:
+                yield Sleep(max(min(RETRY_MS, due_at - self._calls.now), 0))
+        return result
 
     def _abandon(self, client: bytes, nonce: int) -> None:
         """No client waits for a claim any more: if it is granted after all, its session is away."""
@@ -200,7 +240,7 @@ class SessionClaims:
 
     def _reclaim_all(self) -> Task[None]:
         for number, session in enumerate(list(self._node.sessions.values())):
-            if session.is_logged and session.connection is not None:
+            if session.has_record and session.connection is not None:
                 self.reclaim(session)
             if number % RECLAIMS == RECLAIMS - 1:
                 yield Sleep(RETRY_MS)

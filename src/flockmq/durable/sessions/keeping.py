@@ -21,19 +21,24 @@ from flockmq.durable.machine.session_bodies import (
     RETAIN_AS_PUBLISHED,
     DetachStatement,
     EndStatement,
+    RevokeStatement,
     StoredSubscription,
     SubscribeStatement,
     UnsubscribeStatement,
 )
 from flockmq.durable.machine.session_record import SessionRecord
+from flockmq.durable.machine.session_wills import WILL_BYTES_MAX, StoredWill
 from flockmq.durable.sessions.repeating import Unsaid
 from flockmq.durable.sessions.restoring import restore
 from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, StatementResult
 from flockmq.mqtt import reasons
 from flockmq.mqtt.namespaces import split_client_id
 from flockmq.node.lifecycle import disconnect, drop_session
+from flockmq.node.ports import Claimed
+from flockmq.node.publishing import forwardable
 from flockmq.node.subscribing import leave, tell_routes
 from flockmq.routing.capture import NEVER
+from flockmq.tasks import promised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +46,12 @@ if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.deliver.delivery import Delivery
     from flockmq.durable.machine.session_bodies import SessionStatement
+    from flockmq.durable.qos2.releases import Releases
     from flockmq.durable.sessions.claims import SessionClaims, Uncertain
     from flockmq.durable.sessions.positions import Positions
     from flockmq.durable.sessions.repeating import Repeating
     from flockmq.durable.sessions.submitting import SessionLog
-    from flockmq.mqtt.packets import Suback
-    from flockmq.node.ports import Claimed
+    from flockmq.mqtt.packets import Suback, Will
     from flockmq.node.state import NodeState
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
@@ -57,6 +62,7 @@ SUBSCRIBE_MS: Final = 30_000
 """Longest wait for the SUBACK or UNSUBACK of a persistent session."""
 WHY_TAKEN_OVER: Final = "Another connection uses this client id"
 WHY_NOT_TAKEN_BACK: Final = "The end of the subscription could not be stored; connect and unsubscribe again"
+WHY_WILL_TOO_LARGE: Final = f"A will may have {WILL_BYTES_MAX:,} bytes with its topic and properties"
 STATEMENT_BYTES: Final = 128 * 1_024
 """About how large a SUBSCRIBE statement may become before the rest goes into another."""
 
@@ -74,6 +80,7 @@ class SessionKeeper:
         claims: SessionClaims,
         repeating: Repeating,
         uncertain: Uncertain,
+        releases: Releases,
     ) -> None:
         self._node = node
         self._calls = calls
@@ -83,18 +90,30 @@ class SessionKeeper:
         self._claims = claims
         self._repeating = repeating
         self._uncertain = uncertain
+        self._releases = releases
 
     # CONNECT.
 
-    def wants(self, expiry_s: int) -> bool:
+    def wants(self, expiry_s: int, has_will: bool) -> bool:
         """Whether a claim has to be in the log, or a record may be there that it ends."""
-        return expiry_s > 0 or bool(self._log.groups())
+        return expiry_s > 0 or has_will or bool(self._log.groups())
 
     def claim(
-        self, client_id: str, username: str | None, epoch: int, expiry_s: int, version: int, clean_start: bool
+        self,
+        connection: Connection,
+        client_id: str,
+        username: str | None,
+        epoch: int,
+        expiry_s: int,
+        version: int,
+        clean_start: bool,
+        will: Will | None,
     ) -> Promise[Claimed]:
         """Have the session of a client; see ``Records``."""
-        return self._claims.claim(client_id, username, epoch, expiry_s, version, clean_start)
+        encoded = b"" if will is None else stored_will(will, version).encode()
+        if len(encoded) > WILL_BYTES_MAX:
+            return promised(Claimed(reasons.PACKET_TOO_LARGE, WHY_WILL_TOO_LARGE, epoch))
+        return self._claims.claim(connection, client_id, username, epoch, expiry_s, version, clean_start, encoded)
 
     def abandoned(self, claimed: Claimed) -> None:
         """A client whose claim is granted does not get its session after all: it is gone, or was refused since."""
@@ -102,13 +121,13 @@ class SessionKeeper:
         if isinstance(record, SessionRecord):
             self._uncertain.pending.pop(record.client, None)
             self._uncertain.leaving[record.client] = record.epoch
-            self._settle(record.client, DetachStatement(record.client, record.epoch, record.expiry_s, {}))
+            self._settle(record.client, DetachStatement(record.client, record.epoch, record.expiry_s, {}, True))
 
     def is_outdated(self, session: Session, claimed: Claimed) -> bool:
         """Whether a session that is here is older than the record: another node had it since, or it is over."""
         record = claimed.record
         if not isinstance(record, SessionRecord):
-            return session.is_logged and claimed.is_certain
+            return session.has_record and claimed.is_certain
         return session.record_epoch != record.before
 
     def restore(self, client_id: str, claimed: Claimed, now: int) -> Session | None:
@@ -124,10 +143,15 @@ class SessionKeeper:
         record = claimed.record
         if not claimed.is_certain:
             return  # a session that has a record keeps it, and ends it
-        session.is_logged = isinstance(record, SessionRecord)
+        session.has_record = isinstance(record, SessionRecord)
+        session.is_logged = isinstance(record, SessionRecord) and record.expiry_s > 0
         session.record_epoch = claimed.epoch
+        session.is_will_logged = claimed.keeps_will
+        if isinstance(record, SessionRecord):
+            self._releases.attached(session, record)
         if session.is_logged:
             self._streams.want_capture(now)
+        if session.has_record:
             self._uncertain.pending.pop(session.client_id.encode(), None)
             self._uncertain.leaving.pop(session.client_id.encode(), None)
 
@@ -153,9 +177,7 @@ class SessionKeeper:
             tell_routes(self._node, connection, session, suback, [], [])
             return True
         names = {id(subscription): full_filter for full_filter, subscription in session.subscriptions.items()}
-        stored = [
-            self._stored(names[id(subscription)], subscription) for subscription in entered if id(subscription) in names
-        ]
+        stored = [self._stored(names[id(one)], one) for one in entered if id(one) in names]
         _wait(connection)
         told = partial(self._subscribed, connection, session, suback, entered, fresh)
         self._store(session, connection, stored, 0, told)
@@ -237,7 +259,7 @@ class SessionKeeper:
             | (RETAIN_AS_PUBLISHED if subscription.retain_as_published else 0)
             | subscription.retain_handling << 2
         )
-        starts = {} if subscription.group else self._positions.starts(subscription.topic_filter)
+        starts = {} if subscription.group else self._positions.starts_of(subscription)
         return StoredSubscription(full_filter, subscription.qos, options, subscription.identifier, starts)
 
     # UNSUBSCRIBE.
@@ -297,17 +319,24 @@ class SessionKeeper:
 
     def detached(self, session: Session) -> None:
         """A session has lost its connection."""
-        if session.is_logged:
+        if session.has_record:
             client = session.client_id.encode()
-            self._uncertain.leaving[client] = session.record_epoch
-            positions = self._positions.of(session)
-            self._settle(client, DetachStatement(client, session.record_epoch, session.expiry_s, positions))
+            epoch = session.record_epoch
+            self._uncertain.leaving[client] = epoch
+            self._releases.detached(session)
+            positions = self._positions.of(session) if session.is_logged else {}
+            self._settle(client, DetachStatement(client, epoch, session.expiry_s, positions, _voids_will(session)))
 
     def ended(self, session: Session) -> None:
         """A session is over."""
-        if session.is_logged:
+        if session.has_record:
             client = session.client_id.encode()
-            self._settle(client, EndStatement(client, session.record_epoch))
+            self._settle(client, EndStatement(client, session.record_epoch, _voids_will(session)))
+
+    def will_revoked(self, session: Session) -> None:
+        """The will of a connected client must not be published."""
+        client = session.client_id.encode()
+        self._settle(client, RevokeStatement(client, session.record_epoch))
 
     def _settle(self, client: bytes, statement: SessionStatement, session: Session | None = None) -> None:
         """Say something that no client waits for, until it is applied. ``session``: whose subscriptions it ends."""
@@ -339,6 +368,24 @@ class SessionKeeper:
         if outbound is not None and (outbound.inflight or outbound.queued):
             return False
         return not any(subscription.group for subscription in session.subscriptions.values())
+
+
+def _voids_will(session: Session) -> bool:
+    """Whether the log keeps a will of this connection that is not to be published: the client took its leave."""
+    return session.is_will_logged and session.will is None
+
+
+def stored_will(will: Will, version: int) -> StoredWill:
+    """A will as the log keeps it."""
+    properties = b""
+    delay_s = 0
+    expiry_s = -1
+    if version == 5:
+        properties = forwardable(will.properties)
+        delay_s = will.properties.will_delay_s or 0
+        if will.properties.message_expiry_s is not None:
+            expiry_s = will.properties.message_expiry_s
+    return StoredWill(will.topic, will.payload, will.qos, will.retain, version, delay_s, expiry_s, properties)
 
 
 def _wait(connection: Connection) -> None:

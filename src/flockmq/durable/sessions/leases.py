@@ -67,6 +67,10 @@ class Leases:
         for shard in self._shards:
             self._calls.tasks.start("filters of persistent sessions", self._follow(shard))
 
+    def count_held(self, now: int) -> int:
+        """How many shards have granted a lease that holds."""
+        return len([shard for shard in self._shards if now < shard.until])
+
     def is_held(self, now: int) -> bool:
         """Whether this node knows the filters of all persistent sessions."""
         return now < self._table.capture.lapses_at
@@ -79,7 +83,9 @@ class Leases:
             is_known = False
             if reply.code == OK:
                 try:
-                    is_known = self._take(shard, Reader(reply.body))
+                    reader = Reader(reply.body)
+                    self._log.heard(shard.group, reader.number())
+                    is_known = self._take(shard, reader)
                 except RemoteProtocolError:
                     shard.version = 0
                     shard.after = b""

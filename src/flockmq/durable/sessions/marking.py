@@ -37,7 +37,8 @@ MARK_MS: Final = 5_000
 MARK_SESSIONS: Final = 2_000
 """Sessions looked at for a MARK before others have their turn."""
 MARK_BYTES: Final = 400 * 1_024
-"""A MARK with a larger list of slow sessions names them alone; if that is too large as well, none is said."""
+"""A MARK with a larger list of slow sessions lists those alone that are uncertain: it says of all others that they are
+where the slowest is."""
 CHECKED: Final = 500
 """Sessions that a node asks its shards about with each MARK: whether they are still its own."""
 
@@ -119,10 +120,10 @@ class Marking:
         statement = MarkStatement(self._node_id, self._boot, covers, levels, slow)
         encoded = statement.content()
         if len(encoded) > MARK_BYTES:
-            statement.slow = {client: SlowSession(one.epoch, {}) for client, one in slow.items()}
+            statement.positions, statement.slow = folded(levels, slow)
             encoded = statement.content()
         if self._marked.get(group) == encoded or len(encoded) > MARK_BYTES:
-            return None
+            return None  # too large: so many sessions come or go at once; a later mark has them
         told = self._log.say_to(group, statement, len(encoded))
         told.then(partial(self._was_marked, group, encoded))
         return told
@@ -134,11 +135,11 @@ class Marking:
     def _check(self) -> Task[None]:
         """Ask whether some sessions are still this node's; make sure of those that are not, or tell their clients."""
         if not self._unchecked:
-            self._unchecked = [one.client_id for one in self._node.sessions.values() if one.is_logged]
+            self._unchecked = [one.client_id for one in self._node.sessions.values() if one.has_record]
         by_group: dict[int, list[tuple[bytes, int]]] = {}
         for client_id in self._unchecked[-CHECKED:]:
             session = self._node.sessions.get(client_id)
-            if session is not None and session.is_logged and session.connection is not None:
+            if session is not None and session.has_record and session.connection is not None:
                 client = client_id.encode()
                 by_group.setdefault(self._log.group_of(client), []).append((client, session.record_epoch))
         del self._unchecked[-CHECKED:]
@@ -153,3 +154,13 @@ class Marking:
             session = self._node.sessions.get(client.decode())
             if session is not None and session.record_epoch == epoch and session.connection is not None:
                 self._claims.reclaim(session)
+
+
+def folded(levels: dict[int, int], slow: dict[bytes, SlowSession]) -> tuple[dict[int, int], dict[bytes, SlowSession]]:
+    """Levels that hold for slow sessions, too; and the sessions to list, those without any known position."""
+    lowest = dict(levels)
+    for session in slow.values():
+        for group, offset in session.positions.items():
+            if group in lowest:
+                lowest[group] = min(offset, lowest[group])
+    return lowest, {client: session for client, session in slow.items() if not session.positions}

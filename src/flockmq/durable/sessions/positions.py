@@ -15,6 +15,7 @@ from flockmq.mqtt.topics import has_wildcard
 
 if TYPE_CHECKING:
     from flockmq.durable.deliver.delivery import Delivery
+    from flockmq.routing.subscription import Subscription
     from flockmq.session.session import Session
 
 
@@ -24,6 +25,7 @@ class Positions:
     def __init__(self, delivery: Delivery) -> None:
         self._streams = delivery.streams
         self._readers = delivery.readers
+        self._replay = delivery.replay
 
     def levels(self) -> dict[int, int]:
         """By partition, what this node delivers next."""
@@ -37,6 +39,14 @@ class Positions:
             stream = self._streams.by_group.get(group)
             if stream is not None and stream.next != UNKNOWN:
                 found[group] = stream.next
+        return found
+
+    def starts_of(self, subscription: Subscription) -> dict[int, int]:
+        """The same for a subscription that has asked for history: at the beginning of that."""
+        found = self.starts(subscription.topic_filter)
+        for group, offset in self._replay.take_history(subscription).items():
+            if group in found:
+                found[group] = min(offset, found[group])
         return found
 
     def knows(self, topic_filter: bytes) -> bool:

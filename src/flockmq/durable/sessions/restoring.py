@@ -43,6 +43,7 @@ def restore(node: NodeState, client_id: str, record: SessionRecord, interest: In
     session.outbound = Outbound(limits.queue_messages_max, limits.queue_bytes_max)
     session.outbound.next_pid = 1 + record.epoch * PID_STRIDE % PACKET_IDS
     session.is_logged = True
+    session.has_record = True
     session.record_epoch = record.epoch
     for full_filter, stored in record.subscriptions.items():
         group, topic_filter = split_shared(full_filter)

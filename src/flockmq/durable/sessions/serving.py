@@ -27,7 +27,9 @@ from flockmq.durable.machine.session_bodies import (
     OrphanStatement,
     SessionStatement,
     SubscribeStatement,
+    TouchStatement,
     UnsubscribeStatement,
+    UntouchStatement,
     encode_named,
     read_statements,
     session_body,
@@ -125,7 +127,7 @@ class SessionShards:
         statements = read_statements(reader)
         table = self._machines.by_group[group].sessions
         wanted = [statement for statement in statements if not is_needless(table, statement)]
-        if not (yield from self._put(group, wanted) if wanted else self._confirmed(group)):
+        if not (yield from self.put(group, wanted) if wanted else self._confirmed(group)):
             return Reply(ASK_LATER)
         if any(isinstance(statement, SubscribeStatement) for statement in wanted):
             yield from self._until_known(group, table.filters_version)
@@ -141,11 +143,11 @@ class SessionShards:
         self._engine.read(group, confirmed.set, self._calls.now)
         return confirmed
 
-    def _put(self, group: int, statements: list[SessionStatement]) -> Promise[bool]:
+    def put(self, group: int, statements: list[SessionStatement]) -> Promise[bool]:
         """Have statements applied, if this node leads."""
-        return self._control.put(group, SESSION, session_body(self._clock_ms(group), statements), self._calls.now)
+        return self._control.put(group, SESSION, session_body(self.clock_ms(group), statements), self._calls.now)
 
-    def _clock_ms(self, group: int) -> int:
+    def clock_ms(self, group: int) -> int:
         """Log time: what the log said when this node began to lead, and what has passed here since. Never early."""
         term = self._term(group)
         if not term.clock_ms:
@@ -192,7 +194,7 @@ class SessionShards:
         if self._terms.get(group) is not term:
             return Reply(ASK_LATER)
         lease.until = self._calls.now + LEASE_MS
-        return Reply(OK, encode_filters(machine.sessions, version, after))
+        return Reply(OK, U64.pack(machine.applied) + encode_filters(machine.sessions, version, after))
 
     # Time.
 
@@ -220,11 +222,11 @@ class SessionShards:
         statements: list[SessionStatement] = [
             OrphanStatement(owner, boot) for owner, boot in table.orphans(*self._living())
         ]
-        expired = table.expired(self._clock_ms(group), EXPIRED_MAX)
+        expired = table.expired(self.clock_ms(group), EXPIRED_MAX)
         if expired:
             statements.append(ExpireStatement(expired))
         if statements:
-            self._put(group, statements)
+            self.put(group, statements)
 
     def _living(self) -> tuple[set[int], dict[int, int]]:
         """Nodes that are there, also those that are leaving, and the boots that gossip has heard of."""
@@ -235,10 +237,14 @@ class SessionShards:
 
 
 def is_needless(table: SessionTable, statement: SessionStatement) -> bool:
-    """Whether a statement changes nothing: a question, or a session that ends with its connection and has no record."""
+    """Whether a statement changes nothing: a question, or a client without a record that has nothing to keep."""
     if isinstance(statement, CheckStatement):
         return True
-    return isinstance(statement, ClaimStatement) and not statement.expiry_s and statement.client not in table.records
+    if isinstance(statement, ClaimStatement) and table.is_late(statement):
+        return True
+    if not isinstance(statement, ClaimStatement) or statement.expiry_s or statement.will:
+        return False
+    return statement.client not in table.records
 
 
 def results_of(table: SessionTable, statements: list[SessionStatement], node_id: int) -> list[StatementResult]:
@@ -261,7 +267,13 @@ def _result_of(table: SessionTable, statement: SessionStatement, node_id: int) -
             return StatementResult(VOID)
         is_stored = all(one.full_filter in record.subscriptions for one in statement.subscriptions)
         return StatementResult(DONE if is_stored else REFUSED_FULL)
-    if isinstance(statement, UnsubscribeStatement | DetachStatement):
+    if isinstance(statement, TouchStatement):
+        record = table.current(statement.client, statement.epoch)
+        if record is None:
+            return StatementResult(VOID)
+        is_touched = all(group in record.touched for group in statement.groups)
+        return StatementResult(DONE if is_touched else REFUSED_FULL)
+    if isinstance(statement, UnsubscribeStatement | DetachStatement | UntouchStatement):
         return StatementResult(DONE if table.current(statement.client, statement.epoch) else VOID)
     if isinstance(statement, EndStatement):
         return StatementResult(VOID if table.current(statement.client, statement.epoch) else DONE)
@@ -278,7 +290,7 @@ def _claim_result(table: SessionTable, claim: ClaimStatement) -> StatementResult
     reason = table.refusals.get(claim.nonce)
     if reason is not None:
         return StatementResult(REFUSED_USER if reason == USER else REFUSED_FULL)
-    if record is None and not claim.expiry_s:
+    if record is None and not claim.expiry_s and not claim.will:
         return StatementResult(DONE)
     return StatementResult(VOID)  # a later claim won
 

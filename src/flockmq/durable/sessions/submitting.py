@@ -59,11 +59,13 @@ Lane = tuple[int, bool]
 class StatementResult:
     """What became of a statement, and the record behind a claim (empty: there is none)."""
 
-    def __init__(self, code: int, record: bytes = b"", state_index: int = 0) -> None:
+    def __init__(self, code: int, record: bytes = b"", state_index: int = 0, index: int = 0) -> None:
         self.code = code
         self.record = record
         self.state_index = state_index
         """The cluster state that the shard's leader knew: positions may be in partitions that are as new."""
+        self.index = index
+        """The entry of the shard's log that the result is as of."""
 
 
 class _Open:
@@ -85,6 +87,8 @@ class SessionLog:
         self._open: dict[Lane, _Open] = {}
         self._busy: set[Lane] = set()
         self._waiting = 0
+        self._known: dict[int, int] = {}
+        """Group -> the highest index of its log that this node has heard of."""
         self.settled: dict[int, int] = {}
         """Group -> the highest index of its log that a result of this node was as of. MARK and CHECK do not count: a
         mark that nothing but the mark before it has changed would be said again and again."""
@@ -98,6 +102,14 @@ class SessionLog:
         """The shard that has the session of a client; 0 while there are none."""
         groups = self.groups()
         return groups[shard_of(client, len(groups))] if groups else 0
+
+    def known(self, client: bytes) -> int:
+        """The index of the log of a client's shard that this node has heard of."""
+        return self._known.get(self.group_of(client), 0)
+
+    def heard(self, group: int, index: int) -> None:
+        """A leader has said how far its shard is."""
+        self._known[group] = max(index, self._known.get(group, 0))
 
     def say(self, client: bytes, statement: SessionStatement, size: int = 64) -> Promise[StatementResult | None]:
         """Say something about the session of a client; ``size``: about how many bytes that takes."""
@@ -151,6 +163,7 @@ class SessionLog:
             reply = yield from self._calls.ask_leader(group, SESSION_CALL, U64.pack(self._node_id) + body, SUBMIT_MS)
             if reply.code == OK:
                 index, results = read_results(reply.body, len(opened.told))
+                self.heard(group, index)
                 if any(not isinstance(one, MarkStatement | CheckStatement) for one in opened.statements):
                     self.settled[group] = max(self.settled.get(group, 0), index)
         except RemoteProtocolError:
@@ -182,5 +195,5 @@ def read_results(body: bytes, count: int) -> tuple[int, list[StatementResult | N
     for _ in range(count):
         code = reader.u8()
         record = reader.large(len(body))
-        results.append(StatementResult(code, record, state_index) if code != LATER else None)
+        results.append(StatementResult(code, record, state_index, index) if code != LATER else None)
     return index, results

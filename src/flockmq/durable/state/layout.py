@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.cluster.model import CAPTURE_TOPIC, HIDDEN_TOPICS, SESSIONS_TOPIC
 from flockmq.cluster.tables import key_of
 from flockmq.log.settings import Retention
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 HELD_TIMES: Final = 4
 """A partition with a limit keeps at most so many times as much for the cursors that hold it."""
+CAPTURED_MS: Final = 6 * 3_600_000
+CAPTURED_BYTES: Final = 64 * 1_048_576
+"""What a shard of ``$capture`` keeps at most of messages that no session waits for any more. What ``$capture`` itself
+keeps is the bound of what sessions wait for."""
+SESSION_HOLDS: Final = [f"{SESSIONS_TOPIC}/{shard}".encode() for shard in range(HIDDEN_TOPICS[SESSIONS_TOPIC].shards)]
+"""Cursors of ``$capture``: each stands at the least position of all sessions of one shard of ``$sessions``. They are no
+part of the cluster state, whose cursors have keys with a ``#``."""
 
 
 class Layout:
@@ -64,6 +72,8 @@ class Layout:
         topic = self._state().topic_of_group(group)
         if topic is None:
             return None
+        if topic.name == CAPTURE_TOPIC:
+            return captured_retention(topic.retention_ms, topic.retention_bytes)
         bound = topic.retention_bytes * HELD_TIMES or self._held_bytes
         return Retention(age_ms=topic.retention_ms, bytes=topic.retention_bytes, bytes_bound=bound)
 
@@ -72,13 +82,15 @@ class Layout:
         place = self._state().places.get(group)
         if place is None:
             return []
+        if self._state().topics[place[0]].name == CAPTURE_TOPIC:
+            return SESSION_HOLDS
         self._look_at_cursors()
         return self._holders.get(place[0], [])
 
     def has_cursor(self, key: bytes) -> bool:
         """Whether there is such a cursor (``CursorRecord.key``)."""
         self._look_at_cursors()
-        return key in self._cursors
+        return key in self._cursors or key in SESSION_HOLDS
 
     def _look_at_cursors(self) -> None:
         state = self._state()
@@ -92,3 +104,13 @@ class Layout:
             self._cursors.add(key)
             if cursor.hold:
                 self._holders.setdefault(key_of(cursor.namespace, cursor.topic), []).append(key)
+
+
+def captured_retention(age_ms: int, size: int) -> Retention:
+    """What a shard of ``$capture`` keeps, by what the topic says: ``age_ms`` and ``size`` bound what sessions hold."""
+    return Retention(
+        age_ms=min(CAPTURED_MS, age_ms or CAPTURED_MS),
+        bytes=min(CAPTURED_BYTES, size or CAPTURED_BYTES),
+        bytes_bound=size,
+        age_bound_ms=age_ms,
+    )

@@ -43,14 +43,14 @@ STATEMENTS = st.lists(
         st.binary(max_size=20),
         st.integers(0, 1 << 60),
         st.lists(st.integers(1, 65_535), max_size=10),
-        st.integers(0, (1 << 32) - 1),
+        st.integers(0, 1 << 60),
     ),
     max_size=10,
 )
 
 
 def fields(statement: Statement) -> tuple[int, bytes, int, list[int], int]:
-    return statement.what, statement.client, statement.epoch, statement.ids, statement.expiry_s
+    return statement.what, statement.client, statement.epoch, statement.ids, statement.since
 
 
 @given(COMMANDS, st.integers(0, 1 << 50))

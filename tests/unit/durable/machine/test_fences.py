@@ -1,12 +1,8 @@
-"""Epochs that count no more, in memory. (With logs: ``test_releases``.)"""
+"""Which QoS 2 records a leader appends. (With owners that are replaced: ``test_releases``.)"""
 
 from __future__ import annotations
 
-import pytest
-
-from flockmq.durable.machine import fences as fences_module
-from flockmq.durable.machine.control_bodies import ADOPT, Statement
-from flockmq.durable.machine.fences import KEPT_MS
+from flockmq.durable.machine.control_bodies import ADOPT, FORGET, RELEASE, Statement
 from flockmq.log.batch import BatchBuilder
 from flockmq.raft.senders import ADMITTED
 from partition_cluster import PartitionCluster
@@ -22,12 +18,29 @@ def batch(*records: tuple[bytes, int]) -> bytes:
 
 def test_one_old_record_among_others_is_enough() -> None:
     cluster = PartitionCluster(groups=1)
-    fences = cluster.leader(1).fences
-    fences.note(b"c", 7, cluster.now)
-    fences.note(b"c", 5, cluster.now)
-    assert fences.admits(1, batch((b"a", 1), (b"c", 7), (b"b", 0))) == ADMITTED
-    assert fences.admits(1, batch((b"a", 1), (b"c", 6), (b"b", 9))) == 1
-    assert fences.refused == 1
+    leader = cluster.leader(1)
+    leader.control.mark(1, [Statement(ADOPT, client, 7, []) for client in (b"a", b"c")], cluster.now)
+    leader.control.mark(1, [Statement(ADOPT, b"c", 5, [])], cluster.now)
+    for _ in range(2):
+        assert leader.fences.admits(1, batch((b"a", 7), (b"c", 7), (b"b", 0))) == ADMITTED
+        assert leader.fences.admits(1, batch((b"a", 8), (b"c", 6), (b"b", 0))) == 1
+        cluster.run(500)
+    assert leader.fences.refused == 2
+
+
+def test_a_client_that_the_partition_does_not_know_publishes_nothing_there() -> None:
+    cluster = PartitionCluster(groups=1)
+    leader = cluster.leader(1)
+    assert leader.fences.admits(1, batch((b"c", 7))) == 0
+    leader.control.mark(1, [Statement(RELEASE, b"c", 7, [1])], cluster.now)
+    cluster.run(500)
+    assert leader.fences.admits(1, batch((b"c", 7))) == 0
+    leader.control.mark(1, [Statement(ADOPT, b"c", 7, [])], cluster.now)
+    cluster.run(500)
+    assert leader.fences.admits(1, batch((b"c", 7))) == ADMITTED
+    leader.control.mark(1, [Statement(FORGET, b"c", 7, [])], cluster.now)
+    cluster.run(500)
+    assert leader.fences.admits(1, batch((b"c", 7))) == 0
 
 
 def test_what_a_leader_puts_into_its_log_counts_before_it_is_applied() -> None:
@@ -36,14 +49,3 @@ def test_what_a_leader_puts_into_its_log_counts_before_it_is_applied() -> None:
     leader.control.mark(1, [Statement(ADOPT, b"c", 7, [])], cluster.now)
     assert leader.fences.admits(1, batch((b"c", 6))) == 0
     assert leader.fences.admits(1, batch((b"c", 7))) == ADMITTED
-
-
-def test_they_are_kept_for_a_while_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fences_module, "FENCES_MAX", 3)
-    cluster = PartitionCluster(groups=1)
-    fences = cluster.leader(1).fences
-    for number in range(5):
-        fences.note(b"c%d" % number, 7, cluster.now)
-    assert [fences.epoch_of(1, b"c%d" % number) for number in range(5)] == [0, 0, 7, 7, 7]
-    fences.note(b"d", 9, cluster.now + KEPT_MS)
-    assert [fences.epoch_of(1, client) for client in (b"c4", b"d")] == [0, 9]

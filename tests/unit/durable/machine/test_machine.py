@@ -18,7 +18,7 @@ from flockmq.durable.machine.control_bodies import (
     cursor_body,
     marker_body,
 )
-from flockmq.durable.machine.machine import EXPIRY_MS, FENCE_MS, PartitionMachine
+from flockmq.durable.machine.machine import KEPT_MS, PartitionMachine
 from flockmq.log.batch import CURSOR, MARKER, BatchBuilder, control_batch, stamp
 from flockmq.raft.entry import Entry, entry_of
 
@@ -55,8 +55,8 @@ class Log:
 
 
 def ids_of(machine: PartitionMachine, client: bytes = b"c") -> set[int]:
-    known = machine.unreleased(client)
-    return set() if known is None else known.ids
+    known = machine.client(client)
+    return set() if known is None else set(known.ids)
 
 
 def test_cursors_go_forwards_unless_they_are_reset() -> None:
@@ -77,14 +77,11 @@ def test_a_cursor_at_the_very_beginning_is_a_position() -> None:
 
 def test_ids_wait_until_they_are_released_and_may_be_used_again() -> None:
     log = Log()
-    index: dict[bytes, set[int]] = {}
-    machine = PartitionMachine(7, index)
+    machine = PartitionMachine(7)
     machine.apply(log.publish(b"c", 5, 1, 2))
     assert ids_of(machine) == {1, 2}
-    assert index == {b"c": {7}}
     machine.apply(log.mark(Statement(RELEASE, b"c", 5, [1, 2])))
     assert ids_of(machine) == set()
-    assert index == {}
     machine.apply(log.publish(b"c", 5, 1))
     assert ids_of(machine) == {1}
     assert machine.end_offset == 3
@@ -108,49 +105,60 @@ def test_a_session_that_ended_leaves_nothing_also_not_by_what_comes_late() -> No
     log = Log()
     machine = PartitionMachine(7)
     machine.apply(log.publish(b"c", 5, 1))
-    machine.apply(log.mark(Statement(FORGET, b"c", 6, [])))
-    assert ids_of(machine) == set()
-    machine.apply(log.publish(b"c", 5, 2))
-    assert ids_of(machine) == set()
-    machine.apply(log.publish(b"c", 6, 3))
-    machine.apply(log.mark(Statement(FORGET, b"c", 6, [])))
+    machine.apply(log.mark(Statement(FORGET, b"c", 5, [], 6)))
+    assert machine.client(b"c") is None, "a leader admits nothing of it any more"
+    machine.apply(log.mark(Statement(ADOPT, b"c", 7, [], 7)))
+    machine.apply(log.publish(b"c", 7, 3))
+    machine.apply(log.mark(Statement(FORGET, b"c", 5, [], 6), Statement(FORGET, b"c", 7, [], 7)))
     assert ids_of(machine) == {3}, "what the next session stored stays"
 
 
-def test_a_newer_epoch_without_adoption_is_another_session() -> None:
+def test_an_owner_that_goes_on_under_a_newer_epoch_keeps_its_ids() -> None:
     log = Log()
     machine = PartitionMachine(7)
     machine.apply(log.publish(b"c", 5, 1))
     machine.apply(log.publish(b"c", 8, 2))
+    assert ids_of(machine) == {1, 2}
+    machine.apply(log.publish(b"c", 5, 3))
+    assert ids_of(machine) == {1, 2}
+
+
+def test_ids_of_an_earlier_session_are_void_for_the_owner_of_a_later_one() -> None:
+    log = Log()
+    machine = PartitionMachine(7)
+    machine.apply(log.publish(b"c", 5, 1))
+    machine.apply(log.publish(b"c", 8, 2))
+    machine.apply(log.mark(Statement(ADOPT, b"c", 9, [], 8)))
     assert ids_of(machine) == {2}
+    assert machine.ids_total == 1
+
+
+def test_a_release_or_an_end_makes_no_client_known() -> None:
+    log = Log()
+    machine = PartitionMachine(7)
+    machine.apply(log.mark(Statement(RELEASE, b"c", 5, [1]), Statement(FORGET, b"d", 5, [], 6)))
+    assert (machine.client(b"c"), machine.client(b"d")) == (None, None)
 
 
 def test_clients_are_forgotten_by_the_time_of_the_log() -> None:
     log = Log()
     machine = PartitionMachine(7)
     machine.apply(log.publish(b"c", 5, 1))
-    machine.apply(log.publish(b"d", 5, 1, now=NOW + EXPIRY_MS - 1))
+    machine.apply(log.publish(b"d", 5, 1, now=NOW + KEPT_MS - 1))
     assert ids_of(machine) == {1}
-    machine.apply(log.publish(b"d", 5, 2, now=NOW + EXPIRY_MS))
+    machine.apply(log.publish(b"d", 5, 2, now=NOW + KEPT_MS))
     assert ids_of(machine) == set()
     assert ids_of(machine, b"d") == {1, 2}
 
 
-def test_an_expiry_that_was_carried_counts_instead() -> None:
-    log = Log()
-    machine = PartitionMachine(7)
-    machine.apply(log.publish(b"c", 5, 1))
-    machine.apply(log.mark(Statement(ADOPT, b"c", 6, [], 7_200)))
-    machine.apply(log.publish(b"d", 5, 1, now=NOW + 7_200_000))
-    assert ids_of(machine) == set()
-
-
-def test_epochs_without_ids_are_kept_for_a_while_only() -> None:
+def test_epochs_without_ids_are_kept_as_long() -> None:
     log = Log()
     machine = PartitionMachine(7)
     machine.apply(log.mark(Statement(ADOPT, b"c", 6, [])))
     assert machine.epoch_of(b"c") == 6
-    machine.apply(log.mark(Statement(ADOPT, b"d", 6, []), now=NOW + FENCE_MS))
+    machine.apply(log.mark(Statement(ADOPT, b"d", 6, []), now=NOW + KEPT_MS - 1))
+    assert machine.epoch_of(b"c") == 6
+    machine.apply(log.mark(Statement(ADOPT, b"d", 6, []), now=NOW + KEPT_MS))
     assert machine.epoch_of(b"c") == 0
 
 
@@ -213,7 +221,7 @@ def test_a_machine_is_the_obvious_table_and_survives_checkpoints(
         elif what == "commit":
             log.move(CursorCommand(COMMIT, client, epoch))
         else:
-            log.mark(Statement(WHAT[what], client, epoch, ids))
+            log.mark(Statement(WHAT[what], client, epoch, ids, epoch))
     whole = PartitionMachine(7)
     resumed = PartitionMachine(7)
     for entry in log.entries:
@@ -224,20 +232,26 @@ def test_a_machine_is_the_obvious_table_and_survives_checkpoints(
         else:
             resumed.apply(entry)
     assert resumed.encode() == whole.encode()
-    assert resumed.index == whole.index
-    table: dict[bytes, tuple[int, set[int]]] = {}
+    table: dict[bytes, tuple[int, dict[int, int]]] = {}
     for what, client, epoch, ids in steps:
         if what == "commit":
             continue
-        known, waiting = table.get(client, (epoch, set()))
+        if client not in table and what in {"release", "forget"}:
+            continue
+        known, waiting = table.pop(client, (epoch, {}))
         if epoch >= known:
-            if what in {"publish", "forget"} and epoch > known:
-                waiting = set()
             known = epoch
-            waiting = waiting | set(ids) if what == "publish" else waiting - set(ids)
+            if what == "publish":
+                waiting = waiting | dict.fromkeys(ids, epoch)
+            elif what == "release":
+                waiting = {one: of for one, of in waiting.items() if one not in ids}
+            else:
+                waiting = {one: of for one, of in waiting.items() if of >= epoch}
+            if what == "forget" and not waiting:
+                continue
         table[client] = (known, waiting)
-    for client, (known, waiting) in table.items():
-        assert ids_of(whole, client) == waiting
+    for client in (b"a", b"b", b"c"):
+        known, waiting = table.get(client, (0, {}))
+        assert ids_of(whole, client) == set(waiting)
         assert whole.epoch_of(client) == known
     assert whole.ids_total == sum(len(waiting) for _, waiting in table.values())
-    assert set(whole.index) == {client for client, (_, waiting) in table.items() if waiting}

@@ -20,7 +20,9 @@ from flockmq.durable.machine.session_bodies import (
     SlowSession,
     StoredSubscription,
     SubscribeStatement,
+    TouchStatement,
     UnsubscribeStatement,
+    UntouchStatement,
     encode_statements,
     read_session_body,
     read_statements,
@@ -42,6 +44,8 @@ EVERY: list[SessionStatement] = [
     MarkStatement(11, 12, 40, {3: 9}, {b"d": SlowSession(8, {3: 1}), b"e": SlowSession(9, {})}),
     OrphanStatement(11, 0),
     ExpireStatement([(b"c", 7), (b"d", 8)]),
+    TouchStatement(b"c", 7, 3, [9, 4]),
+    UntouchStatement(b"c", 7, 3, []),
 ]
 
 
@@ -146,3 +150,14 @@ def test_what_can_not_be_is_not_believed(number: int) -> None:
 def test_too_many_statements_are_not_read() -> None:
     assert read_session_body(session_body(1, [EVERY[5]] * STATEMENTS_MAX)) is not None
     assert read_session_body(session_body(1, [EVERY[5]] * (STATEMENTS_MAX + 1))) is None
+
+
+def test_a_claim_says_what_its_owner_had_seen() -> None:
+    claim = ClaimStatement(b"c", 1, 0, 1, 1, None, 0, 5, 0)
+    claim.seen = 77
+    read = read_one(claim)
+    assert isinstance(read, ClaimStatement)
+    assert read.seen == 77
+    claim.seen = NUMBER_MAX + 1
+    with pytest.raises(RemoteProtocolError):
+        read_statements(Reader(encode_statements([claim])))

@@ -8,6 +8,7 @@ from flockmq.durable.machine.machine import PartitionMachine
 from flockmq.durable.machine.session_bodies import (
     CHECKS_USER,
     CLEAN_START,
+    TOUCHED_MAX,
     ClaimStatement,
     DetachStatement,
     EndStatement,
@@ -18,7 +19,9 @@ from flockmq.durable.machine.session_bodies import (
     SlowSession,
     StoredSubscription,
     SubscribeStatement,
+    TouchStatement,
     UnsubscribeStatement,
+    UntouchStatement,
     session_body,
 )
 from flockmq.durable.machine.session_record import NEVER_EXPIRES, SessionRecord
@@ -65,6 +68,14 @@ class Log:
         self.nonce += 1
         self.say(ClaimStatement(client, self.nonce, epoch, owner, boot, user, expiry_s, 5, flags))
         return self.table.records[client]
+
+    def claim_seen(self, owner: int, seen: int) -> ClaimStatement:
+        """Say a claim of a node that has heard of the log up to an index."""
+        self.nonce += 1
+        claim = ClaimStatement(b"c", self.nonce, 0, owner, BOOT, b"ann", 60, 5, 0)
+        claim.seen = seen
+        self.say(claim)
+        return claim
 
     def subscribe(
         self, record: SessionRecord, full_filter: bytes, starts: dict[int, int] | None = None, qos: int = 1
@@ -209,6 +220,7 @@ def test_epochs_never_repeat_after_a_record_is_gone() -> None:
 def test_statements_of_another_epoch_or_client_are_void(epoch: int) -> None:
     log = Log()
     record = log.claim(epoch=40)
+    log.say(TouchStatement(b"c", 40, 1, [1]))
     log.subscribe(record, b"a")
     log.detach(record)
     log.now_ms += 10**9
@@ -220,6 +232,8 @@ def test_statements_of_another_epoch_or_client_are_void(epoch: int) -> None:
             DetachStatement(client, said, 0, {1: 1}),
             EndStatement(client, said),
             ExpireStatement([(client, said)]),
+            TouchStatement(client, said, 2, [7]),
+            UntouchStatement(client, said, 9, [1]),
         )
     assert log.table.encode() == before
 
@@ -275,6 +289,47 @@ def test_an_ended_session_is_gone() -> None:
     table = log.table
     assert (table.records, table.by_owner, table.boots, table.filters, table.bytes) == ({}, {}, {}, {}, 0)
     assert not table.is_empty()
+
+
+# QoS 2 of clients.
+
+
+def test_partitions_that_a_session_touches_stay_until_it_untouches_them() -> None:
+    log = Log()
+    record = log.claim(epoch=40)
+    log.say(TouchStatement(b"c", 40, 1, [5, 6]), TouchStatement(b"c", 40, 2, [6]))
+    assert record.touched == {5: 1, 6: 2}
+    log.say(UntouchStatement(b"c", 40, 1, [5, 6, 7]))
+    assert record.touched == {6: 2}, "touched since: an UNTOUCH that is said again late changes nothing"
+    assert log.reopened().records[b"c"].touched == {6: 2}
+
+
+def test_another_owner_knows_what_was_touched_and_may_untouch_it() -> None:
+    log = Log()
+    log.claim(epoch=40)
+    log.say(TouchStatement(b"c", 40, 1_000, [5]))
+    record = log.claim(owner=OTHER)
+    assert (record.touched, record.began) == ({5: 0}, 40)
+    log.say(UntouchStatement(b"c", record.epoch, 1, [5]))
+    assert record.touched == {}
+
+
+def test_a_session_that_begins_anew_says_so_and_still_knows_what_was_touched() -> None:
+    log = Log()
+    log.claim(epoch=40)
+    log.say(TouchStatement(b"c", 40, 1, [5]))
+    record = log.claim(flags=CLEAN_START)
+    assert (record.touched, record.began) == ({5: 0}, record.epoch)
+    assert log.reopened().encode() == log.table.encode()
+
+
+def test_a_session_touches_no_more_partitions_than_it_may() -> None:
+    log = Log()
+    record = log.claim(epoch=40)
+    log.say(TouchStatement(b"c", 40, 1, list(range(TOUCHED_MAX))))
+    log.say(TouchStatement(b"c", 40, 2, [TOUCHED_MAX, 3]))
+    assert len(record.touched) == TOUCHED_MAX
+    assert record.touched[3] == 1
 
 
 # Marks.
@@ -504,6 +559,7 @@ def test_a_table_is_the_same_after_a_checkpoint() -> None:
     assert log.table.is_empty()
     record = log.claim()
     log.subscribe(record, b"a", {1: 5})
+    log.say(TouchStatement(b"c", record.epoch, 3, [9, 4]))
     log.detach(log.claim(b"d", user=None), {2: 3})
     log.say(EndStatement(b"e", log.claim(b"e", epoch=90).epoch))
     log.mark({1: 80}, slow={b"c": SlowSession(record.epoch, {1: 7})})
@@ -513,6 +569,7 @@ def test_a_table_is_the_same_after_a_checkpoint() -> None:
     assert (table.boots, list(table.by_owner)) == (log.table.boots, [NODE])
     assert table.position_of(table.records[b"c"], 1) == 7
     assert table.records[b"d"].user is None
+    assert (table.records[b"c"].touched, table.records[b"c"].began) == ({9: 3, 4: 3}, record.epoch)
 
 
 def test_bytes_that_are_no_table_are_refused() -> None:
@@ -548,3 +605,24 @@ def test_a_partition_has_a_table_of_sessions() -> None:
     assert other.sessions.filters_version == 2
     other.decode(b"")
     assert other.sessions.is_empty()
+
+
+def test_a_claim_that_is_older_than_that_of_the_record_changes_nothing() -> None:
+    log = Log()
+    log.claim()
+    seen = log.index
+    granted = log.claim_seen(OTHER, seen)
+    assert log.table.records[b"c"].nonce == granted.nonce
+    before = log.table.encode()
+    late = log.claim_seen(NODE, seen)
+    assert log.table.is_late(late)
+    assert log.table.encode() == before
+    assert not log.table.is_late(granted), "said again, it is known"
+    again = log.claim_seen(NODE, log.index)
+    assert (log.table.records[b"c"].owner, log.table.records[b"c"].nonce) == (NODE, again.nonce)
+
+
+def test_a_claim_of_a_client_without_a_record_is_never_late() -> None:
+    log = Log()
+    log.claim_seen(NODE, 0)
+    assert log.table.records[b"c"].owner == NODE

@@ -16,7 +16,17 @@ class Logs:
     def __init__(self) -> None:
         self.noted: dict[int, int] = {}
         self.unknown: set[int] = set()
+        self.closed: list[int] = []
         self.asked: list[tuple[list[int], Callable[[bool], None]]] = []
+
+    def is_open(self, session: Session, groups: list[int]) -> bool:
+        return True
+
+    def open(self, session: Session, groups: list[int], reply: Callable[[int], None]) -> None:
+        raise AssertionError("it is open")
+
+    def fenced(self, session: Session, group: int) -> None:
+        self.closed.append(group)
 
     def may_append(self, session: Session, group: int) -> bool:
         return group not in self.unknown

@@ -5,21 +5,30 @@ from __future__ import annotations
 from durable_broker import DurableBroker, acks, publish
 from flockmq.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Ack
 from flockmq.raft.appends import COMMITTED, REFUSED
+from unit.durable.publish.test_releasing import Logs
 
 
 def test_a_qos_2_record_knows_packet_id_and_epoch() -> None:
     broker = DurableBroker()
     topic = broker.topic(b"t")
     client = broker.client("c")
-    session = client.connection.session
-    assert session is not None
-    session.epoch = 12
+    broker.appending.releases = Logs()
     publish(client, b"x", 5, qos=2)
     publish(client, b"y", 6)
     broker.settle()
     assert acks(client) == [(PUBREC, 5, 0), (PUBACK, 6, 0)]
     found = [(record.packet_id, record.session_epoch) for record in broker.records(topic)]
-    assert found == [(5, 12), (0, 0)]
+    assert found == [(5, 77), (0, 0)]
+
+
+def test_a_session_without_a_record_leaves_no_ids_in_logs() -> None:
+    broker = DurableBroker()
+    topic = broker.topic(b"t")
+    client = broker.client("c")
+    publish(client, b"x", 5, qos=2)
+    broker.settle()
+    assert acks(client) == [(PUBREC, 5, 0)]
+    assert [(record.packet_id, record.session_epoch) for record in broker.records(topic)] == [(0, 0)]
     client.send(Ack(PUBREL, 5))
     assert acks(client) == [(PUBCOMP, 5, 0)]
 

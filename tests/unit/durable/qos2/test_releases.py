@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from flockmq.durable.qos2.collecting import LEADERLESS_MS
+from flockmq.durable.machine.session_bodies import CLAIM, TOUCH, UNTOUCH
+from flockmq.durable.machine.session_record import SessionRecord
+from flockmq.durable.publish.releasing import FULL, LOST, OPENED
+from flockmq.durable.qos2.releases import IDLE_MS
 from flockmq.errors import FlockError
 from flockmq.log.batch import BatchBuilder, BatchView
 from flockmq.raft.senders import ADMITTED, ASK_LATER, COMMITTED
@@ -18,32 +23,48 @@ class Publisher:
     def __init__(self, cluster: PartitionCluster, client_id: str = "c") -> None:
         self.cluster = cluster
         self.client_id = client_id
-        self.epoch = 0
         self.pubrecs: list[int] = []
         self.pubcomps: list[int] = []
-        self.refused = 0
+        self.is_connected = False
 
-    def connect(self, number: int, ms: int = 2_000) -> None:
-        """To another node, which has no session of it."""
+    def connect(self, number: int, ms: int = 2_000, clean: bool = False, session: Session | None = None) -> None:
+        """To a node, which has no session of the client unless one is given."""
         self.node = self.cluster.nodes[number]
-        self.epoch += 10
-        self.refused = 0
-        self.session = Session(self.client_id, 5, self.cluster.now)
-        self.session.epoch = self.epoch
-        if self.node.releases.wants():
-            self.node.releases.collect(self.client_id, self.epoch, self.collected, self.cluster.now)
+        claimed = self.cluster.records.claim(self.client_id, number, clean)
+        record = claimed.record
+        assert isinstance(record, SessionRecord)
+        self.session = Session(self.client_id, 5, self.cluster.now) if session is None else session
+        self.is_connected = False
+        if self.node.releases.wants(claimed):
+            self.node.releases.collect(self.client_id, claimed).then(partial(self.attach, self.session, record))
+        else:
+            self.attach(self.session, record, set())
         self.cluster.run(ms)
 
-    def collected(self, ids: set[int] | None, now: int) -> None:
-        if ids is None:
-            self.refused += 1
-        else:
-            self.session.received = set(ids).union(self.session.received or ())
+    def attach(self, session: Session, record: SessionRecord, ids: set[int]) -> None:
+        if session is not self.session:
+            return
+        session.is_logged = True
+        session.has_record = True
+        session.record_epoch = record.epoch
+        self.node.sessions[self.client_id] = session
+        self.node.releases.attached(session, record)
+        session.received = set(ids).union(session.received or ())
+        self.is_connected = True
+
+    def open(self, *groups: int, ms: int = 500) -> list[int]:
+        codes: list[int] = []
+        if self.node.releases.is_open(self.session, list(groups)):
+            return [OPENED]
+        self.node.releases.open(self.session, list(groups), codes.append)
+        self.cluster.run(ms)
+        return codes
 
     def publish(self, group: int, packet_id: int, payload: bytes, run: bool = True) -> None:
         """PUBLISH: appended unless its id waits for PUBREL; PUBREC when it is committed."""
         received = self.session.received = self.session.received or set()
         if packet_id not in received:
+            assert self.open(group) == [OPENED]
             received.add(packet_id)
             epoch = self.node.releases.tag(self.session)
             client = self.client_id.encode()
@@ -65,6 +86,9 @@ class Publisher:
         if told == [True]:
             self.pubcomps.append(packet_id)
 
+    def touched(self) -> list[int]:
+        return list(self.cluster.records.table.records[self.client_id.encode()].touched)
+
 
 def payloads(cluster: PartitionCluster, group: int) -> list[bytes]:
     node = cluster.leader(group)
@@ -73,8 +97,15 @@ def payloads(cluster: PartitionCluster, group: int) -> list[bytes]:
 
 
 def unreleased(node: Node, group: int) -> set[int]:
-    known = node.machines.by_group[group].unreleased(b"c")
-    return set() if known is None else known.ids
+    known = node.machines.by_group[group].client(b"c")
+    return set() if known is None else set(known.ids)
+
+
+def batch_of(client: bytes, epoch: int) -> bytes:
+    builder = BatchBuilder()
+    builder.add(b"t", client, 1, 2, b"x")
+    builder.mark(packet_id=3, session_epoch=epoch)
+    return builder.build()
 
 
 def test_resent_to_another_node_after_its_own_died_then_the_id_is_used_again() -> None:
@@ -114,7 +145,70 @@ def test_the_id_may_be_used_again_in_another_partition_and_on_a_third_node() -> 
     publisher.pubrel(6)
     assert publisher.pubcomps == [5, 5, 6]
     assert [payloads(cluster, group) for group in (1, 2, 3)] == [[b"a"], [b"b"], [b"c"]]
-    assert all(not node.machines.by_client for node in cluster.nodes.values())
+
+
+def test_a_session_touches_a_partition_once_however_many_messages_go_there() -> None:
+    cluster = PartitionCluster(groups=2)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    for packet_id in range(1, 6):
+        publisher.publish(1, packet_id, b"x")
+        publisher.pubrel(packet_id)
+    assert cluster.records.said == [CLAIM, TOUCH]
+    assert publisher.touched() == [1]
+    cluster.run(IDLE_MS - 10_000)
+    assert cluster.records.said == [CLAIM, TOUCH]
+    cluster.run(20_000)
+    assert cluster.records.said == [CLAIM, TOUCH, UNTOUCH]
+    assert cluster.leader(1).machines.by_group[1].client(b"c") is None, "its fence ends with that"
+
+
+def test_a_partition_with_ids_stays_touched_and_one_without_does_not_when_the_client_goes() -> None:
+    cluster = PartitionCluster(groups=2)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    publisher.publish(2, 6, b"y")
+    publisher.pubrel(6)
+    publisher.node.releases.detached(publisher.session)
+    cluster.run(IDLE_MS + 10_000)
+    assert publisher.touched() == [1]
+    publisher.connect(2)
+    assert publisher.session.received == {5}
+
+
+def test_an_untouch_that_is_applied_late_does_not_undo_a_touch() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    publisher.pubrel(5)
+    publisher.node.releases.detached(publisher.session)
+    publisher.publish(1, 6, b"y")  # the FORGET of before may come behind the ADOPT of now
+    cluster.run(2_000)
+    assert publisher.touched() == [1]
+    assert unreleased(cluster.leader(1), 1) == {6}
+
+
+def test_nothing_is_appended_where_the_record_can_not_say_so() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    cluster.records.is_there = False
+    assert publisher.open(1, ms=11_000) == [LOST]
+    cluster.records.is_there = True
+    publisher.publish(1, 5, b"x")
+    other = Publisher(cluster)
+    other.connect(2)
+    assert publisher.open(2) == [LOST], "another owner has the session"
+
+
+def test_more_partitions_than_a_session_may_touch() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    cluster.records.table.records[b"c"].touched = dict.fromkeys(range(1_000, 2_024), 1)
+    assert publisher.open(1) == [FULL]
 
 
 def test_a_pubrel_after_the_failover_clears_the_id_before_its_pubcomp() -> None:
@@ -132,7 +226,7 @@ def test_a_pubrel_after_the_failover_clears_the_id_before_its_pubcomp() -> None:
     assert unreleased(cluster.nodes[2], 1) == unreleased(cluster.nodes[3], 1) == set()
 
 
-def test_without_a_majority_nobody_can_release_and_nobody_can_say() -> None:
+def test_without_a_majority_no_node_can_release() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
     leader = cluster.leader(1).id
@@ -142,24 +236,9 @@ def test_without_a_majority_nobody_can_release_and_nobody_can_say() -> None:
     cluster.lost = lambda sender, receiver: sender in others or receiver in others
     publisher.pubrel(9, 12_000)
     assert publisher.pubcomps == []
-    publisher.connect(leader, 4_000)
-    assert publisher.refused == 1, "others are alive, and their groups were not answered for"
-    assert publisher.session.received is None
 
 
-def test_a_group_that_can_have_no_leader_does_not_keep_everybody_out() -> None:
-    cluster = PartitionCluster(groups=1)
-    publisher = Publisher(cluster)
-    cluster.kill(2)
-    cluster.kill(3)
-    cluster.run(3_000)
-    publisher.connect(1, 4_000)
-    assert publisher.session.received == set()
-    kinds = [event.kind for event in cluster.nodes[1].events.take()]
-    assert kinds == ["unreleased_not_known"]
-
-
-def test_what_may_be_in_a_group_without_a_leader_waits_for_it() -> None:
+def test_what_may_be_in_a_partition_without_a_leader_waits_for_it() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
     publisher.connect(2)
@@ -167,7 +246,8 @@ def test_what_may_be_in_a_group_without_a_leader_waits_for_it() -> None:
     cluster.kill(2)
     cluster.kill(3)
     cluster.run(3_000)
-    publisher.connect(1, 1_000)
+    publisher.connect(1, 4_000)
+    assert publisher.is_connected
     assert publisher.session.received == set()
     assert not publisher.node.releases.may_append(publisher.session, 1)
     publisher.pubrel(5, 9_000)
@@ -182,66 +262,75 @@ def test_what_may_be_in_a_group_without_a_leader_waits_for_it() -> None:
     assert publisher.node.releases.may_append(publisher.session, 1)
 
 
-def test_a_group_without_a_leader_for_long_keeps_nobody_out_any_more() -> None:
+def test_a_partition_that_can_not_be_asked_keeps_only_its_own_ids_unknown() -> None:
     cluster = PartitionCluster(groups=2)
-    leader = cluster.leader(1).id
-    sound, damaged = [number for number in (1, 2, 3) if number != leader]
-    for number in (leader, damaged):
-        cluster.nodes[number].engine.host.break_group(1, FlockError("damaged"))
-    cluster.run(3_000)
     publisher = Publisher(cluster)
-    publisher.connect(sound, 4_000)
-    assert publisher.refused == 1
-    cluster.run(LEADERLESS_MS)
-    publisher.connect(sound, 4_000)
-    assert publisher.refused == 0
-    assert publisher.session.received == set()
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    publisher.publish(2, 6, b"y")
+    for number in (1, 2):
+        cluster.nodes[number].engine.host.break_group(2, FlockError("damaged"))
+    cluster.run(3_000)
+    publisher.connect(3, 4_000)
+    assert publisher.session.received == {5}
+    assert publisher.node.releases.may_append(publisher.session, 1)
+    assert not publisher.node.releases.may_append(publisher.session, 2)
 
 
-def test_collecting_waits_for_what_is_in_the_log_and_not_applied() -> None:
+def test_an_owner_that_asks_waits_for_what_is_in_the_log_and_not_applied() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
     leader = cluster.leader(1).id
     others = [number for number in (1, 2, 3) if number != leader]
     publisher.connect(leader)
+    assert publisher.open(1) == [OPENED]
     cluster.lost = lambda sender, receiver: receiver in others
     publisher.publish(1, 7, b"late", run=False)
     cluster.run(50)
     state = cluster.nodes[leader].engine.host.groups[1].state
     assert state.log.last_index > state.applied
     publisher.connect(others[0], 50)
-    assert publisher.session.received is None
+    assert not publisher.is_connected
     cluster.lost = lambda sender, receiver: False
-    cluster.run(2_500)
+    cluster.run(3_500)
     assert publisher.session.received == {7}
 
 
-def batch_of(client: bytes, epoch: int) -> bytes:
-    builder = BatchBuilder()
-    builder.add(b"t", client, 1, 2, b"x")
-    builder.mark(packet_id=3, session_epoch=epoch)
-    return builder.build()
-
-
-def test_what_a_replaced_owner_still_wants_to_append_is_refused_by_every_leader() -> None:
+def test_what_a_replaced_owner_still_wants_to_append_is_refused() -> None:
     cluster = PartitionCluster(groups=2)
     publisher = Publisher(cluster)
     publisher.connect(1)
     publisher.publish(1, 5, b"x")
+    old = publisher.session.record_epoch
     publisher.connect(2)
-    for group in (1, 2):
-        leader = cluster.leader(group)
-        assert leader.fences.admits(group, batch_of(b"c", 10)) == 0
-        assert leader.fences.admits(group, batch_of(b"c", 20)) == ADMITTED
-        assert leader.fences.admits(group, batch_of(b"d", 1)) == ADMITTED
-        assert leader.fences.admits(group, batch_of(b"c", 0)) == ADMITTED, "not QoS 2"
+    new = publisher.session.record_epoch
+    leader = cluster.leader(1)
+    assert leader.fences.admits(1, batch_of(b"c", old)) == 0
+    assert leader.fences.admits(1, batch_of(b"c", new)) == ADMITTED
+    assert leader.fences.admits(1, batch_of(b"c", 0)) == ADMITTED, "not QoS 2"
+    assert cluster.leader(2).fences.admits(2, batch_of(b"c", old)) == 0, "it never was opened"
     for number in (1, 2, 3):
         cluster.kill(number)
     for number in (1, 2, 3):
         cluster.restart(number)
-    assert cluster.nodes[1].fences.admits(1, batch_of(b"c", 10)) == ASK_LATER, "its log may know better"
+    assert cluster.nodes[1].fences.admits(1, batch_of(b"c", old)) == ASK_LATER, "its log may know better"
     cluster.run(4_000)
-    assert cluster.leader(1).fences.admits(1, batch_of(b"c", 10)) == 0, "the log has it"
+    assert cluster.leader(1).fences.admits(1, batch_of(b"c", old)) == 0, "the log has it"
+
+
+def test_a_fence_holds_however_late_a_replaced_owner_comes() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    old = publisher.session.record_epoch
+    publisher.connect(2)
+    publisher.pubrel(5)
+    cluster.run(1_200_000)
+    assert publisher.touched() == []
+    assert cluster.leader(1).fences.admits(1, batch_of(b"c", old)) == 0
+    publisher.publish(1, 5, b"y")
+    assert payloads(cluster, 1) == [b"x", b"y"]
 
 
 def test_a_release_that_an_earlier_owner_sent_late_changes_nothing() -> None:
@@ -250,7 +339,6 @@ def test_a_release_that_an_earlier_owner_sent_late_changes_nothing() -> None:
     first.connect(1)
     first.publish(1, 5, b"x")
     second = Publisher(cluster)
-    second.epoch = 10
     second.connect(2)
     first.pubrel(5)
     assert unreleased(cluster.leader(1), 1) == {5}
@@ -258,23 +346,21 @@ def test_a_release_that_an_earlier_owner_sent_late_changes_nothing() -> None:
     assert unreleased(cluster.leader(1), 1) == set()
 
 
-def test_a_session_that_comes_back_means_by_its_ids_what_the_logs_know() -> None:
-    known: dict[str, Session] = {}
-    cluster = PartitionCluster(groups=1, sessions={1: known})
-    here = Publisher(cluster)
-    here.connect(1)
-    node, session = here.node, here.session
-    known["c"] = session
+def test_a_session_that_stayed_means_by_its_ids_what_the_logs_know() -> None:
+    """Its RELEASE was committed, and this node did not hear of that before the client came again."""
+    cluster = PartitionCluster(nodes=4, groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(4)
     for packet_id in (5, 6):
-        here.publish(1, packet_id, b"%d" % packet_id)
-    elsewhere = Publisher(cluster)
-    elsewhere.epoch = 10
-    elsewhere.connect(2)
-    elsewhere.pubrel(5)
-    node.releases.collect("c", 30, here.collected, cluster.now)
-    cluster.run(2_000)
-    assert here.session.received == {6}
-    assert session.received == {6}, "5 may be another message's by now"
+        publisher.publish(1, packet_id, b"%d" % packet_id)
+    cluster.lost = lambda sender, receiver: receiver == 4
+    publisher.node.releases.release(publisher.session, [5], lambda done: None, cluster.now)
+    cluster.run(1_000)
+    cluster.lost = lambda sender, receiver: False
+    assert unreleased(cluster.leader(1), 1) == {6}
+    assert publisher.session.received == {5, 6}
+    publisher.connect(4, session=publisher.session)
+    assert publisher.session.received == {6}
 
 
 def test_a_session_that_ends_leaves_no_ids_behind() -> None:
@@ -284,58 +370,21 @@ def test_a_session_that_ends_leaves_no_ids_behind() -> None:
     publisher.publish(1, 5, b"x")
     publisher.node.releases.ended(publisher.session)
     cluster.run(500)
-    assert unreleased(cluster.leader(1), 1) == set()
-    publisher.connect(2)
-    assert publisher.session.received == set()
+    assert cluster.leader(1).machines.by_group[1].client(b"c") is None
 
 
-def end_session(publisher: Publisher) -> None:
-    publisher.session.received = None
-    publisher.session.is_over = True
-
-
-def test_that_a_session_has_ended_is_noticed() -> None:
-    known: dict[str, Session] = {}
-    cluster = PartitionCluster(groups=1, sessions={1: known})
-    publisher = Publisher(cluster)
-    publisher.connect(1)
-    known["c"] = publisher.session
-    publisher.publish(1, 5, b"x")
-    cluster.run(500)
-    assert unreleased(cluster.leader(1), 1) == {5}
-    known.clear()
-    end_session(publisher)
-    cluster.run(500)
-    assert unreleased(cluster.leader(1), 1) == set()
-
-
-def test_a_session_that_moved_away_is_left_to_its_new_owner() -> None:
-    known: dict[str, Session] = {}
-    cluster = PartitionCluster(groups=1, sessions={1: known})
-    publisher = Publisher(cluster)
-    publisher.connect(1)
-    known["c"] = publisher.session
-    publisher.publish(1, 5, b"x")
-    known.clear()
-    cluster.run(500)
-    assert unreleased(cluster.leader(1), 1) == {5}
-
-
-def test_a_session_after_one_that_ended_here_does_not_inherit_its_ids() -> None:
+def test_a_copy_that_is_forgotten_or_moved_is_left_to_its_new_owner() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
     publisher.connect(1)
     publisher.publish(1, 5, b"x")
-    end_session(publisher)
-    publisher.connect(1)
-    assert publisher.session.received == set()
-    assert unreleased(cluster.leader(1), 1) == set()
-    publisher.publish(1, 6, b"y")
-    end_session(publisher)
-    publisher.session = Session("c", 5, cluster.now)
-    publisher.session.epoch = 99
-    publisher.publish(1, 7, b"z")
-    assert unreleased(cluster.leader(1), 1) == {7}
+    publisher.node.sessions.clear()
+    cluster.run(500)
+    publisher.session.is_logged = False
+    publisher.session.has_record = False
+    publisher.node.releases.ended(publisher.session)
+    cluster.run(500)
+    assert unreleased(cluster.leader(1), 1) == {5}
 
 
 def test_a_clean_start_elsewhere_voids_what_a_dead_owner_left() -> None:
@@ -344,46 +393,63 @@ def test_a_clean_start_elsewhere_voids_what_a_dead_owner_left() -> None:
     publisher.connect(1)
     publisher.publish(1, 5, b"x")
     cluster.kill(1)
-    cluster.nodes[2].releases.begins_anew("c", 20, cluster.now)
-    cluster.run(4_000)
+    publisher.connect(2, 4_000, clean=True)
+    assert publisher.session.received == set()
+    assert publisher.touched() == []
     assert unreleased(cluster.leader(1), 1) == set()
-    publisher.epoch = 20
+
+
+def test_a_session_after_a_clean_start_does_not_inherit_ids_that_are_still_there() -> None:
+    cluster = PartitionCluster(groups=1)
+    publisher = Publisher(cluster)
+    publisher.connect(1)
+    publisher.publish(1, 5, b"x")
+    cluster.records.claim("c", 2, clean=True)  # its owner dies before it says anything
     publisher.connect(3)
     assert publisher.session.received == set()
+    publisher.publish(1, 5, b"y")
+    assert payloads(cluster, 1) == [b"x", b"y"]
 
 
-def test_nothing_is_asked_without_durable_topics_and_for_ids_of_other_topics() -> None:
+def test_nothing_is_asked_for_a_session_that_touches_nothing() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
     publisher.connect(1)
     told: list[bool] = []
     assert not publisher.node.releases.release(publisher.session, [1, 2], told.append, cluster.now)
-    assert publisher.node.releases.wants()
-    cluster.state.places = {}
-    assert not publisher.node.releases.wants()
+    publisher.connect(2, 0)
+    assert publisher.is_connected
 
 
-def test_many_clients_share_a_round() -> None:
+def test_many_clients_share_a_call() -> None:
     cluster = PartitionCluster(groups=2)
     publishers = [Publisher(cluster, f"c{number}") for number in range(40)]
-    for publisher in publishers:
+    for number, publisher in enumerate(publishers):
         publisher.connect(1, 0)
+        publisher.node.releases.open(publisher.session, [1 + number % 2], lambda code: None)
     cluster.run(1_000)
     for number, publisher in enumerate(publishers):
         publisher.publish(1 + number % 2, 1 + number, b"x", run=False)
     cluster.run(1_000)
     cluster.kill(1)
+    cluster.run(3_000)
+    before = [cluster.leader(group).machines.by_group[group].applied for group in (1, 2)]
     for publisher in publishers:
         publisher.connect(2, 0)
     cluster.run(4_000)
     assert [publisher.session.received for publisher in publishers] == [{1 + number} for number in range(40)]
+    after = [cluster.leader(group).machines.by_group[group].applied for group in (1, 2)]
+    assert [one - other for one, other in zip(after, before, strict=True)] == [1, 1], "one ADOPT entry each"
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-def test_a_leader_that_was_cut_off_does_not_speak_for_its_group(is_quiet: bool) -> None:
+def test_a_leader_that_was_cut_off_does_not_speak_for_its_partition(is_quiet: bool) -> None:
     """The others may have the next one already, and stored something."""
     cluster = PartitionCluster(nodes=5, groups=1)
     leader = cluster.leader(1)
+    publisher = Publisher(cluster)
+    publisher.connect(5)
+    publisher.publish(1, 5, b"x")
     if is_quiet:
         cluster.run(5_000)
     else:
@@ -394,30 +460,6 @@ def test_a_leader_that_was_cut_off_does_not_speak_for_its_group(is_quiet: bool) 
     cluster.lost = lambda one, other: (one in side) != (other in side)
     cluster.run(700)
     assert leader.engine.is_leader(1)
-    missing: list[list[int]] = []
-    cluster.nodes[4].seen = side
-    cluster.nodes[4].collecting.collect(b"c", 20, lambda found, groups, now: missing.append(groups), cluster.now)
-    cluster.run(4_000)
-    assert missing == [[1]]
-
-
-def test_a_leader_that_hears_one_member_again_does_not_speak_for_its_group() -> None:
-    """The others have the next one already; this one stood still, and only hears the one that does not lead."""
-    cluster = PartitionCluster(nodes=3, groups=1)
-    old = cluster.leader(1)
-    cluster.run(5_000)
-    old.running = False
-    cluster.run(5_000)
-    new = cluster.leader(1)
-    assert new is not old
-    old.running = True
-    old.seen = [old.id]
-    cluster.lost = lambda one, other: {one, other} == {old.id, new.id}
-    while all(peer.heard_raw < cluster.now for peer in old.engine.host.peers.values()):
-        cluster.tick()
-        cluster.turn()
-    assert old.engine.host.groups[1].state.quiet
-    missing: list[list[int]] = []
-    old.collecting.collect(b"c", 20, lambda found, groups, now: missing.append(groups), cluster.now)
-    cluster.run(4_000)
-    assert missing == [[1]]
+    publisher.connect(4, 4_000)
+    assert publisher.is_connected
+    assert not publisher.node.releases.may_append(publisher.session, 1), "not known"

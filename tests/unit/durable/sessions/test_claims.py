@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flockmq.durable.machine.session_bodies import ClaimStatement
 from flockmq.durable.sessions.marking import MARK_MS
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import Disconnect
@@ -151,3 +152,35 @@ def test_a_client_that_goes_while_its_node_makes_sure_of_its_session_is_away() -
     nodes.run(5_000)
     assert not nodes.record("c").is_connected
     nodes.until(lambda: not nodes.has_record("c"))
+
+
+def test_a_claim_that_comes_late_does_not_take_the_session_back() -> None:
+    nodes = SessionNodes()
+    nodes.drop(nodes.subscriber(1, "c", b"a/#"))
+    log = nodes[1].durable.session_room.log
+    late = ClaimStatement(b"c", 99, 0, 1, 1, None, 60, 5, 0)
+    late.seen = log.known(b"c")
+    device = nodes.connect(2, "c")
+    assert device.connack.session_present
+    told = log.say(b"c", late)
+    nodes.until(lambda: told.is_set)
+    assert nodes.record("c").owner == 2
+    nodes.publish_all(nodes.clean(3, "p"), b"a/b", [b"1"])
+    assert nodes.got(device) == [b"1"]
+
+
+def test_a_client_that_moves_at_once_finds_its_session_though_its_node_has_not_heard_of_the_last_claim() -> None:
+    nodes = SessionNodes()
+    nodes.subscriber(1, "c", b"a/#")
+    for number in (2, 3, 1, 2):
+        device = nodes.connect(number, "c")
+        assert device.connack.session_present
+        assert nodes.record("c").owner == number
+
+
+def test_nodes_hear_how_far_shards_are() -> None:
+    nodes = SessionNodes()
+    nodes.connect(1, "c")
+    nodes.run(2_000)
+    claimed = nodes.record("c").claimed_index
+    assert all(nodes[number].durable.session_room.log.known(b"c") >= claimed for number in (1, 2, 3))

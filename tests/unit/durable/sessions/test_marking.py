@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flockmq.durable.sessions.marking import MARK_MS
+from flockmq.durable.machine.session_bodies import SlowSession
+from flockmq.durable.sessions.marking import MARK_MS, folded
 from session_nodes import SessionNodes
 
 
@@ -31,3 +32,10 @@ def test_marks_that_say_nothing_new_are_not_said() -> None:
     before = nodes.entries()
     nodes.run(3 * MARK_MS)
     assert nodes.entries() == before
+
+
+def test_a_mark_with_too_many_slow_sessions_is_as_slow_as_they_are() -> None:
+    slow = {b"c": SlowSession(1, {1: 30}), b"d": SlowSession(2, {1: 20, 2: 90, 3: 1}), b"e": SlowSession(3, {})}
+    levels, listed = folded({1: 100, 2: 100}, slow)
+    assert levels == {1: 20, 2: 90}
+    assert list(listed) == [b"e"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flockmq.cluster.commands import CreateTopic
 from flockmq.mqtt.packets import Suback, Subscribe, SubscribeEntry
 from flockmq.testing.harness_client import make_properties
@@ -35,7 +33,6 @@ def test_history_goes_on_at_the_same_node() -> None:
     assert nodes.got(nodes.connect(1, "c")) == [b"2", b"3", b"4"]
 
 
-@pytest.mark.xfail(strict=True, reason="the record has no start of a history")
 def test_history_goes_on_after_the_death_of_its_node() -> None:
     nodes = SessionNodes()
     history(nodes)

@@ -54,6 +54,10 @@ def test_hidden_topics_are_kept_as_they_say_and_are_not_what_a_namespace_stores(
     assert layout.groups_in({"default"}) == [("default", 1)]
     assert layout.groups() == list(range(1, 10))
     mebibyte = 1_048_576
-    rule = Retention(age_ms=7 * 24 * 3_600_000, bytes=1_024 * mebibyte, bytes_bound=4_096 * mebibyte)
-    assert layout.retention_of(9) == rule
-    assert layout.holders_of(9) == []
+    hour_ms = 3_600_000
+    assert layout.retention_of(9) == Retention(
+        age_ms=6 * hour_ms, bytes=64 * mebibyte, bytes_bound=1_024 * mebibyte, age_bound_ms=7 * 24 * hour_ms
+    )
+    assert layout.holders_of(9) == [b"$sessions/0", b"$sessions/1", b"$sessions/2", b"$sessions/3"]
+    assert layout.has_cursor(b"$sessions/3")
+    assert not layout.has_cursor(b"$sessions/4")
