@@ -14,9 +14,11 @@ from flockmq.client.mqtt import MqttClient, Options
 from flockmq.errors import NotFound
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.properties import Properties
+from flockmq.routing.durable import shard_of
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
 ANSWER_S_MAX = 30
+CAPTURE_SHARDS = 8
 
 
 def session_command(node: NodeProcess, *arguments: str) -> str:
@@ -37,6 +39,10 @@ async def connect(node: NodeProcess, client_id: str) -> MqttClient:
 async def leave_session(node: NodeProcess, client_id: str) -> None:
     async with await connect(node, client_id) as client:
         await client.subscribe(SubscribeEntry(f"inbox/{client_id}".encode(), 1))
+
+
+def capture_shard(client_id: str) -> int:
+    return shard_of(f"inbox/{client_id}".encode(), CAPTURE_SHARDS)
 
 
 def states(node: NodeProcess) -> dict[str, tuple[str, str]]:
@@ -79,11 +85,25 @@ async def test_sessions_of_a_node_that_died_are_listed_shown_and_deleted(tmp_pat
         assert (shown["state"], shown["node"], shown["expiry_s"]) == ("away", third.name, 3_600)
         assert [one["filter"] for one in shown["subscriptions"]] == ["inbox/gone1"]
         assert shown["disconnected_at"] is not None
+        async with await connect(first, "publisher") as publisher:
+            await publisher.publish("inbox/gone1", b"waits", qos=1)
         admin = second.admin()
+        assert (admin.session("gone1").lag, admin.session("gone1").gap) == (1, 0)
+        same_log = {name: 1 for name in expected if capture_shard(name) == capture_shard("gone1")}
+        nodes.wait(lambda: {one.client_id: one.lag for one in admin.sessions(lag_min=1)} == same_log, "ends of logs")
+        assert not list(admin.sessions(username="ada"))
+        assert not list(admin.sessions(client_id_prefix="gone", disconnected_s_min=86_400))
+        assert sum(node.admin().stats().gauges["capture_bytes"] for node in nodes.running()) > 0
+        admin.delete_session("publisher")
         assert {one.client_id for one in admin.sessions(client_id_prefix="gone", connected=False)} == set(away)
         assert not list(admin.sessions(client_id_prefix="gone", connected=True))
         assert not list(admin.sessions(client_id_prefix="gone", node=first.name))
-        explained = admin.explain("inbox/gone1")
+        explained = admin.explain("inbox/gone1", client_id="gone1")
+        assert explained.session is not None
+        assert (explained.session.gets, explained.session.filter) == ("later", "inbox/gone1")
+        other = admin.explain("inbox/gone1", client_id="gone2").session
+        assert other is not None
+        assert (other.gets, other.reasons) == ("no", ["None of its 1 subscriptions matches."])
         assert explained.captured
         delivered = [(one.source, one.target) for one in explained.steps if one.kind == "Deliver"]
         assert delivered == [("$capture", "gone1")]
@@ -110,3 +130,8 @@ async def test_sessions_of_a_node_that_was_started_again_are_away_until_their_cl
         nodes.wait(lambda: states(node) == {"returns": away, "stays-away": away}, "records of both sessions")
         async with await connect(node, "returns"):
             assert states(node) == {"returns": ("connected", node.name), "stays-away": away}
+            kicked = json.loads(session_command(node, "kick", "returns"))
+            assert kicked == {"kicked": "returns", "session_kept": True}
+            nodes.wait(lambda: states(node) == {"returns": away, "stays-away": away}, "the session to stay")
+            with pytest.raises(NotFound):
+                node.admin().kick("returns")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from flockmq.admin import cluster_model as model
 from flockmq.admin.away_listings import away_subscriptions
 from flockmq.admin.cluster_views import explain_alone, routes
 from flockmq.admin.durable_cluster_views import with_away, with_decisions, with_durable
 from flockmq.admin.handlers import page
+from flockmq.admin.session_verdicts import session_verdict
 from flockmq.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
 from flockmq.mqtt.topics import check_topic_name
 
@@ -68,10 +71,18 @@ async def explain(desk: Desk, call: Call[model.ExplainQuery, None]) -> model.Exp
         check_topic_name(topic)
     except RemoteProtocolError as error:
         raise ApiError(INVALID_PARAMETER, f"That is not a topic name: {error}") from None
+    found = await _explain(desk, topic, call.query.publisher)
+    client_id = call.query.client_id
+    if client_id is None:
+        return found
+    return msgspec.structs.replace(found, session=await session_verdict(desk, found, topic, client_id))
+
+
+async def _explain(desk: Desk, topic: bytes, publisher: str) -> model.Explanation:
     cluster = desk.ports.cluster
     if cluster is None:
-        return explain_alone(desk.broker, desk.node.name, topic, call.query.publisher)
-    found = await cluster.explain(topic, call.query.publisher)
+        return explain_alone(desk.broker, desk.node.name, topic, publisher)
+    found = await cluster.explain(topic, publisher)
     if desk.ports.durable is None:
         return found
     try:

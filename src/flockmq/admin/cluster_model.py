@@ -11,6 +11,7 @@ from flockmq.admin.model import Request, Response
 MemberState = Literal["alive", "suspect", "dead", "left"]
 Role = Literal["core", "edge"]
 StepKind = Literal["Publish", "Append", "Route", "Deliver"]
+Gets = Literal["now", "later", "maybe", "no"]
 NodeId = Annotated[str, Meta(description="16 hexadecimal digits", examples=["9f86d081884c7d65"])]
 
 
@@ -163,6 +164,19 @@ class DurablePlace(Response, frozen=True):
     leader: Annotated[str | None, Meta(description="Node that would append it; null when none is known")]
 
 
+class SessionVerdict(Response, frozen=True):
+    """Whether one session gets the message, and why."""
+
+    client_id: str
+    gets: Annotated[
+        Gets,
+        Meta(description="`later`: when its client returns; `maybe`: a group chooses a member, or ask again"),
+    ]
+    filter: Annotated[str | None, Meta(description="Its subscription that counts; null when none matches")]
+    qos: Annotated[int | None, Meta(description="Most that this subscription asks for")]
+    reasons: Annotated[list[str], Meta(description="Sentences for people")]
+
+
 class Explanation(Response, frozen=True):
     """Which clients would get a message, on which way, and which nodes would not."""
 
@@ -175,9 +189,13 @@ class Explanation(Response, frozen=True):
     captured: Annotated[
         bool, Meta(description="Whether QoS 1 and 2 are stored for persistent sessions before they are acknowledged")
     ] = False
+    session: Annotated[SessionVerdict | None, Meta(description="About the session asked for; else null")] = None
 
 
 class ExplainQuery(Request, frozen=True):
     """Whose message."""
 
     publisher: Annotated[str, Meta(description="Name for the publisher in the answer")] = "publisher"
+    client_id: Annotated[
+        str | None, Meta(description="Say also whether the session of this client, in the topic's namespace, gets it")
+    ] = None

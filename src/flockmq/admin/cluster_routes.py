@@ -57,11 +57,12 @@ CLUSTER_OPERATIONS: Final = (
     Operation(
         at=f"GET {PREFIX}/explain/{{topic}}",
         tag="cluster",
-        summary="Which clients would get a message to this topic, through which node, and which nodes get none",
+        summary="Which clients would get a message to this topic, through which node, and which nodes get none; with "
+        "`client_id`, whether that one would, and why",
         handler=handlers.explain,
         query=model.ExplainQuery,
         answer=model.Explanation,
         answer_text="The way of the message",
-        errors=(INVALID_PARAMETER,),
+        errors=(INVALID_PARAMETER, UNAVAILABLE),
     ),
 )

@@ -13,6 +13,7 @@ from flockmq.admin.node_listings import NodeListings
 from flockmq.admin.readiness import NAMES, NodeFacts, assess
 from flockmq.cluster.model import is_hidden
 from flockmq.drivers.clock import wall_ms
+from flockmq.durable.sessions.lag import NO_LAG, Lag
 from flockmq.errors import UNAVAILABLE, ApiError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from flockmq.admin.paging import Pager
     from flockmq.cluster.model import TopicRecord
     from flockmq.node.broker import Broker
+    from flockmq.session.session import Session
     from flockmq.session.stats import Stats
 
 TOPICS_MEASURED_MAX = 200
@@ -117,7 +119,7 @@ class Desk:
         self.started_at_ms = ports.broker().node.started_at
         self.description = description
         self.polls = Polls()
-        self.listings = NodeListings(ports.broker, self.moments, pager, node.name)
+        self.listings = NodeListings(ports.broker, self.moments, pager, node.name, self._lag_of)
         self.exposition = Exposition(self)
         self._readiness: Readiness | None = None
         self._readiness_at = 0
@@ -149,6 +151,10 @@ class Desk:
     def readiness(self) -> Readiness:
         """What the node can do now."""
         return assess(self.ports.facts(self.state))
+
+    def _lag_of(self, session: Session) -> Lag:
+        port = self.ports.durable
+        return NO_LAG if port is None else port.session_lag(session)
 
     # --- Source of the metrics ---
 

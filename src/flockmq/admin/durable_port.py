@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from flockmq.durable.logs.locating import Located
     from flockmq.durable.machine.session_record import SessionRecord
     from flockmq.durable.replicas.status import ReplicaStatus
+    from flockmq.durable.sessions.lag import Lag
     from flockmq.log.starts import Start
     from flockmq.mqtt.properties import Properties
+    from flockmq.session.session import Session
 
 FETCH_BYTES_MAX: Final = 512 * 1024
 """Most bytes that a node fetches from another for one read."""
@@ -163,6 +165,12 @@ class DurablePort(Protocol):
 
     async def session_record(self, client_id: str) -> SessionRecord | None:
         """The record of a client's session; None when there is none."""
+
+    def session_lag(self, session: Session) -> Lag:
+        """What waits in logs for a session of this node."""
+
+    async def record_lag(self, record: SessionRecord) -> Lag | None:
+        """What waits in logs for a session that no node has; None where a log could not be asked."""
 
     async def end_session_record(self, client_id: str) -> bool:
         """End a session that no node has; False when there is none."""

@@ -157,5 +157,5 @@ def _key(text: str) -> tuple[int, str]:
 def _made(desk: Desk, made: object, namespace: str, name: str) -> model.DataTopic:
     """What came of a command: with its answer, or, when it was done at another node, from the state known here."""
     port = durable(desk)
-    record = made if isinstance(made, TopicRecord) else find_topic(port, namespace, name)
+    record = made if isinstance(made, TopicRecord) else find_topic(port, namespace, name, with_hidden=True)
     return topic_view(record, len(port.state().alive_cores()))

@@ -7,7 +7,7 @@ a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from flockmq.admin import model, views
@@ -26,6 +26,7 @@ from flockmq.session.space import Space
 if TYPE_CHECKING:
     from flockmq.admin.moments import Moments
     from flockmq.admin.paging import Entries
+    from flockmq.durable.sessions.lag import Lag
     from flockmq.node.broker import Broker
     from flockmq.routing.subscription import Subscription
     from flockmq.session.session import Session
@@ -56,20 +57,35 @@ def _wanted(peer: str, session: Session, query: model.ConnectionQuery) -> bool:
     )
 
 
-def sessions(broker: Broker, query: model.SessionQuery, moments: Moments) -> Entries[model.Session]:
+def sessions(
+    broker: Broker, query: model.SessionQuery, moments: Moments, lag_of: Callable[[Session], Lag]
+) -> Entries[model.Session]:
     """Sessions that pass the filters."""
-    prefix = query.client_id or ""
     for client_id in list(broker.sessions):
         session = broker.sessions.get(client_id)
-        if (
-            session is None
-            or not split_client_id(client_id)[1].startswith(prefix)
-            or query.namespace not in (None, split_client_id(client_id)[0])
-            or query.connected not in (None, session.connection is not None)
-        ):
+        if session is None or not _is_listed(session, query, moments):
             yield None
-        else:
-            yield views.session(session, moments)
+            continue
+        lag = lag_of(session)
+        yield views.session(session, moments, lag) if lag.waiting >= (query.lag_min or 0) else None
+
+
+def _is_listed(session: Session, query: model.SessionQuery, moments: Moments) -> bool:
+    if query.connected not in (None, session.connection is not None):
+        return False
+    if query.disconnected_s_min is not None and (
+        session.connection is not None or moments.now_ms - session.detached_at < query.disconnected_s_min * 1_000
+    ):
+        return False
+    return is_of(session.client_id, session.username, query)
+
+
+def is_of(full_id: str, full_name: str | None, query: model.SessionQuery) -> bool:
+    """Whether a session, with names as the broker keeps them, is of the client, namespace and user of a query."""
+    namespace, client_id = split_client_id(full_id)
+    if not client_id.startswith(query.client_id or "") or query.namespace not in (None, namespace):
+        return False
+    return query.username is None or (full_name is not None and unqualified(namespace, full_name) == query.username)
 
 
 def subscriptions(broker: Broker, query: model.SubscriptionQuery) -> Entries[model.Subscription]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -68,12 +68,30 @@ class Metric:
     """One family: its name as scraped, what it says, and how to read it."""
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     text: str
     labels: tuple[str, ...]
     read: Callable[[Source], list[Sample]]
     names_things: bool = False
     """Whether its labels are names that users gave: scraped with a token only."""
+
+    def family(self, source: Source) -> PrometheusMetric:
+        """What prometheus_client encodes."""
+        samples = self.read(source)
+        if self.kind == "histogram":
+            found = HistogramMetricFamily(self.name, self.text)
+            if samples:
+                *buckets, (_, total) = samples
+                found.add_metric((), [(bound, count) for (bound,), count in buckets], total)
+            return found
+        family = (
+            CounterMetricFamily(self.name.removesuffix("_total"), self.text, labels=self.labels)
+            if self.kind == "counter"
+            else GaugeMetricFamily(self.name, self.text, labels=self.labels)
+        )
+        for labels, value in samples:
+            family.add_metric(labels, value)
+        return family
 
 
 def _counter(name: str, text: str, field: str) -> Metric:
@@ -116,6 +134,21 @@ def _durable(name: str, text: str, kind: Literal["counter", "gauge"] = "gauge") 
         return [((), figures[key])] if key in figures else []
 
     return Metric(name, kind, text, (), read)
+
+
+def _durable_histogram(name: str, text: str) -> Metric:
+    """Its samples: (bound) counts up to that, ``+Inf`` the last, then (``sum``)."""
+    key = name.removeprefix("flockmq_")
+    before = f"{key}_le_"
+
+    def read(source: Source) -> list[Sample]:
+        figures = source.durable()
+        found: list[Sample] = [
+            ((one.removeprefix(before),), count) for one, count in figures.items() if one.startswith(before)
+        ]
+        return [*found, (("sum",), figures[f"{key}_sum"])] if found else []
+
+    return Metric(name, "histogram", text, ("le",), read)
 
 
 def _members(source: Source) -> list[Sample]:
@@ -235,7 +268,16 @@ METRICS: Final = (
         "1: this node knows the filters of all persistent sessions; 0: it may not, and captures every QoS 1 and 2 "
         "message",
     ),
+    _durable("flockmq_capture_leases", "Shards of `$sessions` that have granted this node a lease which holds, of 4"),
+    _durable("flockmq_capture_bytes", "Captured messages on this node, for persistent sessions, in bytes"),
+    _durable_counter(
+        "flockmq_session_gap_records_total",
+        "Records that sessions here were to read from logs and that were gone by then; see the event `durable_gap`",
+    ),
     _durable_counter("flockmq_session_claims_total", "CONNECTs whose sessions were claimed in the log"),
+    _durable_histogram(
+        "flockmq_session_claim_seconds", "How long CONNECTs waited until their sessions were claimed in the log"
+    ),
     _counter(
         "flockmq_captured_messages_total",
         "QoS 1 and 2 messages that were copied into the log of persistent sessions",
@@ -356,14 +398,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[PrometheusMetric]:
         """Read everything now."""
         for metric in self._metrics:
-            family = (
-                CounterMetricFamily(metric.name.removesuffix("_total"), metric.text, labels=metric.labels)
-                if metric.kind == "counter"
-                else GaugeMetricFamily(metric.name, metric.text, labels=metric.labels)
-            )
-            for labels, value in metric.read(self._source):
-                family.add_metric(labels, value)
-            yield family
+            yield metric.family(self._source)
 
 
 class Exposition:
@@ -385,9 +420,12 @@ def flat(source: Source, kind: Literal["counter", "gauge"]) -> dict[str, Number]
     """The same numbers by name, for the REST API: ``messages_sent_total{qos="1"}`` is ``messages_sent_qos1``."""
     numbers: dict[str, Number] = {}
     for metric in METRICS:
+        name = metric.name.removeprefix("flockmq_").removesuffix("_total")
+        if metric.kind == "histogram" and kind == "counter":
+            for (bound,), value in metric.read(source)[-2:]:
+                numbers[f"{name}_sum" if bound == "sum" else f"{name}_count"] = value
         if metric.kind != kind or metric.name in _NOT_NUMBERS:
             continue
-        name = metric.name.removeprefix("flockmq_").removesuffix("_total")
         for labels, value in metric.read(source):
             pairs = zip(metric.labels, labels, strict=True)
             numbers[name + "".join(f"_qos{text}" if label == "qos" else f"_{text}" for label, text in pairs)] = value

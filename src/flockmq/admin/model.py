@@ -18,6 +18,9 @@ from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE
 PAGE_LIMIT_MAX = 1_000
 """Most entries in one page of a listing."""
 PAGE_LIMIT_DEFAULT = 100
+COUNT_MAX = (1 << 53) - 1
+"""The largest number that every reader of JSON takes."""
+DISCONNECTED_S_MAX = 0xFFFF_FFFF
 NODES_CURSOR_PATTERN = r"^[ns][0-9a-f]{16}(\.0|-[A-Za-z0-9_-]+\.[0-9]{1,18})$"
 """Cursor of a listing of all nodes: the node to go on with, or the shard of ``$sessions``, and the cursor there."""
 BAN_DURATION_S_MAX = 10 * 366 * 86_400
@@ -123,7 +126,16 @@ class SessionQuery(NodesPageQuery, frozen=True):
 
     client_id: Annotated[str | None, Meta(description="Only client ids that begin with this")] = None
     namespace: Annotated[str | None, Meta(description="Only sessions of this namespace")] = None
+    username: Annotated[str | None, Meta(description="Only sessions of this user name, exactly")] = None
     connected: Annotated[bool | None, Meta(description="Only sessions whose client is (not) connected now")] = None
+    lag_min: Annotated[
+        Annotated[int, Meta(ge=1, le=COUNT_MAX)] | None,
+        Meta(description="Only sessions with at least this `lag`; those whose lag is not known are listed, too"),
+    ] = None
+    disconnected_s_min: Annotated[
+        Annotated[int, Meta(ge=1, le=DISCONNECTED_S_MAX)] | None,
+        Meta(description="Only sessions whose client has been away for so many seconds"),
+    ] = None
     node: Annotated[str | None, Meta(description="Only what this node has, by its name; else all nodes")] = None
 
 
@@ -234,7 +246,7 @@ class Connection(Response, frozen=True):
 
 class Session(Response, frozen=True):
     """What the broker remembers of a client id, connected or not. Of an `away` session the cluster has the record
-    alone: what waits for it is counted when its client returns."""
+    alone: `lag` says how much may wait for it in logs."""
 
     client_id: str
     namespace: str
@@ -260,6 +272,17 @@ class Session(Response, frozen=True):
     node: Annotated[
         str, Meta(description="Name of the node that has it; while it is `away`, of the node that had it last")
     ] = ""
+    lag: Annotated[
+        int | None,
+        Meta(
+            description="Most messages that wait for it in logs: offsets between where it stands and the end of each "
+            "log that it reads, messages for others included; null where a log could not be asked"
+        ),
+    ] = 0
+    gap: Annotated[
+        int | None,
+        Meta(description="Offsets from where it stands on that retention has removed already; null as for `lag`"),
+    ] = 0
 
 
 class Subscription(Response, frozen=True):

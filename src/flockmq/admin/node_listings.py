@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from flockmq.admin.moments import Moments
     from flockmq.admin.paging import Entries, Pager
+    from flockmq.durable.sessions.lag import Lag
     from flockmq.node.broker import Broker
+    from flockmq.session.session import Session
 
 CONNECTIONS: Final = "connections"
 SESSIONS: Final = "sessions"
@@ -69,13 +71,22 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeListings:
-    """See the module. ``name``: what this node is called, for its entries."""
+    """See the module."""
 
-    def __init__(self, broker: Callable[[], Broker], moments: Moments, pager: Pager, name: str) -> None:
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        moments: Moments,
+        pager: Pager,
+        name: str,
+        lag_of: Callable[[Session], Lag],
+    ) -> None:
+        """``name``: what this node is called, for its entries; ``lag_of``: what waits for its sessions in logs."""
         self._broker = broker
         self._moments = moments
         self._pager = pager
         self._name = name
+        self._lag_of = lag_of
 
     def page(self, what: str, query: Query, bytes_max: int = 0) -> model.Page[Any]:
         """A page of this node's entries; ApiError when ``after`` is no cursor of this listing."""
@@ -90,7 +101,7 @@ class NodeListings:
         if isinstance(query, model.ConnectionQuery):
             return listings.connections(self._broker(), query, self._moments)
         if isinstance(query, model.SessionQuery):
-            return listings.sessions(self._broker(), query, self._moments)
+            return listings.sessions(self._broker(), query, self._moments, self._lag_of)
         return listings.subscriptions(self._broker(), query)
 
     def find(self, what: str, client_id: str) -> Listed | None:
@@ -99,7 +110,8 @@ class NodeListings:
         if session is None:
             return None
         if what == SESSIONS:
-            return msgspec.structs.replace(views.session(session, self._moments), node=self._name)
+            seen = views.session(session, self._moments, self._lag_of(session))
+            return msgspec.structs.replace(seen, node=self._name)
         if session.connection is None:
             return None
         found = views.connection(session.connection, session, self._moments)

@@ -68,7 +68,8 @@ OPERATIONS: Final = (
     Operation(
         at=f"DELETE {PREFIX}/connections/{{client_id}}",
         tag="clients",
-        summary="Disconnect a client (MQTT 5: reason 0x98, Administrative action); it may connect again",
+        summary="Disconnect a client (MQTT 5: reason 0x98, Administrative action); its session stays, if it outlives "
+        "connections, and the client may connect again",
         handler=handlers.kick_connection,
         query=model.ClientQuery,
         answer_text="The client is disconnected",

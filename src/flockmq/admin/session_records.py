@@ -13,11 +13,12 @@ have moved, or be with no node though its owner lives (the client went away befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from flockmq.admin import model, views
+from flockmq.admin.listings import is_of
 from flockmq.admin.node_listings import ANSWER_BYTES, answer_question
 from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, inside_client_id, split_client_id, topic_prefix
 from flockmq.mqtt.topics import matches, split_shared
@@ -30,20 +31,30 @@ if TYPE_CHECKING:
     from flockmq.admin.paging import Entries, Pager
     from flockmq.durable.machine.session_record import SessionRecord
     from flockmq.durable.machine.session_table import SessionTable
+    from flockmq.durable.sessions.lag import Lag
     from flockmq.node.broker import Broker
+
+SUBSCRIPTIONS_PER_STEP: Final = 16
+"""Subscriptions whose logs are looked at for the price of an entry."""
 
 
 class Surroundings:
     """What a leader knows beside its records: its own sessions, the nodes that live, and their names."""
 
     def __init__(
-        self, broker: Broker, boots: Callable[[], dict[int, int]], name_of: Callable[[int], str], moments: Moments
+        self,
+        broker: Broker,
+        boots: Callable[[], dict[int, int]],
+        name_of: Callable[[int], str],
+        moments: Moments,
+        lag_of: Callable[[SessionRecord, SessionTable], Lag | None],
     ) -> None:
         """``boots``: the nodes that live, each with the boot that it is in."""
         self.broker = broker
         self.boots = boots
         self.name_of = name_of
         self.moments = moments
+        self.lag_of = lag_of
 
 
 class RecordListings:
@@ -77,12 +88,15 @@ class RecordListings:
 
 def sessions(table: SessionTable, query: model.SessionQuery, around: Surroundings) -> Entries[model.Session]:
     """Sessions that pass the filters."""
-    prefix = query.client_id or ""
     for record in records(table, list(table.records), around):
-        if record is None or query.connected or not _is_wanted(record, prefix, query.namespace):
+        if record is None or query.connected or not _is_listed(record, query, around.moments):
             yield None
-        else:
-            yield views.record(record, around.name_of(record.owner))
+            continue
+        for _ in range(len(record.subscriptions) // SUBSCRIPTIONS_PER_STEP):
+            yield None  # counting what waits takes a while
+        lag = around.lag_of(record, table)
+        is_wanted = lag is None or lag.waiting >= (query.lag_min or 0)
+        yield views.record(record, around.name_of(record.owner), lag) if is_wanted else None
 
 
 def subscriptions(
@@ -95,7 +109,7 @@ def subscriptions(
     wanted_id = None if query.client_id is None else inside_client_id(namespace, query.client_id).encode()
     for record in records(table, list(table.records) if wanted_id is None else [wanted_id], around):
         yield None  # a session without subscriptions costs a step, too
-        if record is None or not _is_wanted(record, "", query.namespace):
+        if record is None or query.namespace not in (None, split_client_id(views.text(record.client))[0]):
             continue
         for full_filter, stored in list(record.subscriptions.items()):
             if wanted_filter not in (None, full_filter) or (
@@ -118,6 +132,9 @@ def records(table: SessionTable, clients: list[bytes], around: Surroundings) -> 
             yield None if views.text(client) in held else record
 
 
-def _is_wanted(record: SessionRecord, prefix: str, wanted_namespace: str | None) -> bool:
-    namespace, client_id = split_client_id(views.text(record.client))
-    return client_id.startswith(prefix) and wanted_namespace in (None, namespace)
+def _is_listed(record: SessionRecord, query: model.SessionQuery, moments: Moments) -> bool:
+    if query.disconnected_s_min is not None and (
+        not record.detached_ms or moments.wall_ms - record.detached_ms < query.disconnected_s_min * 1_000
+    ):
+        return False
+    return is_of(views.text(record.client), None if record.user is None else views.text(record.user), query)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from flockmq.admin import model
 from flockmq.admin.moments import rfc3339
 from flockmq.durable.machine.session_bodies import NO_LOCAL, RETAIN_AS_PUBLISHED
+from flockmq.durable.sessions.lag import NO_LAG, Lag
 from flockmq.mqtt.namespaces import split_client_id, split_filter, unqualified
 from flockmq.mqtt.properties import IN_PUBLISH, decode_properties
 from flockmq.mqtt.topics import split_shared
@@ -54,7 +55,7 @@ def connection(found: Connection, session: Session, moments: Moments) -> model.C
     )
 
 
-def session(found: Session, moments: Moments) -> model.Session:
+def session(found: Session, moments: Moments, lag: Lag = NO_LAG) -> model.Session:
     """A session, connected or not."""
     outbound = found.outbound
     namespace, client_id = split_client_id(found.client_id)
@@ -73,10 +74,12 @@ def session(found: Session, moments: Moments) -> model.Session:
         inflight_messages=outbound.inflight if outbound is not None else 0,
         messages_dropped=found.dropped,
         state="connected" if found.connection is not None else "disconnected",
+        lag=lag.waiting,
+        gap=lag.gone,
     )
 
 
-def record(found: SessionRecord, node: str) -> model.Session:
+def record(found: SessionRecord, node: str, lag: Lag | None) -> model.Session:
     """A session that no node has, out of its record; ``node``: the name of its last owner."""
     namespace, client_id = split_client_id(text(found.client))
     return model.Session(
@@ -95,6 +98,8 @@ def record(found: SessionRecord, node: str) -> model.Session:
         messages_dropped=None,
         state="away",
         node=node,
+        lag=None if lag is None else lag.waiting,
+        gap=None if lag is None else lag.gone,
     )
 
 

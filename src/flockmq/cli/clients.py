@@ -20,7 +20,7 @@ from flockmq.cli.output import (
     print_listing,
     warn_unanswered,
 )
-from flockmq.cli.usage import UsageError
+from flockmq.cli.usage import UsageError, seconds_of
 from flockmq.wording import counted
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.")]
@@ -133,7 +133,7 @@ def ban(
     as_json: JsonOption = False,
 ) -> None:
     """Keep a client id, a user name or an address out, and disconnect the clients it hits."""
-    result = admin_client(server).ban(kind, value, duration_s=_seconds(duration), reason=reason)
+    result = admin_client(server).ban(kind, value, duration_s=seconds_of("--for", duration), reason=reason)
     if as_json:
         print_json(result)
         return
@@ -156,14 +156,3 @@ def bans(
     columns = {"KIND": "kind", "VALUE": "value", "UNTIL": "expires_at", "REASON": "reason"}
     found = admin_client(server).bans()
     print_listing(found, columns, as_json=as_json, limit=limit, nothing="There are no bans.")
-
-
-def _seconds(duration: str) -> int | None:
-    from flockmq.config.units import parse_number
-
-    if not duration:
-        return None
-    try:
-        return parse_number(duration, "s")
-    except ValueError as error:
-        raise UsageError(f"--for can't be {duration!r}: {error}.") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,16 +14,26 @@ from flockmq.server.escape import printable
 if TYPE_CHECKING:
     from flockmq.admin.cluster_model import DurablePlace
 
+GETS: Final = {
+    "now": "gets it now:",
+    "later": "gets it when its client returns:",
+    "maybe": "may get it:",
+    "no": "does not get it:",
+}
+
 
 def explain(
     topic: TopicArgument,
     *,
     publisher: Annotated[str, typer.Option("--from", help="Name of the publisher in the trace.")] = "publisher",
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="CLIENT_ID", help="Say why this client's session gets it, or not.")
+    ] = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Trace the way that a message to a topic would take, published at the node of --server. Nothing is published."""
-    found = admin_client(server).explain(topic, publisher=publisher)
+    found = admin_client(server).explain(topic, publisher=publisher, client_id=client)
     if as_json:
         print_json(found)
         return
@@ -42,6 +52,11 @@ def explain(
         print(printable(f"not {miss.node}: {miss.reason}"))
     for note in found.notes:
         print(printable(note))
+    if found.session is not None:
+        print()
+        print(printable(f"{found.session.client_id} {GETS[found.session.gets]}"))
+        for reason in found.session.reasons:
+            print(printable(f"  {reason}"))
 
 
 def _kept(place: DurablePlace) -> str:

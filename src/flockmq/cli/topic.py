@@ -257,7 +257,7 @@ def alter(
     if key is not None:
         _check_key(key)
     client = admin_client(server)
-    before = client.topic(name, namespace=namespace)
+    before = client.topic(name, namespace=namespace, with_hidden=True)
     made = client.alter_topic(name, TopicChange(**given), namespace=namespace)
     if as_json:
         print_json(made)

@@ -101,12 +101,23 @@ class AdminClient(TopicCalls, ClusterCalls, TenantCalls):
         client_id_prefix: str | None = None,
         connected: bool | None = None,
         namespace: str | None = None,
+        username: str | None = None,
+        lag_min: int | None = None,
+        disconnected_s_min: int | None = None,
         node: str | None = None,
         unanswered: list[str] | None = None,
     ) -> Iterator[model.Session]:
         """All sessions of the cluster, or those that pass every filter given. ``unanswered`` gets the names of nodes
         whose sessions are missing."""
-        query = {"client_id": client_id_prefix, "connected": connected, "namespace": namespace, "node": node}
+        query = {
+            "client_id": client_id_prefix,
+            "connected": connected,
+            "namespace": namespace,
+            "username": username,
+            "lag_min": lag_min,
+            "disconnected_s_min": disconnected_s_min,
+            "node": node,
+        }
         return self._listing(v1("sessions"), model.NodesPage[model.Session], query, unanswered)
 
     def session(self, client_id: str, namespace: str | None = None, node: str | None = None) -> model.Session:

@@ -41,9 +41,12 @@ class ClusterCalls(ApiCalls):
         """All topic filters of the cluster with their nodes."""
         return self._listing(v1("routes"), Page[cluster_model.Route])
 
-    def explain(self, topic: str, *, publisher: str = "publisher") -> cluster_model.Explanation:
-        """Which clients would get a message to this topic, and on which way."""
-        return self._get(v1("explain", topic, publisher=publisher), cluster_model.Explanation)
+    def explain(
+        self, topic: str, *, publisher: str = "publisher", client_id: str | None = None
+    ) -> cluster_model.Explanation:
+        """Which clients would get a message to this topic, on which way; and whether this client's session would."""
+        path = v1("explain", topic, publisher=publisher, client_id=client_id)
+        return self._get(path, cluster_model.Explanation)
 
     def dump(self) -> dict[str, Any]:
         """Cluster state and segments, secrets left out."""

@@ -66,7 +66,9 @@ class DurableService:
         self._opened = opened
         self._witness = opened.witness
         self.scrub = ScrubDriver(node, opened.disk, folder, runner.flush_soon, self._fail)
-        self.journal = JournalDriver(opened.store, opened.disk, self._committed, node.engine.stop)
+        self.journal = JournalDriver(
+            opened.store, opened.disk, self._witness.committed, self._committed, node.engine.stop
+        )
 
     def open(self) -> None:
         """Run the replicas that the store holds, with the copy of cluster state beside it."""
@@ -98,12 +100,11 @@ class DurableService:
         self.node.engine.stop(WHY_STOPPED)
         await self.scrub.close()
         await self.journal.close()
-        await asyncio.to_thread(self._witness.close, now_ms())
+        self._witness.close()
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._tick)
         node = self.node
-        self._witness.tick(now_ms())
         is_turn_due = True
         try:
             is_turn_due = node.tick(now_ms(), wall_ms())
@@ -125,7 +126,6 @@ class DurableService:
 
     def _committed(self, commit: Commit) -> None:
         try:
-            self._witness.committed(commit.sequence, now_ms())
             self.node.engine.committed(commit)
         except Exception as error:
             self._fail(error)

@@ -15,8 +15,10 @@ from flockmq.admin.moments import Moments
 from flockmq.admin.paging import Pager
 from flockmq.admin.session_records import RecordListings, Surroundings
 from flockmq.drivers.clock import now_ms, wall_ms
-from flockmq.durable.calls import OK, Reply
+from flockmq.durable.calls import LATER, OK, Reply
 from flockmq.durable.sessions.finding import ABSENT, CLAIMED, ENDED
+from flockmq.durable.sessions.lag import SessionLag
+from flockmq.durable.sessions.positions import Positions
 from flockmq.errors import NoLeader, OutcomeUnknown, Refused
 from flockmq.peering.kinds import RECORDS_CALL
 from flockmq.server.durable_asking import Asking
@@ -24,8 +26,11 @@ from flockmq.server.durable_asking import Asking
 if TYPE_CHECKING:
     from flockmq.admin.metrics import Number
     from flockmq.durable.machine.session_record import SessionRecord
+    from flockmq.durable.sessions.lag import Lag
     from flockmq.peering.fields import Reader
     from flockmq.server.cluster import ClusterService
+    from flockmq.session.session import Session
+    from flockmq.tasks import Task
 
 WALKS_MAX: Final = 64
 """Listings that nodes are in the middle of at this leader."""
@@ -41,13 +46,29 @@ class SessionRecordsView(Asking):
     def __init__(self, service: ClusterService) -> None:
         super().__init__(service)
         pager = Pager(lambda: secrets.token_urlsafe(9), walks_max=WALKS_MAX)
-        around = Surroundings(service.node.broker, self._boots, self._name_of, Moments(now_ms, wall_ms))
-        machines = self._node.machines
+        node = self._node
+        self._lag = SessionLag(node.logs, node.delivery, Positions(node.delivery))
+        moments = Moments(now_ms, wall_ms)
+        around = Surroundings(service.node.broker, self._boots, self._name_of, moments, self._lag.of_record)
+        machines = node.machines
         self._records = RecordListings(lambda group: machines.by_group[group].sessions, around, pager)
-        self._node.calls.serve_leader(RECORDS_CALL, self._on_records)
+        node.calls.serve_leader(RECORDS_CALL, self._on_records)
 
-    def _on_records(self, group: int, reader: Reader) -> Reply:
-        return Reply(OK, self._records.answer(group, reader.data[reader.pos :]))
+    def _on_records(self, group: int, reader: Reader) -> Task[Reply]:
+        question = reader.data[reader.pos :]
+        yield from self._lag.refresh()
+        if group not in self._node.machines.by_group:
+            return Reply(LATER)
+        return Reply(OK, self._records.answer(group, question))
+
+    def session_lag(self, session: Session) -> Lag:
+        """See ``DurablePort``."""
+        return self._lag.of_session(session)
+
+    async def record_lag(self, record: SessionRecord) -> Lag | None:
+        """See ``DurablePort``."""
+        await self._await(self._working().logs.tasks.start("ends of logs", self._lag.refresh(0)))
+        return self._lag.of_record(record, None)
 
     def _boots(self) -> dict[int, int]:
         return {one.node_id: one.boot for one in self._service.node.swim.members.values() if one.is_live}
@@ -67,6 +88,12 @@ class SessionRecordsView(Asking):
         connected = sum(table.connected for table in tables)
         away = sum(len(table.records) for table in tables) - connected
         return {"sessions_logged_connected": connected, "sessions_logged_away": away}
+
+    def _capture_bytes(self) -> int:
+        """What the replicas of ``$capture`` on this node take."""
+        replicas = self._node.engine.replicas
+        groups = self._service.node.broker.node.table.capture.groups
+        return sum(replicas[group].log.size() for group in groups if group in replicas)
 
     def session_shards(self) -> list[int]:
         """See ``DurablePort``."""

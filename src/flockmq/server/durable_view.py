@@ -105,7 +105,11 @@ class DurableView(LogView, SinkView, SessionRecordsView):
             **self._sessions_logged(),
             "capture_filters": len(node.broker.node.table.capture),
             "capture_lease": int(node.session_room.leases.is_held(now_ms())),
+            "capture_leases": node.session_room.leases.count_held(now_ms()),
+            "capture_bytes": self._capture_bytes(),
+            "session_gap_records": node.delivery.readers.gone,
             "session_claims": node.session_room.claims.count,
+            **node.session_room.claims.waits.figures("session_claim_seconds"),
         }
 
     def ends(self) -> dict[int, int]:

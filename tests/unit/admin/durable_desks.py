@@ -23,11 +23,13 @@ from flockmq.durable.logs.locating import Located
 from flockmq.durable.machine.session_record import SessionRecord
 from flockmq.durable.machine.session_table import SessionTable
 from flockmq.durable.replicas.status import FOLLOWING, LEADING, ReplicaStatus
+from flockmq.durable.sessions.lag import NO_LAG, Lag
 from flockmq.errors import Behind, BeyondEnd, Conflict, NoLeader, OffsetGone
 from flockmq.log.batch import BatchBuilder, BatchView, stamp
 from flockmq.log.extents_reading import filter_batches
 from flockmq.log.starts import LATEST, TIME, Start
 from flockmq.routing.durable import shard_of
+from flockmq.session.session import Session
 
 WALL_MS = 1_772_366_400_000
 
@@ -82,6 +84,8 @@ class MemoryDurable:
         self.grown = asyncio.Event()
         self.tables: dict[int, SessionTable] = {}
         """Shards of ``$sessions`` by group."""
+        self.lags: dict[str, Lag] = {}
+        """What waits for sessions in logs, by client id."""
         self.ended: list[str] = []
         """Sessions whose end the API has waited for."""
         self.records: RecordListings | None = None
@@ -218,6 +222,12 @@ class MemoryDurable:
         if group in self.leaderless:
             raise NoLeader
         return self.tables[group].records.get(client_id.encode()) if group else None
+
+    def session_lag(self, session: Session) -> Lag:
+        return self.lags.get(session.client_id, NO_LAG)
+
+    async def record_lag(self, record: SessionRecord) -> Lag | None:
+        return self.lags.get(record.client.decode(), NO_LAG)
 
     async def end_session_record(self, client_id: str) -> bool:
         group = self.session_shard_of(client_id)

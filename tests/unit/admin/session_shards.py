@@ -15,7 +15,9 @@ from flockmq.durable.machine.session_bodies import (
     SubscribeStatement,
     session_body,
 )
+from flockmq.durable.machine.session_record import SessionRecord
 from flockmq.durable.machine.session_table import SessionTable
+from flockmq.durable.sessions.lag import NO_LAG, Lag
 from flockmq.routing.durable import shard_of
 from flockmq.testing.harness import BrokerHarness
 
@@ -30,10 +32,20 @@ class Shards:
         self.tables = {101 + shard: SessionTable() for shard in range(shards)}
         self.boots: dict[int, int] = {}
         """Nodes that live."""
+        self.later_ms = 0
+        """The wall clock since sessions were detached."""
         self._index = 0
         numbers = count()
-        moments = Moments(lambda: harness.now, lambda: harness.now)
-        around = Surroundings(harness.broker, lambda: self.boots, lambda node: f"n{node}@host", moments)
+        moments = Moments(lambda: harness.now, lambda: DETACHED_MS + self.later_ms)
+        self.lags: dict[str, Lag | None] = {}
+        """By client id; others have none."""
+        around = Surroundings(
+            harness.broker,
+            lambda: self.boots,
+            lambda node: f"n{node}@host",
+            moments,
+            lambda record, _table: self.lag_of(record),
+        )
         pager = Pager(lambda: f"records{next(numbers)}", scan_max=scan_max)
         self.records = RecordListings(self.tables.__getitem__, around, pager)
 
@@ -56,6 +68,9 @@ class Shards:
         if not connected:
             self._say(table, DetachStatement(client, epoch, expiry_s, {}))
         return epoch
+
+    def lag_of(self, record: SessionRecord) -> Lag | None:
+        return self.lags.get(record.client.decode(), NO_LAG)
 
     def _say(self, table: SessionTable, statement: SessionStatement) -> None:
         self._index += 1

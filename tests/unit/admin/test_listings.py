@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flockmq.admin import listings, model
 from flockmq.admin.moments import Moments
+from flockmq.durable.sessions.lag import NO_LAG, Lag
 from flockmq.mqtt.topics import matches
 from flockmq.testing.harness import BrokerHarness, make_properties
 
@@ -56,6 +57,14 @@ def test_connections(harness: BrokerHarness, query: model.ConnectionQuery, expec
     assert client_ids(entries(listings.connections(harness.broker, query, moments_of(harness)))) == expected
 
 
+def test_sessions_by_how_long_their_clients_are_away(harness: BrokerHarness) -> None:
+    query = model.SessionQuery(disconnected_s_min=10)
+    for waited_ms, expected in ((9_999, []), (1, ["away"])):
+        harness.advance(waited_ms)
+        walk = listings.sessions(harness.broker, query, moments_of(harness), lambda _: NO_LAG)
+        assert client_ids(entries(walk)) == expected
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -63,10 +72,18 @@ def test_connections(harness: BrokerHarness, query: model.ConnectionQuery, expec
         (model.SessionQuery(connected=True), ["plant-1", "plant-2", "office-1"]),
         (model.SessionQuery(connected=False), ["away"]),
         (model.SessionQuery(client_id="o"), ["office-1"]),
+        (model.SessionQuery(lag_min=7), ["plant-1", "away"]),
+        (model.SessionQuery(lag_min=8), ["away"]),
+        (model.SessionQuery(username="ada"), ["plant-1", "office-1"]),
+        (model.SessionQuery(disconnected_s_min=1), []),
     ],
 )
 def test_sessions(harness: BrokerHarness, query: model.SessionQuery, expected: list[str]) -> None:
-    assert client_ids(entries(listings.sessions(harness.broker, query, moments_of(harness)))) == expected
+    lags = {"plant-1": Lag(7, 0), "away": Lag(8, 0)}
+    walk = listings.sessions(
+        harness.broker, query, moments_of(harness), lambda session: lags.get(session.client_id, NO_LAG)
+    )
+    assert client_ids(entries(walk)) == expected
 
 
 def test_who_leaves_during_a_walk_is_passed_over(harness: BrokerHarness) -> None:
@@ -78,7 +95,7 @@ def test_who_leaves_during_a_walk_is_passed_over(harness: BrokerHarness) -> None
 
 
 def test_a_session_that_ends_during_a_walk_is_passed_over(harness: BrokerHarness) -> None:
-    walk = listings.sessions(harness.broker, model.SessionQuery(), moments_of(harness))
+    walk = listings.sessions(harness.broker, model.SessionQuery(), moments_of(harness), lambda _: NO_LAG)
     next(walk)
     harness.broker.end_session("away", harness.now)
     assert "away" not in client_ids(entries(walk))

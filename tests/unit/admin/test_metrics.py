@@ -152,7 +152,13 @@ def test_persistent_sessions_are_counted_where_their_shards_are_led() -> None:
                 "sessions_logged_away": 4,
                 "capture_filters": 5,
                 "capture_lease": 1,
+                "capture_leases": 4,
+                "capture_bytes": 700,
+                "session_gap_records": 8,
                 "session_claims": 6,
+                "session_claim_seconds_le_0.001": 2,
+                "session_claim_seconds_le_+Inf": 3,
+                "session_claim_seconds_sum": 1.5,
             }
 
     text, _ = Exposition(make_desk(BrokerHarness(), durable=Figures())).text("")
@@ -163,6 +169,15 @@ def test_persistent_sessions_are_counted_where_their_shards_are_led() -> None:
         "flockmq_capture_filters 5.0",
         "flockmq_capture_lease 1.0",
         "flockmq_session_claims_total 6.0",
+        "flockmq_capture_leases 4.0",
+        "flockmq_capture_bytes 700.0",
+        "flockmq_session_gap_records_total 8.0",
+        'flockmq_session_claim_seconds_bucket{le="0.001"} 2.0',
+        'flockmq_session_claim_seconds_bucket{le="+Inf"} 3.0',
+        "flockmq_session_claim_seconds_count 3.0",
+        "flockmq_session_claim_seconds_sum 1.5",
     ):
         assert line in lines
+    counters = flat(make_desk(BrokerHarness(), durable=Figures()), "counter")
+    assert (counters["session_claim_seconds_count"], counters["session_claim_seconds_sum"]) == (3, 1.5)
     assert "flockmq_sessions_logged{" not in Exposition(make_desk(BrokerHarness())).text("")[0].decode()

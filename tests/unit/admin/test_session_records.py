@@ -8,6 +8,8 @@ import pytest
 
 from flockmq.admin import model
 from flockmq.admin.node_listings import CONNECTIONS, SESSIONS, SUBSCRIPTIONS, ask_page, read_page
+from flockmq.admin.session_records import SUBSCRIPTIONS_PER_STEP
+from flockmq.durable.sessions.lag import Lag
 from flockmq.errors import CURSOR_EXPIRED, ApiError, RemoteProtocolError
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.session_shards import BOOT, Shards
@@ -57,6 +59,8 @@ def test_a_record_as_people_see_it(shards: Shards) -> None:
         messages_dropped=None,
         state="away",
         node="n9@host",
+        lag=0,
+        gap=0,
     )
     assert ask(shards, SUBSCRIPTIONS, model.SubscriptionQuery()).items[1] == model.Subscription(
         client_id="plant-1",
@@ -82,6 +86,9 @@ def test_a_record_as_people_see_it(shards: Shards) -> None:
         ({"namespace": "acme"}, ["plant-3"]),
         ({"connected": False}, ["plant-1", "plant-2", "plant-3"]),
         ({"connected": True}, []),
+        ({"username": "ada"}, ["plant-1"]),
+        ({"username": "bob"}, ["plant-3"]),
+        ({"username": "bob", "namespace": "default"}, []),
     ],
 )
 def test_sessions(shards: Shards, query: dict[str, Any], expected: list[str]) -> None:
@@ -103,6 +110,32 @@ def test_sessions(shards: Shards, query: dict[str, Any], expected: list[str]) ->
 )
 def test_subscriptions(shards: Shards, query: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert subscriptions(shards, **query) == expected
+
+
+def test_sessions_by_what_waits_for_them(shards: Shards) -> None:
+    shards.lags = {"plant-1": Lag(10, 0), "plant-2": Lag(11, 3), "$ns/acme/plant-3": None}
+    found = ask(shards, SESSIONS, model.SessionQuery()).items
+    assert [(one.lag, one.gap) for one in found] == [(10, 0), (11, 3), (None, None)]
+    assert sessions(shards, lag_min=10) == ["plant-1", "plant-2", "plant-3"]
+    assert sessions(shards, lag_min=11) == ["plant-2", "plant-3"], "what is not known is not left out"
+
+
+def test_sessions_by_how_long_their_clients_are_away(shards: Shards) -> None:
+    shards.add("lost", b"a", connected=True)
+    shards.later_ms = 59_999
+    assert sessions(shards, disconnected_s_min=60) == []
+    shards.later_ms = 60_000
+    assert sessions(shards, disconnected_s_min=60) == ["plant-1", "plant-2", "plant-3"]
+
+
+def test_counting_what_waits_for_many_subscriptions_costs_more_steps() -> None:
+    shards = Shards(BrokerHarness(), scan_max=3)
+    shards.add("many", *[b"a/%d" % number for number in range(8 * SUBSCRIPTIONS_PER_STEP)])
+    page = ask(shards, SESSIONS, model.SessionQuery())
+    assert (page.items, page.next is None) == ([], False)
+    for _ in range(2):
+        page = ask(shards, SESSIONS, model.SessionQuery(after=page.next))
+    assert [one.client_id for one in page.items] == ["many"]
 
 
 def test_sessions_that_are_connected_on_a_live_node_are_left_out() -> None:

@@ -12,6 +12,7 @@ import resource
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -23,6 +24,7 @@ from flockmq.errors import FlockError
 UNDER_WAY_MAX: Final = 100
 PORTS_PER_SOURCE: Final = 25_000
 SETUP_IDLE_S: Final = 10.0
+AGAIN_S: Final = 0.2
 
 
 class Clients:
@@ -38,31 +40,49 @@ class Clients:
         self._loopback = self._family == socket.AF_INET and ipaddress.ip_address(self._address[0]).is_loopback
         self._dialled = 0
 
-    def open(self, links: Iterator[Link], on_ready: Callable[[Link], None] | None = None) -> int:
-        """Bring all links to READY, or raise; returns how many."""
+    def open(
+        self,
+        links: Iterator[Link],
+        on_ready: Callable[[Link], None] | None = None,
+        under_way_max: int = UNDER_WAY_MAX,
+        again: Callable[[Link], Link] | None = None,
+    ) -> int:
+        """Bring all links to READY, or raise; returns how many. ``again`` makes a link in place of one that the broker
+        refused; it is dialled a moment later."""
         under_way: set[int] = set()
+        waiting: deque[tuple[float, Link]] = deque()
         count = 0
         last = time.monotonic()
         more = True
         while True:
-            while more and len(under_way) < UNDER_WAY_MAX:
+            while more and len(under_way) < under_way_max:
                 link = next(links, None)
                 if link is None:
                     more = False
                     break
                 under_way.add(self._dial(link))
-            if not under_way:
+            while waiting and waiting[0][0] <= time.monotonic():
+                under_way.add(self._dial(waiting.popleft()[1]))
+            if not under_way and not waiting:
                 return count
             for descriptor, events in self.poller.wait(0.2):
                 link = self.links[descriptor]
-                self._serve(descriptor, link, events)
                 last = time.monotonic()
+                try:
+                    self._serve(descriptor, link, events)
+                except FlockError:
+                    if again is None or descriptor not in under_way:
+                        raise
+                    under_way.discard(descriptor)
+                    self.drop(link)
+                    waiting.append((last + AGAIN_S, again(link)))
+                    continue
                 if link.stage == READY and descriptor in under_way:
                     under_way.discard(descriptor)
                     count += 1
                     if on_ready is not None:
                         on_ready(link)
-            if time.monotonic() - last > SETUP_IDLE_S:
+            if under_way and time.monotonic() - last > SETUP_IDLE_S:
                 stage = STAGES[self.links[next(iter(under_way))].stage]
                 raise FlockError(f"The broker went silent during {stage}: {len(under_way)} connections wait for it")
 

@@ -200,7 +200,10 @@ class Engine:
     def _subscriber(self, index: int) -> Link:
         load = self._load
         return self._link(
-            f"sub-{index}", load.version_of_subscribers, filters=filters_of_subscriber(load, index), ring=None
+            f"sub-{index}",
+            load.version_of_subscribers,
+            filters=filters_of_subscriber(load, index),
+            ring=None,
         )
 
     def _publisher(self, index: int) -> Link:
@@ -217,6 +220,7 @@ class Engine:
                 version,
                 f"{load.prefix}-{name}-{self._run}",
                 alias_maximum=ALIAS_MAXIMUM if load.topic_alias else 0,
+                persistent=load.persistent and ring is None,
             ),
             context=self._clients.context,
             filters=filters,

@@ -23,6 +23,7 @@ DISCONNECT: Final = 14
 PINGREQ: Final = b"\xc0\x00"
 GOODBYE: Final = b"\xe0\x00"
 
+SESSION_EXPIRY_S: Final = 86_400
 SUBSCRIBE_BYTES_MAX: Final = 16_384
 """A SUBSCRIBE with many filters is cut here, well below any broker's packet limit."""
 
@@ -56,13 +57,21 @@ def packet(first: int, body: bytes) -> bytes:
 
 
 def connect(
-    version: int, client_id: str, keep_alive_s: int, username: str = "", password: str = "", alias_maximum: int = 0
+    version: int,
+    client_id: str,
+    keep_alive_s: int,
+    username: str = "",
+    password: str = "",
+    alias_maximum: int = 0,
+    *,
+    persistent: bool = False,
 ) -> bytes:
-    """CONNECT with a clean session."""
-    flags = 0x02 | (0x80 if username else 0) | (0x40 if password else 0)
+    """CONNECT with a clean session, or one that is resumed and outlives the connection."""
+    flags = (0 if persistent else 0x02) | (0x80 if username else 0) | (0x40 if password else 0)
     body = b"\x00\x04MQTT" + bytes((version, flags)) + u16(keep_alive_s)
     if version == 5:
         properties = b"\x22" + u16(alias_maximum) if alias_maximum else b""
+        properties += b"\x11" + SESSION_EXPIRY_S.to_bytes(4, "big") if persistent else b""
         body += encode_varint(len(properties)) + properties
     body += text(client_id)
     if username:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flockmq.client.load import frames
-from flockmq.client.load.clients import Clients, allow_descriptors
+from flockmq.client.load.clients import UNDER_WAY_MAX, Clients, allow_descriptors
 from flockmq.client.load.histogram import Histogram
 from flockmq.client.load.link import Greeting, Link
 from flockmq.client.load.plan import Target
@@ -41,6 +41,8 @@ class Crowd:
     """Each subscribes to a topic of its own."""
     keep_alive_s: int = 0
     prefix: str = "hold"
+    under_way_max: int = UNDER_WAY_MAX
+    """How many may be on their way to CONNACK at once."""
 
     def __post_init__(self) -> None:
         if self.connections < 1:
@@ -99,7 +101,7 @@ def hold(target: Target, crowd: Crowd, broker_pids: tuple[int, ...] = (), report
 
 def connect_rate(target: Target, crowd: Crowd, report: Report | None = None) -> CrowdOutcome:
     """Connect and leave, as fast as the broker lets us."""
-    allow_descriptors(1_000)
+    allow_descriptors(1_000 + crowd.under_way_max)
     clients = Clients(target)
     try:
         count, elapsed_s, times = _open(clients, crowd, report, keep=False)
@@ -122,7 +124,7 @@ def _open(clients: Clients, crowd: Crowd, report: Report | None, *, keep: bool) 
             report(count)
 
     started = time.monotonic()
-    clients.open(_links(clients, crowd), ready)
+    clients.open(_links(clients, crowd), ready, crowd.under_way_max)
     return count, time.monotonic() - started, times
 
 

@@ -53,6 +53,8 @@ class Greeting(NamedTuple):
     client_id: str
     keep_alive_s: int = 60
     alias_maximum: int = 0
+    persistent: bool = False
+    """Whether the session is resumed, and outlives the connection."""
 
 
 class Link:
@@ -102,6 +104,7 @@ class Link:
             target.username,
             target.password,
             greeting.alias_maximum if version == 5 else 0,
+            persistent=greeting.persistent,
         )
 
     def dial(self, address: tuple[str, int], family: int, source: str = "") -> None:

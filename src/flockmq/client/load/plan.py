@@ -87,6 +87,8 @@ class Load:
     fresh_names: bool = False
     """Publish every message to a name that was never seen before, one level below its topic."""
     retain: bool = False
+    persistent: bool = False
+    """Sessions of subscribers outlive their connections."""
     prefix: str = "bench"
     idle_s: float = 3.0
     """How long nothing may move before what is missing counts as lost."""

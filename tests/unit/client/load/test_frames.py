@@ -29,6 +29,15 @@ def test_connect(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
+def test_connect_of_a_persistent_session(version: int) -> None:
+    packet = decode(version, frames.connect(version, "me", 30, alias_maximum=7, persistent=True))
+    assert isinstance(packet, p.Connect)
+    assert not packet.clean_start
+    expected = (frames.SESSION_EXPIRY_S, 7) if version == 5 else (None, None)
+    assert (packet.properties.session_expiry_s, packet.properties.topic_alias_maximum) == expected
+
+
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish(version: int, qos: int) -> None:
     properties = frames.topic_alias(3) + frames.user_properties(2) if version == 5 else b""
