@@ -64,6 +64,7 @@ async def test_a_session_moves_with_its_client(tmp_path: Path, clients: Clients)
 
 async def test_a_will_is_published_once_when_its_node_dies(tmp_path: Path, clients: Clients) -> None:
     with NodeCluster(tmp_path, 3) as cluster:
+        cluster.wait_settled()  # a log that its founder alone has does not outlive that node
         one, two, three = cluster.nodes
         watchers = [await clients.connect(node, f"watcher{number}") for number, node in enumerate((two, three))]
         for watcher in watchers:

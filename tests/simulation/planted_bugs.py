@@ -93,7 +93,19 @@ ROLLED_BACK = (
     "nodes=3 shards=2 copies=3 ms=9000; 1000 copy 2; 2000 kill 3; 4000 rollback 2; 4001 kill 1; 4200 start 2; "
     "4200 start 3; 6500 start 1"
 )
+TAKEN_OVER = "nodes=3 shards=1 copies=3 ms=9000 wills=1"
 NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
+    "a will overwritten by the next claim": (
+        TAKEN_OVER,
+        [
+            Change(
+                "durable.machine.session_table",
+                "SessionTable._grant",
+                "self.wills.taken_over(record.client, record.epoch, had_session, clock_ms)",
+                "self.wills.void(record.client, record.epoch)",
+            )
+        ],
+    ),
     "a wiped store founds again": (
         WIPED,
         [
@@ -129,7 +141,7 @@ GOSSIP_BUGS: dict[str, tuple[str, list[Change]]] = {
 LAYER_BUGS = {"nodes": NODE_BUGS, "gossip": GOSSIP_BUGS}
 """Layer -> its bugs, each with the plan that finds it."""
 FINDS = {
-    "nodes": ("safety", "nothing lost", "replicas"),
+    "nodes": ("safety", "nothing lost", "replicas", "will kept"),
     "gossip": ("wrong death",),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.mqtt.packets import Connack, Connect, Publish, Will
+from flockmq.mqtt.packets import Connack, Connect, Publish
 from flockmq.testing.cluster_harness import ClusterHarness
 from flockmq.testing.harness import BrokerHarness, HarnessClient, make_properties
 
@@ -18,9 +18,9 @@ def cluster_of_two() -> ClusterHarness:
 
 
 def connect(
-    cluster: ClusterHarness, number: int, client_id: str, listener: str, *, clean: bool = True, will: Will | None = None
+    cluster: ClusterHarness, number: int, client_id: str, listener: str, *, clean: bool = True
 ) -> HarnessClient:
-    packet = Connect(5, client_id, clean, 0, make_properties(session_expiry_s=600), will)
+    packet = Connect(5, client_id, clean, 0, make_properties(session_expiry_s=600))
     client = cluster[number].harness.connect(packet, listener=listener)
     cluster.wait(lambda: client.has_received)
     client.connack = client.expect(Connack)
@@ -69,16 +69,3 @@ def test_a_session_moves_within_its_namespace() -> None:
     assert got(other) == []
     counts = [node.harness.broker.node.spaces.by_name["acme"].sessions for node in cluster.processes()]
     assert counts == [1, 1], "one has moved, the publisher's is where it was"
-
-
-def test_the_will_of_a_dead_node_stays_in_its_namespace() -> None:
-    cluster = cluster_of_two()
-    inside, outside = connect(cluster, 2, "w", "acme"), connect(cluster, 2, "w", "tcp")
-    cluster.subscribe(inside, b"#")
-    cluster.subscribe(outside, b"#")
-    connect(cluster, 1, "p", "acme", will=Will(b"gone", b"p"))
-    cluster.run_for(5_000)
-    cluster.kill(1)
-    cluster.run_for(120_000)
-    assert got(inside) == [(b"gone", b"p")]
-    assert got(outside) == []

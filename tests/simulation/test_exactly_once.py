@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from flockmq.cluster.model import CAPTURE_TOPIC, DEFAULT_NAMESPACE
+from flockmq.cluster.tables import key_of
 from flockmq.mqtt.packets import PUBCOMP, PUBREC, PUBREL, Ack, Connack, Connect, Packet, Publish
 from flockmq.testing.harness import make_properties
 from flockmq.testing.harness_client import HarnessClient
@@ -74,11 +76,16 @@ class World:
     def kill(self, number: int) -> None:
         self.cluster.machine(number).die(random.Random(1), power=True)
 
-    def stored(self) -> list[bytes]:
-        """What is in the logs, in the order of payloads."""
+    def captured(self) -> list[bytes]:
+        """What is in the hidden logs of messages that no durable topic has, in the order of payloads."""
+        topic = self.cluster.processes()[0].durable.meta.state.topics[key_of(DEFAULT_NAMESPACE, CAPTURE_TOPIC)]
+        return self.stored([partition.group for partition in topic.partitions])
+
+    def stored(self, groups: list[int] | None = None) -> list[bytes]:
+        """What is in the logs of the durable topic, or in others, in the order of payloads."""
         self.run(500)
         found: list[bytes] = []
-        for group in self.cluster.groups:
+        for group in self.cluster.groups if groups is None else groups:
             process = next(one for one in self.cluster.processes() if one.engine.is_leader(group))
             found += [payload for _, payload in read_log(process.store.groups[group])[1]]
         return sorted(found)
@@ -179,3 +186,51 @@ def test_all_nodes_die_and_come_back() -> None:
     world.publish(5, b"first", dup=True)
     assert world.pubrel(5) == 0
     assert world.stored() == [b"first"]
+
+
+@pytest.mark.parametrize("topic", [b"t/a", b"plain"])
+@pytest.mark.parametrize("ms", [*range(0, 60, 4), 80, 120])
+def test_an_owner_that_dies_at_any_step_of_a_publish_and_of_a_release(ms: int, topic: bytes) -> None:
+    """TOUCH, ADOPT, the record, PUBREC; then RELEASE and PUBCOMP: each may be done or not when the owner dies."""
+    world = World()
+    world.connect(1)
+    machine = world.cluster.machine(1)
+    machine.do(machine.life, world.client.send, Publish(topic, b"first", 2, False, False, 5))
+    world.run(ms)
+    world.kill(1)
+    world.connect(2)
+    world.publish(5, b"first", dup=True, topic=topic)
+    machine = world.cluster.machine(2)
+    machine.do(machine.life, world.client.send, Ack(PUBREL, 5))
+    world.run(ms)
+    world.kill(2)
+    world.cluster.machine(1).start()
+    world.run(8_000)
+    world.connect(3)
+    world.pubrel(5)
+    world.publish(5, b"second", topic=topic)
+    assert (world.captured() if topic == b"plain" else world.stored()) == [b"first", b"second"]
+
+
+def test_a_message_that_no_log_wants_is_in_one_all_the_same_if_its_publisher_is_persistent() -> None:
+    world = World()
+    world.connect(1)
+    world.publish(5, b"first", topic=b"plain")
+    world.kill(1)
+    world.connect(2)
+    world.publish(5, b"first", dup=True, topic=b"plain")
+    assert world.pubrel(5) == 0
+    assert world.captured() == [b"first"]
+
+
+def test_a_session_that_ends_with_its_connection_touches_nothing() -> None:
+    world = World(5)
+    machine = world.cluster.machine(1)
+    world.number = 1
+    machine.do(machine.life, world._dial, Connect(5, "device", True, 0, make_properties(session_expiry_s=0)))
+    assert isinstance(world.take(8_000), Connack)
+    world.publish(5, b"first")
+    assert world.pubrel(5) == 0
+    assert world.stored() == [b"first"]
+    state = world.cluster.processes()[0].durable.meta.state
+    assert key_of(DEFAULT_NAMESPACE, CAPTURE_TOPIC) not in state.topics, "nothing is hidden anywhere"

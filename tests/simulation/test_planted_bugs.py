@@ -43,5 +43,24 @@ def test_a_bug_of_another_layer_is_found_and_without_it_the_same_run_passes(name
     assert run_plan(seed, plan_of(name)).violation == ""
 
 
+NO_FENCE = """
+from simulation.planted_bugs import Change, plant
+from unit.durable.test_exactly_once import test_every_message_is_in_the_logs_once_and_in_order as check
+refused = "if epoch and not 0 < oldest[names[position]] <= epoch:"
+plant(Change("durable.machine.fences", "Fences.admits", refused, "if False:"))
+check(138)
+"""
+
+
+def test_leaders_that_take_what_replaced_owners_still_send_make_doubles() -> None:
+    """Without the bug the same seed passes in ``unit/durable/test_exactly_once``."""
+    environment = {**os.environ, "FLOCKMQ_PURE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run(
+        [sys.executable, "-c", NO_FENCE], env=environment, check=False, capture_output=True, text=True
+    )
+    assert told.returncode != 0
+    assert "AssertionError: each once" in told.stderr
+
+
 def test_ten_bugs_are_known() -> None:
     assert len(BUGS) == 10

@@ -224,8 +224,6 @@ class NodeMachine(Machine[P]):
         """The store that begins the cluster, until the state knows that there is one."""
         self.witness = b""
         """The file beside the store that tells which store it was."""
-        self.resumed_at = 0
-        """When its last pause ended."""
 
     def boot(self) -> P:
         """Make a process of the kind that the cluster is made of."""
@@ -250,12 +248,6 @@ class NodeMachine(Machine[P]):
         action(*arguments)
         if self.process is not None:
             self.process.wake()
-
-    def resume(self, life: int) -> None:
-        """Go on, with all that came meanwhile."""
-        if self.life == life and self.paused:
-            self.resumed_at = self.cluster.now_ms()
-        super().resume(life)
 
 
 class VirtualCluster(World, Generic[P]):

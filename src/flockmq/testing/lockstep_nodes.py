@@ -225,10 +225,10 @@ class WholeNode(StoreNode):
 class NodesLockstep(Lockstep[WholeNode, Part]):
     """All nodes, their links and the time."""
 
-    def __init__(self, seed: int = 1, cores: int = 3, edges: int = 0) -> None:
+    def __init__(self, seed: int = 1, cores: int = 3, edges: int = 0, settings: BrokerSettings | None = None) -> None:
         super().__init__(seed + SEED, now=START_MS)
         self.policy = PolicySettings(autoclean_ms=60_000, seat_kept_ms=10_000, unseen_ms=10_000)
-        self.settings = BrokerSettings(sys_interval_ms=0)
+        self.settings = settings or BrokerSettings(sys_interval_ms=0)
         self.links: dict[tuple[int, int], int] = {}
         """By the lower and the higher node id."""
         self._links_made = 0

@@ -56,8 +56,10 @@ class Promises:
 class Connection:
     """One connection of a paho client; no attempt to connect again by itself."""
 
-    def __init__(self, client_id: str, version: int, expiry_s: int, clean: bool, host: str, port: int) -> None:
-        """OSError when the port does not take the connection; ``welcome`` waits for CONNACK."""
+    def __init__(
+        self, client_id: str, version: int, expiry_s: int, clean: bool, host: str, port: int, will: str = ""
+    ) -> None:
+        """OSError when the port does not take the connection; ``welcome`` waits for CONNACK. ``will``: its topic."""
         is_v5 = version == paho.MQTTv5
         self.client = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -66,6 +68,8 @@ class Connection:
             protocol=paho.MQTTv5 if is_v5 else paho.MQTTv311,
             reconnect_on_failure=False,
         )
+        if will:
+            self.client.will_set(will, client_id, qos=1)
         self.session_present = False
         self.reason = 0
         self.gone = threading.Event()

@@ -23,11 +23,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
 
 from faults.sessions.clients import (
+    LASTING_S,
     WAIT_S,
     Connection,
+    Device,
     Load,
     MosquittoDevice,
     Promises,
@@ -35,7 +38,7 @@ from faults.sessions.clients import (
     await_all,
 )
 from faults.sessions.stage import DECLARED, Stage
-from flockmq.testing.nodes import NodeCluster, NodeProcess
+from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
 
 SECONDS = float(os.environ.get("FLOCKMQ_FAULTS_S", "0"))
 ROUNDS = range(1 + int(SECONDS) // 20)
@@ -108,6 +111,57 @@ def test_one_node_dies_and_returns(tmp_path: Path) -> None:
         finally:
             mosquitto.stop()
             stage.close()
+
+
+def leave_wills(stage: Stage, node: NodeProcess) -> list[bytes]:
+    """Clients with and without a session that lasts, and names of a declared topic and of none; the wills' payloads."""
+    left: list[bytes] = []
+    for topic in (f"{stage.story}/will", f"{DECLARED}/{stage.story}/will"):
+        for expiry_s in (0, LASTING_S):
+            name = f"{stage.story}-{len(left)}"
+            made = Connection(name, paho.MQTTv5, expiry_s, True, HOST, node.mqtt_port, topic)
+            assert made.welcome()
+            left.append(name.encode())
+    return left
+
+
+def await_wills(stage: Stage, device: Device, left: list[bytes]) -> None:
+    """All wills come, each once."""
+    until = time.monotonic() + WAIT_S
+    while not set(left) <= set(device.received):
+        assert time.monotonic() < until, f"{set(left) - set(device.received)} did not come\n{stage.logs()}"
+        time.sleep(0.1)
+    time.sleep(QUIET_S)
+    assert sorted(one for one in device.received if one in left) == sorted(left), stage.logs()
+
+
+def test_all_nodes_die_with_clients_that_left_wills(stage: Stage) -> None:
+    watcher, _ = stage.devices_at(stage.nodes[0])
+    left = leave_wills(stage, stage.nodes[1])
+    watcher.cut()
+    for node in stage.nodes:
+        node.kill()
+    for node in stage.nodes:
+        node.start()
+    for node in stage.nodes:
+        node.wait_ready()
+    stage.come_back([watcher], stage.nodes[2])
+    await_wills(stage, watcher, left)
+
+
+def test_the_only_node_dies_with_clients_that_left_wills(tmp_path: Path) -> None:
+    with NodeCluster(tmp_path, 1, ["--log-level=warning"]) as cluster:
+        cluster.create_topic(DECLARED, shards=2)
+        stage = Stage(cluster, "wills")
+        (node,) = cluster.nodes
+        watcher, _ = stage.devices_at(node)
+        left = leave_wills(stage, node)
+        watcher.cut()
+        node.kill()
+        restart(node)
+        stage.come_back([watcher], node)
+        await_wills(stage, watcher, left)
+        stage.close()
 
 
 def test_owner_dies_while_clients_are_away(stage: Stage) -> None:

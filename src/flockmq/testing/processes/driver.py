@@ -73,7 +73,7 @@ class RaftDriver:
             self.schedule,
             replay_bytes_max=replay_bytes_max,
         )
-        self.journal = JournalDriver(store, disk, self._committed, self.engine.stop)
+        self.journal = JournalDriver(store, disk, _without_witness, self._committed, self.engine.stop)
 
     def _kick(self) -> None:
         self.journal.kick()
@@ -156,3 +156,7 @@ class RaftDriver:
             self._timer.cancel()
         self.links.hang_up()
         self._on_stopped(reason)
+
+
+def _without_witness(sequence: int) -> None:
+    """Nothing replaces the stores of these processes."""

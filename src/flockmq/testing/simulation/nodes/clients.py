@@ -71,10 +71,13 @@ class Client:
         self.node = machine.number
         self._life = machine.life
         self._heard = self._cluster.queue.now
-        properties = make_properties(session_expiry_s=0 if self._clean else EXPIRY_S)
-        packet = p.Connect(5, self.name, self._clean, 0, properties)
-        machine.do(machine.life, self._dial, packet, self.connections)
+        machine.do(machine.life, self._dial, self.connect_packet(), self.connections)
         self._cluster.queue.after(SILENCE_US, self._look, self.connections)
+
+    def connect_packet(self) -> p.Connect:
+        """How the client introduces itself."""
+        properties = make_properties(session_expiry_s=0 if self._clean else EXPIRY_S)
+        return p.Connect(5, self.name, self._clean, 0, properties)
 
     def _dial(self, packet: p.Connect, connection: int) -> None:
         process = self._cluster.machine(self.node).process

@@ -59,6 +59,8 @@ class NodesPlan(Plan):
     """Clients that ask where logs end, and move a cursor."""
     sessions: int = 0
     """1: there are persistent sessions, and publishers to names of no durable topic."""
+    wills: int = 0
+    """1: there are clients that leave wills."""
 
     def head(self) -> str:
         """The cluster, as text."""
@@ -67,7 +69,9 @@ class NodesPlan(Plan):
             head += f" ack={ACK_NAMES[self.ack]}"
         if self.readers:
             head += f" readers={self.readers}"
-        return f"{head} sessions={self.sessions}" if self.sessions else head
+        if self.sessions:
+            head += f" sessions={self.sessions}"
+        return f"{head} wills={self.wills}" if self.wills else head
 
 
 def parse_plan(text: str) -> NodesPlan:
@@ -82,6 +86,7 @@ def parse_plan(text: str) -> NodesPlan:
             ack=ACK_NAMES.index(values.get("ack", ACK_NAMES[QUORUM])),
             readers=int(values.get("readers", 0)),
             sessions=int(values.get("sessions", 0)),
+            wills=int(values.get("wills", 0)),
             faults=faults,
         )
     except (KeyError, ValueError) as error:
@@ -99,6 +104,7 @@ def draw_plan(seed: int, nodes: int = 0) -> NodesPlan:
         ack=random.Random(f"{seed} ack").choice(ACKS),  # noqa: S311
         readers=random.Random(f"{seed} readers").randrange(2),  # noqa: S311
         sessions=draw_sessions(seed) if SESSIONS_DRAWN else 0,
+        wills=random.Random(f"{seed} wills").randrange(2) if SESSIONS_DRAWN else 0,  # noqa: S311
     )
     faults: list[Fault] = []
     at = rng.randrange(200, 1_500)
@@ -133,7 +139,7 @@ def _draw_stores(seed: int, plan: NodesPlan) -> list[Fault]:
         node = str(rng.randrange(plan.nodes) + 1)
         if rng.random() < 0.5:
             faults.append(Fault(at, "copy", (node,)))
-            at += rng.choice((1_600, 3_000))
+            at += rng.choice((100, 1_600))
             faults.append(Fault(at, "rollback", (node,)))
         else:
             faults.append(Fault(at, "wipe", (node,)))

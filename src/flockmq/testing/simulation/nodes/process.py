@@ -44,7 +44,7 @@ class DurableProcess(ClusterProcess):
         rng = machine.next_rng()
         self.store = _open_checked(machine, rng)
         machine.witness = begin_life(self.store, machine.disk)
-        self._witnessing = Witnessing(self.store.identity, self.store.sequence - 1)
+        self._witnessing = Witnessing(self.store.identity)
         super().__init__(machine, rng, self.store)
         assert self.whole.durable is not None
         self.durable = self.whole.durable
@@ -76,7 +76,6 @@ class DurableProcess(ClusterProcess):
         """Time passes."""
         super().tick()
         now, wall_ms = self.cluster.now_ms(), self.cluster.wall_ms()
-        self._testify()
         self.durable.tick(now, wall_ms)
         self.durable.take_events()
         work = self.durable.scrubbing.take(now, wall_ms)
@@ -103,18 +102,15 @@ class DurableProcess(ClusterProcess):
         assert commit is not None
         self._commit = None
         self.worker.settle()
-        self._witnessing.committed(commit.sequence)
-        self._testify()
+        self._testify(commit.sequence)
         self.engine.committed(commit)
         self.kick()
 
-    def _testify(self) -> None:
-        """Write the witness, when it is time to."""
-        slot = self._witnessing.due(self.cluster.now_ms())
-        if slot is not None:
-            known = bytearray(self.machine.witness)
-            known[slot[0] : slot[0] + len(slot[1])] = slot[1]
-            self.machine.witness = bytes(known)
+    def _testify(self, sequence: int) -> None:
+        """A record is durable: write the witness."""
+        position, slot = self._witnessing.committed(sequence)
+        known = self.machine.witness
+        self.machine.witness = known[:position] + slot + known[position + len(slot) :]
 
     def _disk_failed(self, error: OSError) -> None:
         self.engine.stop(str(error))

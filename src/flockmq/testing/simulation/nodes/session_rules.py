@@ -10,7 +10,7 @@
 | --- | --- |
 | session present | a CONNACK says that there is no session, though there was a SUBACK; or one, before any was made |
 | session keeps | a message that was sent after the SUBACK and acknowledged has not come when all is calm again |
-| session order | of one publisher, QoS (1, 2) and topic name, a message comes for the first time behind a later one |
+| session order | of one publisher, QoS (1, 2) and name, a message comes first behind a later one of the same SUBACK |
 | nothing before | a message comes that was acknowledged before the SUBSCRIBE was sent, and not under way any more |
 | no phantom | a message comes that no publisher sent to this name |
 | exactly once out | a message of QoS 2 comes twice, or its packet id means two (``EXACTLY_ONCE_OUT``) |
@@ -98,6 +98,9 @@ class SessionRules:
 
     def granted(self, story: SessionStory) -> None:
         """The SUBACK came."""
+        if story.promised_at == NEVER:
+            # Attempts before that one were at other nodes, which may have been ahead of this one in the log.
+            story.highest.clear()
         story.promised_at = min(story.promised_at, self._cluster.queue.now)
 
     def came(self, story: SessionStory, packet: Publish) -> None:

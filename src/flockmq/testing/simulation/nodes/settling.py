@@ -34,6 +34,7 @@ class Settling:
         self._cluster.until("nodes that are level", self._not_level, HEAL_MS_MAX)
         self._cluster.until("deliveries", self._not_delivered, HEAL_MS_MAX)
         self._cluster.until("sessions", self._cluster.sessions.missing, HEAL_MS_MAX, rule="session keeps")
+        self._cluster.until("wills", self._cluster.wills.waiting, HEAL_MS_MAX, rule="will kept")
         # Messages that are still on their way to subscribers, or to a log, arrive.
         self._cluster.queue.run_until(self._cluster.queue.now + CALM_MS * 1_000)
         self._cluster.until("nodes that are level", self._not_level, HEAL_MS_MAX)
@@ -141,6 +142,8 @@ class Settling:
         self._cluster.rules.check_logs(by_shard)
         self._cluster.rules.check_deliveries(by_shard)
         self._cluster.sessions.check()
+        self._cluster.wills.check(logs)
+        self._cluster.session_machines.check()
 
 
 def _check_copies(group: int, copies: dict[int, dict[int, bytes]]) -> None:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from flockmq.testing.simulation.nodes.world import NodesWorld
 
 VOTERS_MIN: Final = 3
-COPY_AGE_MS_MIN: Final = 1_500
-"""A node notices that its store is older by more than a second; see ``log/witness.py``."""
 COMMAND_MS_MAX: Final = 10_000
 """A change of cluster state that was asked for takes effect within that time, or not at all."""
 
@@ -39,8 +37,8 @@ class StoreFaults:
     def __init__(self, cluster: NodesWorld) -> None:
         self._cluster = cluster
         self._lost: dict[int, None] = {}
-        self._copies: dict[int, tuple[int, dict[str, bytes]]] = {}
-        """Number of a machine -> when its store was copied, and the copy."""
+        self._copies: dict[int, dict[str, bytes]] = {}
+        """Number of a machine -> the copy of its store."""
         self._state = ClusterState()
         """The latest that any node ever knew."""
         self._deciders = Configuration(())
@@ -64,7 +62,7 @@ class StoreFaults:
 
     def copy(self, machine: DurableMachine) -> None:
         """Put a copy of a store away."""
-        self._copies[machine.number] = (self._cluster.now_ms(), machine.disk.copy())
+        self._copies[machine.number] = machine.disk.copy()
 
     def wipe(self, machine: DurableMachine) -> None:
         """A store that is gone."""
@@ -74,12 +72,11 @@ class StoreFaults:
 
     def roll_back(self, machine: DurableMachine) -> None:
         """A copy in the place of the store."""
-        at, files = self._copies.get(machine.number, (0, {}))
-        now = self._cluster.now_ms()
-        has_witness = now - max(at, machine.resumed_at) >= COPY_AGE_MS_MIN and not machine.paused
-        if files and has_witness and self._may_lose(machine):
+        files = self._copies.get(machine.number)
+        if files and self._may_lose(machine):
             self._lose(machine)
-            machine.disk.put_back(_with_damage(files, random.Random(f"{machine.number} {now}")))  # noqa: S311
+            rng = random.Random(f"{machine.number} {self._cluster.now_ms()}")  # noqa: S311
+            machine.disk.put_back(_with_damage(files, rng))
 
     def admit_copies(self, copies: int) -> bool:
         """Whether the topic may be asked to have so many replicas now: one of two can't decide alone. If it may, no

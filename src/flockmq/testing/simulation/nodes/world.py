@@ -23,6 +23,7 @@ from flockmq.testing.simulation.nodes.ledger import Ledger
 from flockmq.testing.simulation.nodes.process import TICK_MS, DurableProcess
 from flockmq.testing.simulation.nodes.readers import LogReader
 from flockmq.testing.simulation.nodes.rules import Rules
+from flockmq.testing.simulation.nodes.session_machines import SessionMachineRules
 from flockmq.testing.simulation.nodes.session_rules import SessionRules, under_way_us
 from flockmq.testing.simulation.nodes.sessions import (
     LIVE_PUBLISHERS,
@@ -32,6 +33,7 @@ from flockmq.testing.simulation.nodes.sessions import (
 )
 from flockmq.testing.simulation.nodes.settling import Settling
 from flockmq.testing.simulation.nodes.stores import StoreFaults
+from flockmq.testing.simulation.nodes.wills import WILL_CLIENTS, WillClient, WillRules, WillWatcher
 from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         self.live = Ledger(self, kind="live ")
         """Of names that belong to no durable topic."""
         self.sessions = SessionRules(self, [self.rules, self.live], under_way_us(plan))
+        self.wills = WillRules(self)
+        self.session_machines = SessionMachineRules(self)
         self.stores = StoreFaults(self)
         self.clients: list[Client] = []
         self.groups: list[int] = []
@@ -111,6 +115,10 @@ class NodesWorld(VirtualCluster[DurableProcess]):
             LogReader(self, self.rng(f"reader {number}"))
         if self.plan.sessions:
             self._begin_sessions()
+        if self.plan.wills:
+            self.clients.append(WillWatcher(self, "ww", self.rng("watcher of wills")))
+            for number in range(WILL_CLIENTS):
+                self.clients.append(WillClient(self, f"w{number}", self.rng(f"will {number}")))
 
     def _begin_sessions(self) -> None:
         for number, qos in enumerate(PERSISTENT_SUBSCRIBERS):
@@ -176,6 +184,7 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         """A turn of a node is over: see how far its logs are."""
         process = self[number]
         self.stores.look_at(process)
+        self.session_machines.look_at(process)
         topic = self.topic(process)
         if topic is not None and len(topic.partitions) > len(self.groups):
             self.groups = [one.group for one in sorted(topic.partitions, key=lambda one: one.shard)]
