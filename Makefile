@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -q --dist loadgroup
 # Plain Python can differ from compiled only in what is compiled (setup.py) and stands on it.
 PURE_TESTS := $(addprefix tests/unit/,wire mqtt session routing node log raft peering durable) tests/properties tests/conformance
 
-.PHONY: help setup demo test test-installed test-compiled test-pure test-long lint format bench bench-durable bench-raft bench-spark faults simulate simulate-nodes clean
+.PHONY: help setup demo test test-installed test-compiled test-pure test-long lint format bench bench-durable bench-sessions bench-raft bench-spark faults simulate simulate-nodes clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -75,6 +75,9 @@ bench: setup bench-durable  ## side by side with mosquitto and NATS: tables with
 
 bench-durable: setup  ## durable topics on three nodes, side by side with NATS JetStream (QUICK=1: a few minutes)
 	$(BIN)/python -m benchmarks.durable $(if $(QUICK),--quick)
+
+bench-sessions: setup  ## persistent sessions: connects, capture, resume storms, takeovers, failover (QUICK=1: less)
+	$(BIN)/python -m benchmarks.sessions $(if $(QUICK),--quick) $(BENCH)
 
 bench-raft: setup  ## three nodes of consensus alone: rates, latency, many groups, idle groups
 	$(BIN)/python -m benchmarks.raft $(BENCH)

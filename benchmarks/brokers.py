@@ -118,9 +118,20 @@ def _flockmq(setup: Setup, place: Place) -> Iterator[Running]:
 
 
 @contextmanager
-def _mosquitto(setup: Setup, place: Place) -> Iterator[Running]:
+def persistent_mosquitto() -> Iterator[Running]:
+    """mosquitto that keeps sessions in its database, saved at intervals; FlockError when it is not on this machine."""
+    if missing(MOSQUITTO):
+        raise FlockError("mosquitto is not on this machine; install it to compare with it")
+    with tempfile.TemporaryDirectory(prefix="flockmq-bench-") as folder:
+        place = Place(Path(folder), make_certificates(Path(folder)), ())
+        with _mosquitto("plain", place, ("persistence true", f"persistence_location {folder}/")) as running:
+            yield running
+
+
+@contextmanager
+def _mosquitto(setup: Setup, place: Place, persistence: Sequence[str] = ("persistence false",)) -> Iterator[Running]:
     port = free_port()
-    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "log_type error"]
+    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", *persistence, "log_type error"]
     # With its limits (20 in flight, 1,000 waiting) it loses QoS 2 messages here: losses would be compared, not speeds.
     lines += ["max_inflight_messages 0", "max_queued_messages 0"]
     if os.geteuid() == 0:

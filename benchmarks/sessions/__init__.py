@@ -1,0 +1,1 @@
+"""Persistent sessions on real nodes, and one line side by side with mosquitto in one run."""
