@@ -12,6 +12,8 @@
 | not listed | that of the mark |
 | a subscription with an index behind ``covers`` starts before that | the start: the mark knew nothing of it |
 | the own position is higher | the own one |
+
+Most sessions of a large table are away. ``pack`` keeps what only their return needs as bytes: a third of the memory.
 """
 
 from __future__ import annotations
@@ -51,8 +53,13 @@ RECORD_BYTES_LEAST: Final = _RECORD.size + 16
 _STORED_BYTES_LEAST: Final = 20
 _RECORD_COST: Final = 1_000
 _SUBSCRIPTION_COST: Final = 500
+_PACKED_SUBSCRIPTION_COST: Final = 200
 _POSITION_COST: Final = 100
 """About what Python takes for each, beside the bytes in it."""
+
+_NO_SUBSCRIPTIONS: Final[dict[bytes, StoredSubscription]] = {}
+_NO_OFFSETS: Final[dict[int, int]] = {}
+"""Of all packed records; a record is unpacked before it changes."""
 
 
 class SessionRecord:
@@ -77,12 +84,11 @@ class SessionRecord:
         """Entry of the last CLAIM that was granted."""
         self.had_session = False
         """"Session present": whether a session was there, and kept, when that CLAIM was applied."""
-        self.subscriptions: dict[bytes, StoredSubscription] = {}
-        """By full filter."""
-        self.positions: dict[int, int] = {}
-        self.touched: dict[int, int] = {}
-        """Partitions that may hold QoS 2 packet ids which its client has not released, each with the stamp of its last
-        TOUCH; 0: an earlier owner touched it."""
+        self._subscriptions: dict[bytes, StoredSubscription] = {}
+        self._positions: dict[int, int] = {}
+        self._touched: dict[int, int] = {}
+        self._packed = b""
+        """The three above, encoded; empty while they stand in their dicts."""
         # Made of the above:
         self.subscription_bytes = 0
         self.captured = 0
@@ -93,13 +99,63 @@ class SessionRecord:
         self.encoded = b""
         """What ``encode`` gave last; empty when the record has changed since."""
 
+    # What is packed. Of a packed record these are copies.
+
+    @property
+    def subscriptions(self) -> dict[bytes, StoredSubscription]:
+        """By full filter."""
+        return self._opened()._subscriptions  # noqa: SLF001
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Group -> the first offset that may not be acknowledged, as far as it was certain without a mark."""
+        return read_positions(Reader(self._packed), POSITIONS_MAX) if self._packed else self._positions
+
+    @property
+    def touched(self) -> dict[int, int]:
+        """Partitions that may hold QoS 2 packet ids which its client has not released, each with the stamp of its last
+        TOUCH; 0: an earlier owner touched it."""
+        return self._opened()._touched  # noqa: SLF001
+
+    def pack(self) -> None:
+        """Keep what is in dicts as bytes, until the record changes."""
+        if not self._packed:
+            self._packed = self._encode_rest()
+            self._subscriptions = _NO_SUBSCRIPTIONS
+            self._positions = _NO_OFFSETS
+            self._touched = _NO_OFFSETS
+
+    def is_packed(self) -> bool:
+        """Whether reading subscriptions and positions takes time."""
+        return bool(self._packed)
+
+    def _unpack(self) -> None:
+        """Before a change."""
+        if self._packed:
+            opened = self._opened()
+            self._subscriptions = opened._subscriptions  # noqa: SLF001
+            self._positions = opened._positions  # noqa: SLF001
+            self._touched = opened._touched  # noqa: SLF001
+            self._packed = b""
+
+    def _opened(self) -> SessionRecord:
+        """This record, or what is packed in it."""
+        if not self._packed:
+            return self
+        opened = SessionRecord(self.client)
+        opened.read_rest(Reader(self._packed))
+        return opened
+
+    # Claims.
+
     def take(self, claim: ClaimStatement, epoch: int, index: int, had_session: bool) -> None:
         """A claim is granted."""
+        self._unpack()
         self.before = self.epoch if had_session else 0
         self.epoch = epoch
         if not had_session:
             self.began = epoch
-        self.touched = dict.fromkeys(self.touched, 0)
+        self._touched = dict.fromkeys(self._touched, 0)
         self.nonce = claim.nonce
         self.owner = claim.owner
         self.boot = claim.boot
@@ -115,7 +171,8 @@ class SessionRecord:
 
     def put(self, subscription: StoredSubscription, index: int) -> StoredSubscription | None:
         """Store a subscription; the one that it replaces, whose starts stay where they are older: nothing is missed."""
-        old = self.subscriptions.get(subscription.full_filter)
+        self._unpack()
+        old = self._subscriptions.get(subscription.full_filter)
         if old is not None:
             self._count(old, -1)
             starts = dict(old.starts)
@@ -124,16 +181,23 @@ class SessionRecord:
             subscription.starts = starts
         subscription.index = index
         self.newest_index = max(self.newest_index, index)
-        self.subscriptions[subscription.full_filter] = subscription
+        self._subscriptions[subscription.full_filter] = subscription
         self._count(subscription, 1)
         return old
 
     def discard(self, full_filter: bytes) -> StoredSubscription | None:
         """Remove a subscription; None when there is none."""
-        old = self.subscriptions.pop(full_filter, None)
+        self._unpack()
+        old = self._subscriptions.pop(full_filter, None)
         if old is not None:
             self._count(old, -1)
         return old
+
+    def forget_positions(self) -> None:
+        """Another session begins: it stands nowhere."""
+        self._unpack()
+        self._positions = {}
+        self.newest_index = 0
 
     def _count(self, subscription: StoredSubscription, sign: int) -> None:
         self.subscription_bytes += sign * (8 + subscription.size())
@@ -159,17 +223,19 @@ class SessionRecord:
 
     def touch(self, statement: TouchStatement) -> bool:
         """Note partitions; False: they would be too many, and none is noted."""
-        if len({*self.touched, *statement.groups}) > TOUCHED_MAX:
+        self._unpack()
+        if len({*self._touched, *statement.groups}) > TOUCHED_MAX:
             return False
         for group in statement.groups:
-            self.touched[group] = max(statement.stamp, self.touched.get(group, 0))
+            self._touched[group] = max(statement.stamp, self._touched.get(group, 0))
         return True
 
     def untouch(self, statement: UntouchStatement) -> None:
         """Forget partitions that were not touched since."""
+        self._unpack()
         for group in statement.groups:
-            if self.touched.get(group, statement.stamp + 1) <= statement.stamp:
-                del self.touched[group]
+            if self._touched.get(group, statement.stamp + 1) <= statement.stamp:
+                del self._touched[group]
 
     # Positions.
 
@@ -199,17 +265,19 @@ class SessionRecord:
 
     def advance(self, group: int, offset: int) -> None:
         """Move a position forwards; never back."""
-        known = self.positions.get(group, -1)
-        if offset > known and (known >= 0 or len(self.positions) < POSITIONS_MAX):
-            self.positions[group] = offset
+        self._unpack()
+        known = self._positions.get(group, -1)
+        if offset > known and (known >= 0 or len(self._positions) < POSITIONS_MAX):
+            self._positions[group] = offset
 
     def drop_starts(self, covers: int) -> None:
         """Forget starts that positions have passed, of subscriptions up to the index ``covers``."""
-        for subscription in self.subscriptions.values():
+        self._unpack()
+        for subscription in self._subscriptions.values():
             if subscription.starts and subscription.index <= covers:
                 starts = subscription.starts
                 subscription.starts = {
-                    group: offset for group, offset in starts.items() if offset > self.positions.get(group, -1)
+                    group: offset for group, offset in starts.items() if offset > self._positions.get(group, -1)
                 }
                 self.subscription_bytes -= POSITION_BYTES * (len(starts) - len(subscription.starts))
 
@@ -239,31 +307,43 @@ class SessionRecord:
     def cost(self) -> int:
         """About how much memory the record takes."""
         names = len(self.client) + len(self.user or b"")
-        counted = _SUBSCRIPTION_COST * len(self.subscriptions) + _POSITION_COST * (
-            len(self.positions) + len(self.touched)
+        if self._packed:
+            return _RECORD_COST + names + len(self._packed) + _PACKED_SUBSCRIPTION_COST * self.captured
+        counted = _SUBSCRIPTION_COST * len(self._subscriptions) + _POSITION_COST * (
+            len(self._positions) + len(self._touched)
         )
         return _RECORD_COST + names + counted + self.subscription_bytes
 
     def encode(self) -> bytes:
-        """For a checkpoint; kept until the record changes."""
+        """For a checkpoint; kept until the record changes, if that saves much."""
+        if self._packed:
+            return self._encode_head() + self._packed
         if not self.encoded:
-            self.encoded = self._encode()
+            self.encoded = self._encode_head() + self._encode_rest()
         return self.encoded
 
-    def _encode(self) -> bytes:
+    def _encode_head(self) -> bytes:
         flags = _CONNECTED if self.is_connected else 0
         flags |= _HAD_SESSION if self.had_session else 0
         flags |= 0 if self.user is None else _HAS_USER
         fields = (self.epoch, self.nonce, self.owner, self.boot, self.expiry_s, self.version, flags)
-        parts = [
-            sized(self.client),
-            _RECORD.pack(*fields, self.detached_ms, self.claimed_index, self.before, self.began),
-        ]
-        parts += [sized(self.user or b""), encode_positions(self.positions), encode_positions(self.touched)]
-        parts.append(U32.pack(len(self.subscriptions)))
-        for subscription in self.subscriptions.values():
+        times = (self.detached_ms, self.claimed_index, self.before, self.began)
+        return sized(self.client) + _RECORD.pack(*fields, *times) + sized(self.user or b"")
+
+    def _encode_rest(self) -> bytes:
+        parts = [encode_positions(self._positions), encode_positions(self._touched)]
+        parts.append(U32.pack(len(self._subscriptions)))
+        for subscription in self._subscriptions.values():
             parts.append(U64.pack(subscription.index) + subscription.encode())
         return b"".join(parts)
+
+    def read_rest(self, reader: Reader) -> None:
+        """Read what is packed."""
+        self._positions = read_positions(reader, POSITIONS_MAX)
+        self._touched = read_positions(reader, TOUCHED_MAX)
+        for _ in range(reader.count(SUBSCRIPTIONS_MAX, _STORED_BYTES_LEAST)):
+            index = reader.u64()
+            self.put(read_subscription(reader, RECORD_BYTES_MAX), index)
 
 
 def read_record(reader: Reader) -> SessionRecord:
@@ -276,9 +356,5 @@ def read_record(reader: Reader) -> SessionRecord:
     record.had_session = bool(flags & _HAD_SESSION)
     user = reader.sized()
     record.user = user if flags & _HAS_USER else None
-    record.positions = read_positions(reader, POSITIONS_MAX)
-    record.touched = read_positions(reader, TOUCHED_MAX)
-    for _ in range(reader.count(SUBSCRIPTIONS_MAX, _STORED_BYTES_LEAST)):
-        index = reader.u64()
-        record.put(read_subscription(reader, RECORD_BYTES_MAX), index)
+    record.read_rest(reader)
     return record

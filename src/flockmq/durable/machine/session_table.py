@@ -209,8 +209,9 @@ class SessionTable:
         if not record.captured:
             return
         mark = self._mark_of(record)
+        positions = record.positions
         for group in groups:
-            offset = record.position(group, mark)
+            offset = record.position(group, mark) if mark is not None else positions.get(group, -1)
             if offset < 0:
                 offset = record.least_start(group)
             if offset >= 0:
@@ -325,8 +326,7 @@ class SessionTable:
     def _clear(self, record: SessionRecord, index: int) -> None:
         for full_filter in list(record.subscriptions):
             self._uncount(record.discard(full_filter), index)
-        record.positions = {}
-        record.newest_index = 0
+        record.forget_positions()
 
     # QoS 2 of clients.
 
@@ -464,6 +464,8 @@ class SessionTable:
 
     def _changed(self, record: SessionRecord) -> None:
         record.encoded = b""
+        if not record.is_connected:
+            record.pack()
         cost_bytes = record.cost()
         self.bytes += cost_bytes - record.cost_bytes
         record.cost_bytes = cost_bytes

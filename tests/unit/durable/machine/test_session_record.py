@@ -150,6 +150,28 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert found.cost() == record.cost() > len(record.encode())
 
 
+def test_a_packed_record_reads_and_changes_as_any_other() -> None:
+    record = session()
+    record.put(subscription(b"a", {2: 6}), 11)
+    record.put(subscription(b"b", qos=0), 12)
+    record.advance(1, 40)
+    as_it_was, cost = record.encode(), record.cost()
+    record.pack()
+    assert record.is_packed()
+    assert record.cost() < cost
+    assert record.encode() == as_it_was
+    record.subscriptions.clear()
+    record.positions.clear()
+    assert (list(record.subscriptions), record.positions) == ([b"a", b"b"], {1: 40}), "what was cleared are copies"
+    assert (record.least_start(2), record.position(1, None)) == (6, 40)
+    assert record.is_packed()
+    record.advance(1, 41)
+    record.drop_starts(20)
+    assert record.discard(b"b") is not None
+    assert not record.is_packed()
+    assert (list(record.subscriptions), record.positions, record.captured) == ([b"a"], {1: 41}, 1)
+
+
 def test_sizes_follow_what_is_stored() -> None:
     record = session()
     empty = len(record.encode())

@@ -37,7 +37,8 @@ def record_of(starts: dict[bytes, dict[int, int]], positions: dict[int, int]) ->
     record.version = 5
     record.expiry_s = 60
     record.user = b"ann"
-    record.positions = dict(positions)
+    for group, offset in positions.items():
+        record.advance(group, offset)
     for index, (topic_filter, known) in enumerate(starts.items()):
         record.put(StoredSubscription(topic_filter, 1, 0, 0, dict(known)), index + 1)
     return record
