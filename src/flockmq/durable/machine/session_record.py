@@ -104,7 +104,7 @@ class SessionRecord:
     @property
     def subscriptions(self) -> dict[bytes, StoredSubscription]:
         """By full filter."""
-        return self._opened()._subscriptions  # noqa: SLF001
+        return self._opened()._subscriptions
 
     @property
     def positions(self) -> dict[int, int]:
@@ -115,7 +115,7 @@ class SessionRecord:
     def touched(self) -> dict[int, int]:
         """Partitions that may hold QoS 2 packet ids which its client has not released, each with the stamp of its last
         TOUCH; 0: an earlier owner touched it."""
-        return self._opened()._touched  # noqa: SLF001
+        return self._opened()._touched
 
     def pack(self) -> None:
         """Keep what is in dicts as bytes, until the record changes."""
@@ -133,9 +133,9 @@ class SessionRecord:
         """Before a change."""
         if self._packed:
             opened = self._opened()
-            self._subscriptions = opened._subscriptions  # noqa: SLF001
-            self._positions = opened._positions  # noqa: SLF001
-            self._touched = opened._touched  # noqa: SLF001
+            self._subscriptions = opened._subscriptions
+            self._positions = opened._positions
+            self._touched = opened._touched
             self._packed = b""
 
     def _opened(self) -> SessionRecord:
@@ -331,10 +331,9 @@ class SessionRecord:
         return sized(self.client) + _RECORD.pack(*fields, *times) + sized(self.user or b"")
 
     def _encode_rest(self) -> bytes:
-        parts = [encode_positions(self._positions), encode_positions(self._touched)]
-        parts.append(U32.pack(len(self._subscriptions)))
-        for subscription in self._subscriptions.values():
-            parts.append(U64.pack(subscription.index) + subscription.encode())
+        stored = self._subscriptions.values()
+        parts = [encode_positions(self._positions), encode_positions(self._touched), U32.pack(len(stored))]
+        parts += [U64.pack(subscription.index) + subscription.encode() for subscription in stored]
         return b"".join(parts)
 
     def read_rest(self, reader: Reader) -> None:

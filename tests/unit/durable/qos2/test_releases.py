@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from flockmq.durable.machine.session_bodies import CLAIM, TOUCH, UNTOUCH
+from flockmq.durable.machine.session_bodies import CLAIM, TOUCH, UNTOUCH, TouchStatement
 from flockmq.durable.machine.session_record import SessionRecord
 from flockmq.durable.publish.releasing import FULL, LOST, OPENED
 from flockmq.durable.qos2.releases import IDLE_MS
@@ -207,7 +207,8 @@ def test_more_partitions_than_a_session_may_touch() -> None:
     cluster = PartitionCluster(groups=1)
     publisher = Publisher(cluster)
     publisher.connect(1)
-    cluster.records.table.records[b"c"].touched = dict.fromkeys(range(1_000, 2_024), 1)
+    record = cluster.records.table.records[b"c"]
+    record.touch(TouchStatement(b"c", record.epoch, 1, list(range(1_000, 2_024))))
     assert publisher.open(1) == [FULL]
 
 
