@@ -25,6 +25,7 @@ from flockmq.durable.machine.session_bodies import (
     ANY_EPOCH,
     POSITION_BYTES,
     POSITIONS_MAX,
+    SAME_EPOCH,
     SUBSCRIPTIONS_MAX,
     TOUCHED_MAX,
     ClaimStatement,
@@ -48,6 +49,7 @@ SUBSCRIPTION_BYTES_MAX: Final = RECORD_BYTES_MAX - (256 << 10)
 _CONNECTED: Final = 1
 _HAD_SESSION: Final = 2
 _HAS_USER: Final = 4
+_GOES_ON: Final = 8
 _RECORD: Final = struct.Struct("<QQQQIBBQQQQ")
 RECORD_BYTES_LEAST: Final = _RECORD.size + 16
 _STORED_BYTES_LEAST: Final = 20
@@ -84,6 +86,8 @@ class SessionRecord:
         """Entry of the last CLAIM that was granted."""
         self.had_session = False
         """"Session present": whether a session was there, and kept, when that CLAIM was applied."""
+        self.goes_on = False
+        """That CLAIM made sure of the connection that had the session before, under ``before``."""
         self._subscriptions: dict[bytes, StoredSubscription] = {}
         self._positions: dict[int, int] = {}
         self._touched: dict[int, int] = {}
@@ -166,6 +170,7 @@ class SessionRecord:
         self.detached_ms = 0
         self.claimed_index = index
         self.had_session = had_session
+        self.goes_on = bool(claim.flags & SAME_EPOCH)
 
     # Subscriptions.
 
@@ -326,6 +331,7 @@ class SessionRecord:
         flags = _CONNECTED if self.is_connected else 0
         flags |= _HAD_SESSION if self.had_session else 0
         flags |= 0 if self.user is None else _HAS_USER
+        flags |= _GOES_ON if self.goes_on else 0
         fields = (self.epoch, self.nonce, self.owner, self.boot, self.expiry_s, self.version, flags)
         times = (self.detached_ms, self.claimed_index, self.before, self.began)
         return sized(self.client) + _RECORD.pack(*fields, *times) + sized(self.user or b"")
@@ -353,6 +359,7 @@ def read_record(reader: Reader) -> SessionRecord:
     flags, record.detached_ms, record.claimed_index, record.before, record.began = fields[6:]
     record.is_connected = bool(flags & _CONNECTED)
     record.had_session = bool(flags & _HAD_SESSION)
+    record.goes_on = bool(flags & _GOES_ON)
     user = reader.sized()
     record.user = user if flags & _HAS_USER else None
     record.read_rest(reader)

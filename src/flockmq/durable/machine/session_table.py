@@ -344,7 +344,7 @@ class SessionTable:
 
     def _detach(self, statement: DetachStatement, index: int, clock_ms: int) -> None:
         if statement.voids_will:
-            self.wills.void(statement.client, statement.epoch)
+            self._void_will(statement.client, statement.epoch)
         record = self.current(statement.client, statement.epoch)
         if record is None:
             return
@@ -354,10 +354,18 @@ class SessionTable:
         record.expiry_s = statement.expiry_s
         self._disconnect(record, index, clock_ms)
 
+    def _void_will(self, client: bytes, epoch: int) -> None:
+        """A client said goodbye; its connection may go on under a later epoch by now."""
+        record = self.records.get(client)
+        if record is not None and record.goes_on and record.before == epoch:
+            epoch = record.epoch
+        self.wills.void(client, epoch)
+
     def _abandon(self, statement: AbandonStatement, index: int, clock_ms: int) -> None:
         record = self.records.get(statement.client)
         if record is not None and record.nonce in statement.nonces and record.is_connected:
-            self.wills.void(record.client, record.epoch)  # no client had a CONNACK for it, or its node has the will
+            if not record.goes_on:
+                self.wills.void(record.client, record.epoch)  # no client had a CONNACK for it, or its node has the will
             self._disconnect(record, index, clock_ms)
 
     def _orphan(self, statement: OrphanStatement, index: int, clock_ms: int) -> None:
@@ -383,7 +391,7 @@ class SessionTable:
 
     def _end(self, statement: EndStatement, index: int, clock_ms: int) -> None:
         if statement.voids_will:
-            self.wills.void(statement.client, statement.epoch)
+            self._void_will(statement.client, statement.epoch)
         record = self.current(statement.client, statement.epoch)
         if record is not None:
             self._remove(record, index, clock_ms)

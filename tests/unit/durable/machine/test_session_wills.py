@@ -155,6 +155,31 @@ def test_a_node_that_makes_sure_of_its_session_keeps_the_will() -> None:
     assert log.due(10**9) == []
 
 
+@pytest.mark.parametrize("is_detached_first", [True, False])
+def test_a_connection_that_ends_while_its_node_makes_sure_of_it_leaves_its_will(is_detached_first: bool) -> None:
+    log = Log()
+    first = log.claim(will_of()).epoch
+    if is_detached_first:
+        log.say(DetachStatement(b"c", first, 60, {}, False))
+    second = log.claim(flags=SAME_EPOCH, epoch=first).epoch
+    log.say(AbandonStatement(b"c", [log.nonce]))
+    if not is_detached_first:
+        log.say(DetachStatement(b"c", first, 60, {}, False))
+    assert log.due() == [second]
+    assert not log.table.records[b"c"].is_connected
+
+
+@pytest.mark.parametrize("goodbye", [DetachStatement(b"c", 1, 60, {}, True), EndStatement(b"c", 1, True)])
+def test_a_goodbye_counts_for_the_connection_that_goes_on_under_a_new_epoch(
+    goodbye: DetachStatement | EndStatement,
+) -> None:
+    log = Log()
+    goodbye.epoch = log.claim(will_of()).epoch
+    log.claim(flags=SAME_EPOCH, epoch=goodbye.epoch)
+    log.say(goodbye)
+    assert log.kept() == []
+
+
 def test_a_will_that_comes_with_the_same_connection_again_is_counted_once() -> None:
     log = Log()
     first = log.claim(will_of(5)).epoch
