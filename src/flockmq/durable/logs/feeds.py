@@ -98,10 +98,18 @@ class Feeds:
         self._thorough_at = 0
 
     def want(self, group: int, offset: int, now: int) -> None:
-        """Follow a partition from an offset on, ``FROM_END``: from its end. A feed that is there already goes on."""
-        if group not in self._tails:
+        """Follow a partition from an offset on, ``FROM_END``: from its end. A feed that is there already goes on.
+
+        A feed that begins behind the offset begins anew: one from the end, whose offset became known in another way.
+        """
+        tail = self._tails.get(group)
+        if tail is None:
             tail = Tail(group, offset)
             self._tails[group] = tail
+            self._open(tail, now)
+        elif offset != FROM_END and group not in self._skipped and (tail.next == FROM_END or tail.next > offset):
+            self._close(tail)
+            tail.next = offset
             self._open(tail, now)
 
     def unwant(self, group: int) -> None:

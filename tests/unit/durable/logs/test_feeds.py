@@ -179,6 +179,22 @@ def test_a_replica_that_does_not_answer_is_left_for_another() -> None:
     assert got(screen.consume()) == [b"1"]
 
 
+def test_a_feed_from_the_end_begins_anew_when_its_offset_is_known_in_another_way() -> None:
+    world = plant(2)
+    world.cuts |= {(1, 2), (2, 1)}
+    screen = world[2].client("screen")
+    with pytest.raises(AssertionError, match="No Suback"):
+        ask(screen, b"plant/#")
+    world.commit(5, (A, b"1"), (A, b"2"))
+    streams = world[2].delivery.streams
+    streams.know(streams.by_group[5], 0)  # as a replica says that was here a moment ago
+    streams.find_source(streams.by_group[5], world.now)
+    world.cuts.clear()
+    world.run(5_000)
+    world.commit(5, (A, b"3"))
+    assert got(screen.consume()) == [b"1", b"2", b"3"]
+
+
 def test_history_is_kept_for_those_who_read_it_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     world = plant()
     for number in range(6):
