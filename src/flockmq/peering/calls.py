@@ -5,7 +5,8 @@
    a promise of body <---- ANSWER number body <---------'
    ... of None: the link broke, the peer died, the peer refused, or no answer came within ``timeout_ms``
 ```
-At most ``OPEN_MAX`` questions wait for their answer.
+At most ``OPEN_MAX`` questions wait for their answer. An answer goes back over the link that its question came by, or not
+at all: a node that started again meanwhile must not take it for the answer to a question of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ ANSWERS_MAX: Final = TASKS_MAX // 4
 """With so many tasks on this node questions that take a task are refused: the rest is for its own flows."""
 BODY_BYTES_MAX: Final = 1 << 20
 _HEAD: Final = struct.Struct("<BQH")
+_BOOT_SHIFT: Final = 20
+_BOOT_MASK: Final = (1 << 42) - 1
 
 Serve = Callable[[bytes], bytes]
 ServeTask = Callable[[int, bytes], Task[bytes | None]]
@@ -42,8 +45,9 @@ ServeTask = Callable[[int, bytes], Task[bytes | None]]
 class _Open:
     """A question that waits for its answer."""
 
-    def __init__(self, peer: int, due_at: int) -> None:
+    def __init__(self, peer: int, kind: int, due_at: int) -> None:
         self.peer = peer
+        self.kind = kind
         self.due_at = due_at
         self.answer: Promise[bytes | None] = Promise()
 
@@ -51,14 +55,17 @@ class _Open:
 class Calls:
     """One node's questions and answers; a component of the node. ``tasks`` runs the answers that take time."""
 
-    def __init__(self, outbox: Outbox, tasks: Tasks | None = None) -> None:
+    def __init__(self, outbox: Outbox, tasks: Tasks | None = None, boot: int = 0) -> None:
         self.tasks = Tasks() if tasks is None else tasks
         self._outbox = outbox
-        self._number = 0
+        self._number = (boot & _BOOT_MASK) << _BOOT_SHIFT
+        """Of the last question; no number of an earlier start of this node comes again."""
         self._open: dict[int, _Open] = {}
         self._served: dict[int, Serve] = {}
         self._served_tasks: dict[int, ServeTask] = {}
-        self._linked: set[int] = set()
+        self._linked: dict[int, int] = {}
+        """Peers that can be asked -> the number of the link to each."""
+        self._links = 0
 
     @property
     def now(self) -> int:
@@ -78,18 +85,19 @@ class Calls:
         if peer not in self._linked or len(self._open) >= OPEN_MAX:
             return promised(None)
         self._number += 1
-        waiting = self._open[self._number] = _Open(peer, self.now + timeout_ms)
+        waiting = self._open[self._number] = _Open(peer, kind, self.now + timeout_ms)
         self._outbox.send(peer, CALLS, _HEAD.pack(QUESTION, self._number, kind) + body)
         return waiting.answer
 
     def peer_up(self, peer: int, now: int) -> None:  # noqa: ARG002
         """The peer can be asked."""
-        self._linked.add(peer)
+        self._links += 1
+        self._linked[peer] = self._links
 
     def peer_down(self, peer: int, now: int) -> None:
         """The peer will answer nothing that it was asked."""
         self.tasks.now = now
-        self._linked.discard(peer)
+        self._linked.pop(peer, None)
         self._give_up([number for number, one in self._open.items() if one.peer == peer])
 
     def peer_dead(self, peer: int, now: int) -> None:
@@ -107,7 +115,7 @@ class Calls:
             self._answer(peer, number, kind, rest)
             return
         waiting = self._open.get(number)
-        if waiting is not None and waiting.peer == peer:
+        if waiting is not None and waiting.peer == peer and waiting.kind == kind:
             del self._open[number]
             waiting.answer.set(rest if what == ANSWER else None)
 
@@ -127,11 +135,13 @@ class Calls:
         self._reply(peer, number, kind, found)
 
     def _answered_later(self, peer: int, number: int, kind: int, answer: Task[bytes | None]) -> Task[None]:
+        link = self._linked.get(peer)
         try:
             found = yield from answer
         except FlockError:
             found = None
-        self._reply(peer, number, kind, found)
+        if self._linked.get(peer) == link:
+            self._reply(peer, number, kind, found)
 
     def _reply(self, peer: int, number: int, kind: int, found: bytes | None) -> None:
         if found is None or len(found) > BODY_BYTES_MAX - _HEAD.size:

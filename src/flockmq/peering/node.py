@@ -87,7 +87,7 @@ class Base:
         self.exchange = Exchange(ship)
         self.maps = OwnedMaps(node_id, boot, self.exchange, MapsSettings(), rng, now)
         self.swim = Swim(gossip, me, rng, now, self.exchange, self.maps)
-        self.calls = Calls(self.exchange)
+        self.calls = Calls(self.exchange, boot=boot)
         self.forwarding = Forwarding(broker.node, boot, self.exchange)
         self.routes = Routes(broker.node, node_id, self.forwarding, self.maps)
         self.retained = RetainedSync(node_id, broker.retained, self.exchange, broker.node.events, rng, now)

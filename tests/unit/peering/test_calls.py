@@ -88,6 +88,47 @@ def test_no_answer_is_an_answer(end: str) -> None:
     assert answers == [None]
 
 
+def test_the_answer_to_a_question_of_before_a_restart_is_not_taken_for_another() -> None:
+    one, one_post, two, two_post = pair()
+    first: Promise[bytes] = Promise()
+    second: Promise[bytes] = Promise()
+    waiting = [first, second]
+
+    def later(peer: int, body: bytes) -> Task[bytes | None]:
+        return (yield from waiting.pop(0))
+
+    two.serve_task(PING, later)
+    one.ask(2, PING, b"of the first start")
+    carry(one_post, 1, two)
+    two.peer_down(1, 6)
+    two.peer_up(1, 7)
+    again_post = Post()
+    again = Calls(again_post)
+    again.peer_up(2, 7)
+    answers: list[bytes | None] = []
+    again.ask(2, PING, b"of the second start").then(answers.append)
+    carry(again_post, 1, two)
+    first.set(b"first")
+    two.tick(8)
+    carry(two_post, 2, again)
+    assert answers == []
+    second.set(b"second")
+    two.tick(9)
+    carry(two_post, 2, again)
+    assert answers == [b"second"]
+
+
+def test_numbers_of_questions_are_of_one_start() -> None:
+    numbers: list[bytes] = []
+    for boot in (1_700_000_000_000, 1_700_000_000_001):
+        post = Post()
+        calls = Calls(post, boot=boot)
+        calls.peer_up(2, 0)
+        calls.ask(2, PING, b"")
+        numbers += [body[1:9] for _, _, body in post.letters]
+    assert numbers[0] != numbers[1]
+
+
 def test_questions_that_wait_are_bounded() -> None:
     one, one_post, _, _ = pair()
     answers: list[bytes | None] = []

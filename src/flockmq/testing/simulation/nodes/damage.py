@@ -6,13 +6,17 @@ import random
 from typing import TYPE_CHECKING
 
 from flockmq.testing.simulation.disk import SimulatedDisk
+from flockmq.testing.simulation.nodes.stores import survives
 
 if TYPE_CHECKING:
     from flockmq.testing.simulation.nodes.process import DurableMachine, DurableProcess
 
 
 def flip(machine: DurableMachine, rng: random.Random) -> str:
-    """Turn a bit over among committed entries in files of a node that runs; where, empty when there is none."""
+    """Turn a bit over among committed entries in files of a node that runs; where, empty when there is none.
+
+    Groups that can't do without the node are spared: what its disk loses, no replica has.
+    """
     process = machine.process
     if process is None:
         return ""
@@ -20,6 +24,8 @@ def flip(machine: DurableMachine, rng: random.Random) -> str:
     places: list[tuple[str, int]] = []
     for replica in process.engine.replicas.values():
         log = replica.log
+        if not survives(replica.node.state.configuration, machine.number):
+            continue
         for segment in log.segments:
             path = log.path(segment.file_name())
             if segment.flushed and segment.flushed_index - 1 <= log.settled and disk.size(path) >= segment.flushed:

@@ -116,7 +116,7 @@ class StoreFaults:
         groups = [self._deciders]
         for process in self._cluster.processes():
             groups += [node.state.configuration for node in process.engine.host.groups.values()]
-        is_sure = self._deciders.voters and all(_survives(one, number) for one in groups)
+        is_sure = self._deciders.voters and all(survives(one, number) for one in groups)
         is_sure = is_sure and self._cluster.now_ms() >= self._few_until and not self._may_found_few()
         for partition in self._state.partitions():
             if number in partition.members() and (partition.is_moving or len(partition.target) < VOTERS_MIN):
@@ -161,7 +161,7 @@ def _is_voter(configuration: Configuration, node: int) -> bool:
     return node in configuration.voters and not configuration.is_joint
 
 
-def _survives(configuration: Configuration, node: int) -> bool:
+def survives(configuration: Configuration, node: int) -> bool:
     """Whether a group can do without what a node has."""
     if node not in configuration.members():
         return True
