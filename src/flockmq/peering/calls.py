@@ -5,8 +5,8 @@
    a promise of body <---- ANSWER number body <---------'
    ... of None: the link broke, the peer died, the peer refused, or no answer came within ``timeout_ms``
 ```
-At most ``OPEN_MAX`` questions wait for their answer. An answer goes back over the link that its question came by, or not
-at all: a node that started again meanwhile must not take it for the answer to a question of its own.
+At most ``OPEN_MAX`` questions wait for their answer. An answer goes back over the link that its question came by, or
+not at all: a node that started again meanwhile must not take it for the answer to a question of its own.
 """
 
 from __future__ import annotations
