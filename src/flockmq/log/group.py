@@ -17,6 +17,8 @@ from flockmq.log.checksum import crc32c
 from flockmq.log.errors import DamageError, EntryGone, SpoiledError, must_be_lost
 from flockmq.log.header import DATA, BatchError
 from flockmq.log.journal import APPEND, CUT, DAMAGE, REPAIRED, RESET, SNAPSHOT, START, STATE, Row
+from flockmq.log.names import Found, NameTest, SegmentNames
+from flockmq.log.names_reading import find_names
 from flockmq.log.reading import CHUNK_BYTES, position_of, read_entries, rows_of
 from flockmq.log.segment import BY_OFFSET, BY_TIME, Segment, find_row, row_index
 from flockmq.log.settings import SMALL_SEGMENTS_MAX, Retention
@@ -35,6 +37,8 @@ class GroupLog(LogState):
         """How the last manifest describes this log; empty when that has to be written anew."""
         self._roll_bytes = staging.segment_bytes
         self._roll_age_ms = staging.segment_age_ms
+        self.keeps_names = False
+        """Whether its segments have an index of topic names."""
 
     # What consensus asks.
 
@@ -94,6 +98,9 @@ class GroupLog(LogState):
                 row = Row(APPEND, self.group, segment.number, segment.base_offset, segment.length, 0, view.index)
                 staging.stage(row)
             self.apply_batch(view, batch, staging.index_bytes)
+            names = segment.names
+            if names is not None and names.next_index == view.index:
+                names.add(view)
             staging.stage_batch(row, batch, view.index)
 
     def _segment_for(self, view: BatchView) -> Segment:
@@ -109,7 +116,11 @@ class GroupLog(LogState):
             if last.length == 0 or (age < age_ms_max and last.length + view.size <= bytes_max):
                 return last
             staging.loaded(last)
+            if last.names is not None:
+                staging.named(last)
         segment = Segment(staging.take_number(), view.base_offset, view.index)
+        if self.keeps_names:
+            segment.names = SegmentNames(view.index, view.base_offset, staging.index_bytes)
         self.segments.append(segment)
         return segment
 
@@ -117,6 +128,7 @@ class GroupLog(LogState):
         """Close segments so early that whole ones can go about when the rule wants it. Not kept over restarts."""
         self._roll_bytes = rule.segment_bytes(self._staging.segment_bytes)
         self._roll_age_ms = rule.segment_age_ms(self._staging.segment_age_ms)
+        self.keeps_names = rule.names
 
     def truncate_from(self, index: int) -> None:
         """Forget entry ``index`` and all after it: another leader's log differs there."""
@@ -285,6 +297,12 @@ class GroupLog(LogState):
             if gap.number == segment.number and gap.end_offset <= offset and gap.next > index:
                 index = gap.next
         return index
+
+    def find_names(self, offset: int, end: int, tests: list[NameTest]) -> Found:
+        """Where, from an offset on that is there, the next record before ``end`` may be that has a wanted name."""
+        if not self.keeps_names or not self.first_offset <= offset < end <= self.end_offset:
+            return Found(offset, max(offset, end), CHUNK_BYTES)
+        return find_names(self._staging, self, offset, end, tests)
 
     def offset_at(self, timestamp_ms: int, commit: int) -> int:
         """Offset of the first record that is not older, among those up to entry ``commit``; else the one after them."""

@@ -168,7 +168,7 @@ def _sweep(store: Store, disk: Disk) -> None:
         named: set[str] = set()
         if log is not None:
             for segment in log.segments:
-                named |= {segment.file_name(), segment.index_name()}
+                named |= {segment.file_name(), segment.index_name(), segment.names_name()}
             if log.snapshot is not None:
                 named.add(log.snapshot.file_name())
         for name in disk.names(f"groups/{folder}"):

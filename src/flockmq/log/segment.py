@@ -14,6 +14,7 @@ import struct
 from typing import Final
 
 from flockmq.log.checksum import crc32c
+from flockmq.log.names import SegmentNames
 from flockmq.log.view import BatchView
 
 ROW_BYTES: Final = 32
@@ -54,6 +55,8 @@ class Segment:
         """The sparse index; None while it is not in memory."""
         self.rows_flushed = 0
         self.last_row = 0
+        self.names: SegmentNames | None = None
+        """Which topic names it has, in logs that keep that; None while that is not in memory."""
 
     def file_name(self) -> str:
         """Name of the file with the batches."""
@@ -62,6 +65,10 @@ class Segment:
     def index_name(self) -> str:
         """Name of the file with the sparse index."""
         return f"{self.base_offset:020d}-{self.number:x}.index"
+
+    def names_name(self) -> str:
+        """Name of the file with the topic names."""
+        return f"{self.base_offset:020d}-{self.number:x}.names"
 
     def add(self, view: BatchView, index_bytes: int) -> None:
         """The next batch."""

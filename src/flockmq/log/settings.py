@@ -90,6 +90,9 @@ class Retention:
     age_bound_ms: int = 0
     """Segments whose newest record is older go even though a cursor needs them."""
 
+    names: bool = False
+    """Whether each segment has an index of the topic names in it, for readers that want few of them."""
+
     def __post_init__(self) -> None:
         if self.bytes_bound and self.bytes_bound < self.bytes:
             raise ConfigError("retention: bytes_bound is the last resort and can't be smaller than bytes.")

@@ -19,6 +19,8 @@ from flockmq.log.state import Snapshot
 from flockmq.log.work import Repair, SaveSnapshot
 
 SUSPECTS_MAX: Final = 1_024
+NAMES_COST_MAX: Final = 64 * 1024 * 1024
+"""About how much memory the names of closed segments may take, of all logs together."""
 
 
 class Staging:
@@ -53,6 +55,8 @@ class Staging:
         self.down = ""
         """Why the store is down, if it is."""
         self._loaded: list[Segment] = []
+        self.names_cost_max = NAMES_COST_MAX
+        self._named: dict[Segment, None] = {}
 
     def stage(self, row: Row) -> None:
         """Let the next commit make this durable."""
@@ -103,3 +107,18 @@ class Staging:
         self._loaded.append(segment)
         while len(self._loaded) > self.loaded_indexes and self._loaded[0].flushed == self._loaded[0].length:
             self._loaded.pop(0).rows = None
+
+    def named(self, segment: Segment) -> None:
+        """The names of a segment are in memory; those that came first may have to go. They can be read again."""
+        self._named[segment] = None
+        cost = 0
+        for one in list(self._named):
+            if one.names is None:
+                del self._named[one]
+            else:
+                cost += one.names.cost
+        while cost > self.names_cost_max and len(self._named) > 1:
+            first = next(iter(self._named))
+            cost -= first.names.cost if first.names is not None else 0
+            first.names = None
+            del self._named[first]

@@ -163,8 +163,13 @@ class LogState:
         return f"{self.folder}/{name}"
 
     def files_of(self, segment: Segment) -> list[str]:
-        """Both files of a segment."""
-        return [self.path(segment.file_name()), self.path(segment.index_name())]
+        """All files that a segment may have."""
+        return [self.path(name) for name in (segment.file_name(), segment.index_name(), segment.names_name())]
+
+    def _dropped(self, segment: Segment) -> list[str]:
+        """Let go of a segment. Its files."""
+        segment.names = None
+        return self.files_of(segment)
 
     def apply_batch(self, view: BatchView, batch: bytes, index_bytes: int) -> None:
         """The next entry, into the last segment."""
@@ -180,9 +185,12 @@ class LogState:
         """Forget all entries after ``last``; segment ``number`` becomes the last one. Files that are not needed now."""
         garbage: list[str] = []
         while self.segments and self.segments[-1].number != number:
-            garbage += self.files_of(self.segments.pop())
+            garbage += self._dropped(self.segments.pop())
         if self.segments:
             self.segments[-1].cut(length, last + 1)
+            names = self.segments[-1].names
+            if names is not None:
+                self.segments[-1].names = names.cut(length, last + 1, end_offset)
         self.gaps = [gap for gap in self.gaps if gap.next <= last + 1]
         for index in range(last + 1, self.last + 1):
             self.recent.pop(index, None)
@@ -198,7 +206,7 @@ class LogState:
         garbage: list[str] = []
         while self.segments and self.segments[0].next_index <= first:
             segment = self.segments.pop(0)
-            garbage += self.files_of(segment)
+            garbage += self._dropped(segment)
             for index in range(segment.first_index, segment.next_index):
                 self.recent.pop(index, None)
         while len(self.term_starts) > 1 and self.term_starts[1] <= first:
@@ -216,7 +224,7 @@ class LogState:
         """An empty log that goes on after entry ``last``. Files that are not needed now."""
         garbage: list[str] = []
         for segment in self.segments:
-            garbage += self.files_of(segment)
+            garbage += self._dropped(segment)
         self.segments.clear()
         self.recent.clear()
         self.term_starts.clear()

@@ -203,7 +203,9 @@ class Store:
             if log is None:
                 continue
             log.manifest_row = ""
-            flushes += [_flush(log, segment) for segment in log.segments if _is_behind(segment)]
+            flushes += [
+                _flush(log, segment) for segment in log.segments if _is_behind(segment) or _has_names(log, segment)
+            ]
         staging.changed.clear()
         fields = {
             "store": self.identity,
@@ -252,7 +254,15 @@ def _is_behind(segment: Segment) -> bool:
     return segment.flushed < segment.length or segment.was_cut or segment.rows_flushed < rows
 
 
+def _has_names(log: GroupLog, segment: Segment) -> bool:
+    """Whether the names of a closed segment are all known, and still to be written."""
+    names = segment.names
+    if names is None or names.is_written or not names.mark or segment is log.segments[-1]:
+        return False
+    return names.is_full or names.next_index == segment.next_index
+
+
 def _flush(log: GroupLog, segment: Segment) -> Flush:
     batches = [log.recent[index] for index in range(segment.flushed_index, segment.next_index)]
     rows = b"" if segment.rows is None else bytes(segment.rows[segment.rows_flushed :])
-    return Flush(log, segment, batches, rows)
+    return Flush(log, segment, batches, rows, segment.names if _has_names(log, segment) else None)

@@ -14,6 +14,7 @@ from typing import Final
 from flockmq.log.checksum import seal_text
 from flockmq.log.disk import Disk
 from flockmq.log.journal import Row
+from flockmq.log.names import SegmentNames
 from flockmq.log.segment import Segment
 from flockmq.log.state import LogState, Snapshot
 
@@ -129,15 +130,20 @@ class Repair(Chore):
 
 
 class Flush:
-    """What a segment's files lack: batches that only the journal holds so far, and rows of the sparse index."""
+    """What a segment's files lack: batches that only the journal holds so far, rows of the sparse index, names."""
 
-    def __init__(self, log: LogState, segment: Segment, batches: list[bytes], rows: bytes) -> None:
+    def __init__(
+        self, log: LogState, segment: Segment, batches: list[bytes], rows: bytes, names: SegmentNames | None = None
+    ) -> None:
         self.log = log
         self.batches = batches
         self.first_index = segment.flushed_index
         self._segment = segment
         self._path = log.path(segment.file_name())
         self._index_path = log.path(segment.index_name())
+        self._names_path = log.path(segment.names_name())
+        self._names = names
+        """Of a closed segment: nothing changes them."""
         self._rows = rows
         self._position = segment.flushed
         self._row_position = segment.rows_flushed
@@ -150,9 +156,11 @@ class Flush:
         segment.low_index = segment.next_index
         segment.was_cut = False
         segment.rows_flushed += len(rows)
+        if names is not None:
+            names.is_written = True
 
     def perform(self, disk: Disk) -> None:
-        """Write both and make the batches durable. Rows need not be: what a crash takes of them is built again."""
+        """Write all and make the batches durable. The rest need not be: what a crash takes of it is built again."""
         position = self._position
         for batches in _pieces(self.batches):
             if position > self._position:
@@ -167,9 +175,16 @@ class Flush:
             disk.truncate(self._path, self._length)
             if disk.size(self._index_path) > rows_end:
                 disk.truncate(self._index_path, rows_end)
+        if self._names is not None:
+            self._write_names(disk, self._names.encode())
         disk.sync(self._path)
         if self._position == 0:
             disk.sync_folder(self.log.folder)
+
+    def _write_names(self, disk: Disk, data: bytes) -> None:
+        disk.write(self._names_path, 0, data)
+        if disk.size(self._names_path) > len(data):
+            disk.truncate(self._names_path, len(data))
 
     def finish(self) -> None:
         """The work was performed. What the segment was cut to in the meantime does not count as written."""

@@ -38,7 +38,7 @@ def test_a_start_within_a_term_keeps_the_term() -> None:
 
 
 def names(number: int, offset: int) -> list[str]:
-    return [f"{offset:020d}-{number:x}.{kind}" for kind in ("log", "index")]
+    return [f"{offset:020d}-{number:x}.{kind}" for kind in ("log", "index", "names")]
 
 
 def test_a_cut_forgets_later_terms_and_files() -> None:
