@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from flockmq.cluster.tables import Tables
 
-_ACTIONS = ("publish", "subscribe", "all")
+_ACTIONS = ("publish", "subscribe", "capture", "all")
 
 
 def create_namespace(tables: Tables, command: CreateNamespace, wall_ms: int) -> Namespace:

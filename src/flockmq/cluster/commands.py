@@ -106,6 +106,9 @@ class AlterNamespace(Struct, frozen=True, array_like=True, tag=7):
     retained_max: int | None = None
     messages_per_second_max: int | None = None
     stored_bytes_max: int | None = None
+    persistent_sessions_max: int | None = None
+    sessions_per_user_max: int | None = None
+    captured_bytes_per_second_max: int | None = None
 
 
 class DeleteNamespace(Struct, frozen=True, array_like=True, tag=8):

@@ -80,6 +80,11 @@ class Limits(Struct, frozen=True, array_like=True):
     retained_max: int = 0
     messages_per_second_max: int = 0
     stored_bytes_max: int = 0
+    persistent_sessions_max: int = 0
+    sessions_per_user_max: int = 0
+    """Persistent sessions of one user."""
+    captured_bytes_per_second_max: int = 0
+    """Messages stored for persistent sessions."""
 
 
 class Namespace(Struct, frozen=True, array_like=True):

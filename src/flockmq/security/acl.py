@@ -9,6 +9,9 @@ An allowing rule decides when one of its topics *covers* what is asked for, a de
 ``%c`` and ``%u`` are filled in level by level as literals. A client chooses its own id, so a value that holds ``+``,
 ``#`` or ``/`` or begins with ``$`` fits no allowing rule; in a denying rule it counts as any level, so that a
 strange id is no way around the rule. ``$SYS/#`` is never opened by a default, only by a rule that names it.
+
+*Capture* is the right to have messages stored for a persistent session. All clients have it for what they may subscribe
+to, unless a rule for ``capture`` denies it: neither ``all`` nor the default is about capture.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ from flockmq.security.filters import Filter, covers, make_filter, overlaps
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Action = Literal["publish", "subscribe"]
+Action = Literal["publish", "subscribe", "capture"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SYS: Final = b"$SYS"
 _RULE_KEYS: Final = ("allow", "who", "action", "topics")
-_ACTIONS: Final = ("publish", "subscribe", "all")
+_ACTIONS: Final = ("publish", "subscribe", "capture", "all")
 _PLACEHOLDER: Final = re.compile(r"(%.?)", re.DOTALL)
 _NAMES: Final = frozenset({"%c", "%u"})
 _UNUSABLE: Final = frozenset("+#/")
@@ -108,13 +111,24 @@ class Selection:
     publish: tuple[tuple[bool, Filter], ...]
     subscribe: tuple[tuple[bool, Filter], ...]
     default: bool
+    capture: tuple[tuple[bool, Filter], ...] = ()
+    default_capture: bool = True
 
     def decide(self, action: Action, wanted: Filter) -> bool:
         """Whether all names of ``wanted`` are allowed."""
-        for allow, topic in self.publish if action == "publish" else self.subscribe:
-            if covers(topic, wanted) if allow else overlaps(topic, wanted):
-                return allow
-        return self.default and not is_sys(wanted)
+        if action == "capture":
+            decided = _first(self.capture, wanted)
+            return self.default_capture if decided is None else decided
+        decided = _first(self.publish if action == "publish" else self.subscribe, wanted)
+        return self.default and not is_sys(wanted) if decided is None else decided
+
+
+def _first(rules: tuple[tuple[bool, Filter], ...], wanted: Filter) -> bool | None:
+    """What the first rule that decides says; None: none decides."""
+    for allow, topic in rules:
+        if covers(topic, wanted) if allow else overlaps(topic, wanted):
+            return allow
+    return None
 
 
 class Acl:
@@ -149,12 +163,12 @@ class Acl:
         return found
 
     def _bind(self, rules: Iterable[Rule], principal: Principal) -> Selection:
-        chosen: dict[Action, list[tuple[bool, Filter]]] = {"publish": [], "subscribe": []}
+        chosen: dict[Action, list[tuple[bool, Filter]]] = {"publish": [], "subscribe": [], "capture": []}
         for rule in rules:
             bound = rule.bind(principal)
             for action in rule.actions:
                 chosen[action] += bound
-        return Selection(tuple(chosen["publish"]), tuple(chosen["subscribe"]), self.default)
+        return Selection(tuple(chosen["publish"]), tuple(chosen["subscribe"]), self.default, tuple(chosen["capture"]))
 
     def _fitting_others(self, peer: str) -> list[Rule]:
         try:
@@ -170,11 +184,16 @@ def is_sys(wanted: Filter) -> bool:
     return bool(wanted.levels) and wanted.levels[0] == _SYS
 
 
-def grant(publish: Iterable[Pattern], subscribe: Iterable[Pattern], principal: Principal) -> Selection:
-    """What a list of allowed topics gives; all else is denied."""
-    bound = [[topic.bind(principal, allow=True) for topic in topics] for topics in (publish, subscribe)]
-    first, second = (tuple((True, topic) for topic in topics if topic is not None) for topics in bound)
-    return Selection(first, second, default=False)
+def grant(
+    publish: Iterable[Pattern],
+    subscribe: Iterable[Pattern],
+    principal: Principal,
+    capture: Iterable[Pattern] | None = None,
+) -> Selection:
+    """What a list of allowed topics gives; all else is denied. ``capture`` None: whatever may be subscribed to."""
+    bound = [[topic.bind(principal, allow=True) for topic in topics] for topics in (publish, subscribe, capture or ())]
+    first, second, third = (tuple((True, topic) for topic in topics if topic is not None) for topics in bound)
+    return Selection(first, second, default=False, capture=third, default_capture=capture is None)
 
 
 class RuleError(FlockError):

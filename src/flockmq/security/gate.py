@@ -236,7 +236,7 @@ class BrokerGate:
             return Refuse(NOT_AUTHORIZED, "The token names no user, and so does not prove this namespace")
         if token.rights is not None:
             principal = Principal(request.client_id, name and unqualified(namespace, name), request.peer)
-            own = grant(token.rights.publish, token.rights.subscribe, principal)
+            own = grant(token.rights.publish, token.rights.subscribe, principal, token.rights.capture)
         expires_at_ms = 0
         if token.expires_at_wall_ms is not None:
             expires_at_ms = max(1, request.now_ms + token.expires_at_wall_ms - wall_ms)
@@ -347,6 +347,11 @@ class BrokerGate:
         """Whether this identity may read all names that this filter matches."""
         own = own_name(identity, topic_filter)
         return own is not None and self._may(identity, "subscribe", parse_filter(own))
+
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        """Whether messages that this filter matches may be stored for a persistent session of this identity."""
+        own = own_name(identity, topic_filter)
+        return own is not None and self._may(identity, "capture", parse_filter(own))
 
     def _may(self, identity: Identity, action: Action, wanted: Filter) -> bool:
         if identity.superuser:

@@ -43,6 +43,8 @@ class TokenRights:
 
     publish: tuple[Pattern, ...]
     subscribe: tuple[Pattern, ...]
+    capture: tuple[Pattern, ...] | None = None
+    """None: all that may be subscribed to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +137,13 @@ class TokenVerifier:
         if rights is None:
             return None
         try:
-            if not isinstance(rights, dict) or rights.keys() - {"pub", "sub", "all"}:
-                raise FlockError("it is an object with pub, sub and all")
+            if not isinstance(rights, dict) or rights.keys() - {"pub", "sub", "capture", "all"}:
+                raise FlockError("it is an object with pub, sub, capture and all")
             publish, subscribe, both = (_patterns(rights.get(key, [])) for key in ("pub", "sub", "all"))
+            capture = _patterns(rights["capture"]) if "capture" in rights else None
         except FlockError as error:
             raise TokenError(f"The token's claim {self._settings.jwt_acl_claim!r}: {error}", genuine=True) from None
-        return TokenRights(publish + both, subscribe + both)
+        return TokenRights(publish + both, subscribe + both, capture)
 
 
 def _patterns(topics: object) -> tuple[Pattern, ...]:

@@ -197,3 +197,22 @@ def test_rules_of_many_users_are_not_walked_through(acl_of: Make) -> None:
     assert selection.decide("publish", parse_name(b"t/7"))
     assert not selection.decide("publish", parse_name(b"t/8"))
     assert selection.decide("publish", parse_name(b"shared"))
+
+
+def test_capture_is_allowed_unless_a_rule_for_it_denies(acl_of: Make) -> None:
+    plain = acl_of(rule("all", "all", "#", allow=False), default="deny")
+    assert may(plain, ALICE, "capture", "#"), "other rules are not about it"
+    acl = acl_of(rule("user:alice", "capture", "plant/#"), rule("all", "capture", "#", allow=False), default="allow")
+    assert may(acl, ALICE, "capture", "plant/1/+")
+    assert not may(acl, ALICE, "capture", "#")
+    assert not may(acl, NOBODY, "capture", "plant/1")
+    assert may(acl, NOBODY, "subscribe", "#")
+
+
+def test_a_list_of_captured_topics_denies_all_others() -> None:
+    everything = parse_pattern("#")
+    free = grant([], [everything], ALICE)
+    bound = grant([], [everything], ALICE, [parse_pattern("own/%u/#")])
+    assert free.decide("capture", parse_filter(b"#"))
+    assert bound.decide("capture", parse_filter(b"own/alice/+"))
+    assert not bound.decide("capture", parse_filter(b"own/#"))

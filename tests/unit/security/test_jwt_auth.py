@@ -220,6 +220,10 @@ def test_rights_in_the_token(verify: Check) -> None:
     rights = verify(sign(acl={"pub": ["out/%c"], "sub": ["in/#"], "all": ["x"]})).rights
     assert rights is not None
     assert (len(rights.publish), len(rights.subscribe)) == (2, 2)
+    assert rights.capture is None
+    bound = verify(sign(acl={"sub": ["#"], "capture": []})).rights
+    assert bound is not None
+    assert bound.capture == ()
     assert verify(sign(acl={})).rights is not None, "no rights are rights, too"
     assert verify(sign(acl={"pub": ["a"]}), jwt_acl_claim="").rights is None
     assert verify(sign(rules={"pub": ["a"]}), jwt_acl_claim="rules").rights is not None
@@ -232,6 +236,7 @@ def test_rights_in_the_token(verify: Check) -> None:
         "x",
         {"pub": "a"},
         {"pub": [1]},
+        {"capture": "a"},
         {"publish": ["a"]},
         {"sub": ["a/#/b"]},
         {"all": ["%x"]},
