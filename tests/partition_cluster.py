@@ -89,7 +89,7 @@ class Records:
         flags = CLEAN_START if clean else 0
         self.say(client, ClaimStatement(client, self.index + 1, 0, node, 1, None, 3_600, 5, flags))
         record = read_record(Reader(self.table.records[client].encode()))
-        return Claimed(0, "", record.epoch, record)
+        return Claimed(0, "", record)
 
 
 class Node(StoreNode):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flockmq.cluster.model import CAPTURE_TOPIC, DEFAULT_NAMESPACE, SESSIONS_TOPIC
 from flockmq.cluster.tables import key_of
+from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import (
     PUBACK,
     PUBCOMP,
@@ -34,12 +35,13 @@ from flockmq.mqtt.packets import (
 from flockmq.node.settings import BrokerSettings
 from flockmq.routing.durable import shard_of
 from flockmq.testing.harness_client import HarnessClient, make_properties
-from flockmq.testing.lockstep_nodes import NodesLockstep
+from flockmq.testing.lockstep_nodes import NodesLockstep, WholeNode
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.session_record import SessionRecord
     from flockmq.durable.machine.session_table import SessionTable
     from flockmq.durable.sessions.leases import Leases
+    from flockmq.node.ports import Gate
 
 EXPIRY_S = 3_600
 QUIET_MS = 1_500
@@ -99,16 +101,41 @@ class Device:
 class SessionNodes(NodesLockstep):
     """See the module."""
 
-    def __init__(self, count: int = 3, seed: int = 1, settings: BrokerSettings | None = None) -> None:
-        super().__init__(seed, cores=count, settings=settings)
-        self.found(*range(2, count + 1))
-        self.until(lambda: all(self.knows_all(number) for number in self.nodes))
+    def __init__(
+        self,
+        count: int = 3,
+        seed: int = 1,
+        settings: BrokerSettings | None = None,
+        *,
+        gate: Gate | None = None,
+        later: int = 0,
+        edges: int = 0,
+    ) -> None:
+        """``later``: nodes that a test starts by itself (``join``)."""
+        super().__init__(seed, cores=count + later, edges=edges, settings=settings, gate=gate)
+        self.found(*range(2, count + 1), *range(count + later + 1, count + later + edges + 1))
+        self.until(self.know_each_other)
+
+    def know_each_other(self) -> bool:
+        """Whether all nodes that run serve, and know all others in their cluster state; and these may vote."""
+        running = self.running()
+        is_known = all(one.durable.is_ready() and len(one.meta.state.nodes) == len(running) for one in running)
+        return is_known and len(self.voters()) == len([one for one in running if not one.role])
 
     def knows_all(self, number: int) -> bool:
         """Whether a node serves, and has all others in its cluster state; and these may vote."""
         node = self[number]
         is_known = node.durable.is_ready() and len(node.meta.state.nodes) == len(self.nodes)
-        return is_known and len(self.voters()) == len(self.nodes)
+        return is_known and len(self.voters()) == len([one for one in self.nodes.values() if not one.role])
+
+    def add_core(self, number: int) -> None:
+        """A node that was never there; ``start`` begins its first life."""
+        self.nodes[number] = WholeNode(self, number, 0)
+
+    def join(self, number: int) -> None:
+        """Another node comes."""
+        self[number].start()
+        self.until(self.know_each_other)
 
     # CONNECT.
 
@@ -127,9 +154,23 @@ class SessionNodes(NodesLockstep):
         assert device.connack.reason == 0, device.connack
         return device
 
+    def connect_again(self, number: int, client_id: str, tries: int = 5) -> Device:
+        """As a client that comes again when it is told that the server is busy."""
+        for _ in range(tries):
+            device = self.ask(number, connect_packet(client_id))
+            if device.connack.reason != reasons.SERVER_BUSY:
+                break
+            self.run(1_000)
+        assert device.connack.reason == 0, device.connack
+        return device
+
     def clean(self, number: int, client_id: str) -> Device:
         """A client whose session ends with its connection."""
         return self.connect(number, client_id, expiry_s=0, clean_start=True)
+
+    def connect_old(self, number: int, client_id: str) -> Device:
+        """A client that speaks MQTT 3.1.1, whose session ends with its connection."""
+        return self.connect(number, client_id, clean_start=True, version=4)
 
     def drop(self, device: Device) -> None:
         """A client loses its connection; its record says so when this returns."""

@@ -12,6 +12,7 @@ from flockmq.durable.machine.session_bodies import (
     CLEAN_START,
     SAME_EPOCH,
     AbandonStatement,
+    AdvanceStatement,
     ClaimStatement,
     DetachStatement,
     EndStatement,
@@ -21,6 +22,7 @@ from flockmq.durable.machine.session_bodies import (
     MarkStatement,
     OrphanStatement,
     RevokeStatement,
+    SentStatement,
     SessionStatement,
     SlowSession,
     StoredSubscription,
@@ -30,6 +32,7 @@ from flockmq.durable.machine.session_bodies import (
     session_body,
 )
 from flockmq.durable.machine.session_record import NEVER_EXPIRES, SessionRecord
+from flockmq.durable.machine.session_sent import SentChange, SentMessage
 from flockmq.durable.machine.session_table import SessionTable, decode_sessions
 from flockmq.durable.machine.session_wills import StoredWill
 
@@ -72,6 +75,32 @@ claims = st.builds(
     st.sampled_from([0, 0, 0, CLEAN_START, CHECKS_USER, SAME_EPOCH]),
     st.one_of(st.just(b""), wills),
 )
+packet_ids = st.integers(1, 4)
+
+
+def sent_change(stamp: int, sent: dict[int, tuple[int, int]], received: list[int], done: list[int]) -> SentChange:
+    change = SentChange(stamp)
+    change.sent = {packet_id: SentMessage(group, offset) for packet_id, (group, offset) in sent.items()}
+    change.received = received
+    change.done = done
+    return change
+
+
+changes = st.builds(
+    sent_change,
+    st.integers(1, 12),
+    st.dictionaries(packet_ids, st.tuples(st.sampled_from(GROUPS), st.integers(0, 20)), max_size=2),
+    st.lists(packet_ids, max_size=2),
+    st.lists(packet_ids, max_size=2),
+)
+
+
+def with_floors(change: SentChange, floors: dict[int, int]) -> SentChange:
+    change.floors = floors
+    return change
+
+
+sent = st.builds(SentStatement, clients, epochs, st.builds(with_floors, changes, positions))
 marks = st.builds(
     MarkStatement,
     owners,
@@ -103,9 +132,20 @@ class Step:
 
 
 def _bring_up_to_date(statement: SessionStatement, table: SessionTable, index: int) -> None:
-    if isinstance(statement, (SubscribeStatement, UnsubscribeStatement, DetachStatement, EndStatement)):
+    about = (
+        SubscribeStatement,
+        UnsubscribeStatement,
+        DetachStatement,
+        EndStatement,
+        AdvanceStatement,
+        SentStatement,
+    )
+    if isinstance(statement, about):
         if statement.client in table.records:
-            statement.epoch = table.records[statement.client].epoch
+            record = table.records[statement.client]
+            statement.epoch = record.epoch
+            if isinstance(statement, SentStatement) and statement.change.stamp % 4:
+                statement.change.stamp = record.sent.stamp + 1
     elif isinstance(statement, ExpireStatement):
         statement.sessions = table.expired(FAR, 10)
     elif isinstance(statement, FiringStatement):
@@ -131,10 +171,14 @@ statements = st.one_of(
     st.builds(UnsubscribeStatement, clients, epochs, st.lists(filters, max_size=2)),
     st.builds(DetachStatement, clients, epochs, expiries, positions, st.booleans()),
     st.builds(EndStatement, clients, epochs, st.booleans()),
+    st.builds(AdvanceStatement, clients, epochs, st.integers(0, 60), positions),
+    st.builds(AdvanceStatement, clients, epochs, st.just(FAR), positions),
     st.builds(AbandonStatement, clients, st.lists(st.integers(1, 200), max_size=3)),
     st.builds(FiringStatement, st.sampled_from([0, 7, 8]), st.lists(named, max_size=2)),
     st.builds(FiredStatement, st.sampled_from([0, 7]), st.integers(0, 60)),
     st.builds(RevokeStatement, clients, epochs),
+    sent,
+    sent,
     marks,
     marks,
     marks,
@@ -153,7 +197,10 @@ steps = st.lists(
     max_size=40,
 )
 
-subscribes = st.builds(SubscribeStatement, st.just(b"a"), epochs, st.lists(subscriptions, min_size=1, max_size=2))
+captured = st.builds(
+    StoredSubscription, st.sampled_from([b"x", b"y/#"]), st.integers(1, 2), st.just(0), st.just(0), positions
+)
+subscribes = st.builds(SubscribeStatement, st.just(b"a"), epochs, st.lists(captured, min_size=1, max_size=2))
 busy = st.lists(
     st.one_of(subscribes, marks, marks).map(lambda statement: Step([statement], True, 0, False, False)), max_size=20
 )
@@ -195,7 +242,7 @@ def facts(table: SessionTable) -> object:
         {run: {(known.client, known.epoch) for known in wills} for run, wills in table.wills.runs.items()},
         table.wills.bytes,
         table.least_positions(list(GROUPS)),
-        [(record.subscription_bytes, record.captured) for record in table.records.values()],
+        [(record.subscription_bytes, record.captured, record.sent.offsets()) for record in table.records.values()],
     )
 
 
@@ -245,6 +292,7 @@ def test_statements_of_no_epoch_that_is_current_change_nothing(taken: list[Step]
         FiringStatement(7, [(client, epoch)]),
         FiredStatement(7, epoch),
         RevokeStatement(client, epoch),
+        SentStatement(client, epoch, sent_change(99, {1: (1, 1)}, [1], [1])),
     ]
     replay.table.apply(session_body(FAR, void), replay.index + 1, FAR)
     assert replay.table.encode() == before
@@ -332,6 +380,29 @@ def test_the_position_of_a_session_is_behind_no_start_that_is_news_to_its_owner(
                 certain[group] = moved
     fresh = decode_sessions(replay.table.encode(), replay.index)
     assert facts(fresh) == facts(replay.table)
+
+
+@given(steps)
+def test_listed_messages_go_only_when_they_are_done_and_passed(taken: list[Step]) -> None:
+    replay = Replay()
+    for step in taken:
+        for statement in step.statements:
+            before = {
+                (client, record.began): record.sent.copy()
+                for client, record in replay.table.records.items()
+                if record.sent.count()
+            }
+            replay.apply(Step([statement], step.is_current, step.passed_ms, False, False))
+            for (client, began), old in before.items():
+                record = replay.table.records.get(client)
+                if record is None or record.began != began:
+                    continue  # another session
+                for group, offsets in old.offsets().items():
+                    kept = record.sent.offsets().get(group, [])
+                    gone = [offset for offset in offsets if offset not in kept]
+                    assert all(offset < record.positions.get(group, 0) for offset in gone)
+                for packet_id in old.by_id:
+                    assert packet_id in record.sent.by_id or isinstance(statement, SentStatement)
 
 
 @given(steps)

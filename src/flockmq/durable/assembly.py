@@ -2,8 +2,8 @@
 
 ```
  assemble(parts) --> Node    broker      clients, sessions, routing
-                             cluster     membership, links, routes, takeovers     (around the broker)
-                             durable     consensus, partitions, delivery          (around both; None without a store)
+                             cluster     membership, links, routes                (around the broker)
+                             durable     consensus, partitions, delivery, takeovers (around both; None without a store)
 ```
 The server, the tests and the simulators call this function; only the edges differ.
 """
@@ -17,7 +17,6 @@ from flockmq.durable.order import components_of, tick_of, turn_of
 from flockmq.node.broker import Broker
 from flockmq.peering.forming import Formation
 from flockmq.peering.node import Base, ClusterNode
-from flockmq.peering.ownership import Ownership
 
 if TYPE_CHECKING:
     from flockmq.durable.parts import Parts
@@ -37,25 +36,15 @@ class Node:
             self.durable = DurableNode(base, store, parts.raft, parts.edges, parts.policy, now, parts.wall_ms)
         durable = self.durable
         upper = durable.upper if durable is not None else None
-        collector = durable.releases if durable is not None else None
         self.sessions = durable.session_room.keeper if durable is not None else None
-        self.ownership = Ownership(
-            self.broker,
-            me.node_id,
-            me.boot,
-            base.exchange,
-            parts.rng,
-            base.routes,
-            collector,
-            self.sessions,
-        )
+        self.ownership = durable.session_room.owner if durable is not None else None
         self.routes = base.routes
         has_data = store is not None and bool(store.groups)
         formation = Formation(me.node_id, me.cluster_id, has_data, parts.ballot, parts.rules, base.exchange, now)
-        components = components_of(base, self.ownership, durable)
+        components = components_of(base, durable)
         turn = turn_of(base, formation, components)
         tick = tick_of(base, formation, components)
-        self.cluster = ClusterNode(base, self.ownership, formation, components, turn, tick, upper)
+        self.cluster = ClusterNode(base, formation, components, turn, tick, upper)
         self.appending = durable.appending if durable is not None else None
         self.replay = durable.delivery.replay if durable is not None else None
 

@@ -37,6 +37,7 @@ from flockmq.durable.replicas.scrubbing import Scrubbing
 from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.replicas.stored import StoredBytes
 from flockmq.durable.replicas.usage import NamespaceUsage
+from flockmq.durable.sessions.advancing import Advancing
 from flockmq.durable.sessions.holding import CaptureHolds
 from flockmq.durable.sessions.room import SessionRoom
 from flockmq.durable.sessions.submitting import SessionLog
@@ -211,7 +212,10 @@ class DurableNode:
             session_log,
             self.releases,
         )
-        self.capture_holds = CaptureHolds(self.calls, self.meta, self.machines, session_log, self.logs, self.cursors)
+        self.advancing = Advancing(self.logs, self.session_room.shards)
+        self.capture_holds = CaptureHolds(
+            self.calls, self.meta, self.machines, session_log, self.logs, self.cursors, self.advancing
+        )
         stored = StoredBytes(self.engine, self.layout)
         self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, stored)
         base.maps.set(STORE, store.identity.to_bytes(8, "little"))
@@ -243,8 +247,8 @@ class DurableNode:
         self.tick(now, self._wall.at(now))
 
     def is_ready(self) -> bool:
-        """Whether this node knows the topics that there are, and runs its replicas."""
-        return self.meta.is_current and not self.partitions.pending
+        """Whether this node knows the topics and persistent sessions that there are, and runs its replicas."""
+        return self.meta.is_current and not self.partitions.pending and self.session_room.leases.is_ready()
 
     def may_serve_alone(self) -> bool:
         """Whether clients can be served before a majority has confirmed what this node knows."""
@@ -368,7 +372,7 @@ class DurableNode:
         if mine is None or mine.since_ms == self._mine_since_ms:
             return
         if self._mine_since_ms:
-            self.session_room.claims.reclaim_all()
+            self.session_room.reclaiming.reclaim_all()
         self._mine_since_ms = mine.since_ms
 
     def _seen(self) -> list[SeenMember]:

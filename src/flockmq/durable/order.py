@@ -15,28 +15,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flockmq.peering.channels import FEEDS, MAPS, RAFT, RETAINED, RUNS, SESSIONS
+from flockmq.peering.channels import FEEDS, MAPS, RAFT, RETAINED, RUNS
 
 if TYPE_CHECKING:
     from flockmq.durable.node import DurableNode
     from flockmq.peering.forming import Formation
     from flockmq.peering.node import Base
-    from flockmq.peering.ownership import Ownership
     from flockmq.peering.ports import Component
 
 Step = tuple[str, Callable[[int], None]]
 """A part's name, and what it does at a moment."""
 
 
-def components_of(base: Base, ownership: Ownership, durable: DurableNode | None) -> dict[int, Component]:
+def components_of(base: Base, durable: DurableNode | None) -> dict[int, Component]:
     """The parts that talk to their like on other nodes, by channel, in the order in which they end a turn."""
     found: dict[int, Component] = {
         # Retained messages go before maps, which tell that a route is known: a subscriber gets a message as a live one,
         # or finds it retained.
         RETAINED: base.retained,
         MAPS: base.maps,
-        RUNS: base.forwarding,  # before SESSIONS: that a session has moved is said behind its messages
-        SESSIONS: ownership,
+        RUNS: base.forwarding,
     }
     if durable is not None:
         found[RAFT] = durable.consensus  # behind all that clients and nodes brought: one frame and one write have it
@@ -59,6 +57,7 @@ def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
         ("clock", durable.begin_turn),
         ("cursors", durable.cursors.flush),
         ("releases", durable.releases.flush),
+        ("QoS 2 to sessions", durable.session_room.sending.flush),
         ("sessions", durable.session_room.log.flush),
         ("control", durable.control.flush),
     )
@@ -94,7 +93,10 @@ def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
         ("releases", durable.releases.tick),
         ("shards of sessions", durable.session_room.shards.tick),
         ("wills", durable.session_room.firing.tick),
+        ("sessions to make sure of", durable.session_room.reclaiming.tick),
+        ("sessions that went elsewhere", durable.session_room.yielding.tick),
         ("statements about sessions", durable.session_room.repeating.tick),
+        ("QoS 2 to sessions", durable.session_room.sending.tick),
         ("marks of sessions", durable.session_room.marking.tick),
         ("holds of captured messages", durable.capture_holds.tick),
         ("usage", durable.usage.tick),

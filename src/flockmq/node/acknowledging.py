@@ -2,7 +2,8 @@
 
 ```
  towards a subscriber   QoS 1: PUBLISH -> PUBACK             settled, window opens
-                        QoS 2: PUBLISH -> PUBREC             settled, answered with PUBREL
+                        QoS 2: PUBLISH -> PUBREC             settled, answered with PUBREL; if the record of its session
+                                                            lists the message, after that has the PUBREC
                                PUBREL  -> PUBCOMP            finished, window opens
  from a publisher       QoS 2: PUBREL                        id released, answered with PUBCOMP; if its message is in
                                                             a log, after that has forgotten the id
@@ -10,6 +11,8 @@
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from flockmq.mqtt import reasons
 from flockmq.mqtt.encode import encode_ack
@@ -20,6 +23,11 @@ from flockmq.node.state import NodeState
 from flockmq.session.connection import Connection
 from flockmq.session.outbound import Outbound
 from flockmq.session.session import Session
+
+UNKNOWN: Final = 0
+RELEASE: Final = 1
+LATER: Final = 2
+"""How to answer a PUBREC: there is no such message; PUBREL; PUBREL when the record of the session has the PUBREC."""
 
 
 def on_plain_acks(node: NodeState, connection: Connection, buf: bytes, pos: int, end: int, now: int) -> int:
@@ -74,8 +82,10 @@ def on_pubrecs(connection: Connection, session: Session, buf: bytes, pos: int, e
         pid = buf[pos + 2] << 8 | buf[pos + 3]
         if pid == 0:
             break
-        known = outbound is not None and received(outbound, pid)
-        if known or connection.version != 5:
+        answer = UNKNOWN if outbound is None else received(session, outbound, pid)
+        if answer == LATER:
+            pass
+        elif answer == RELEASE or connection.version != 5:
             parts.append(b"\x62\x02" + buf[pos + 2 : pos + 4])
         else:
             parts.append(encode_ack(PUBREL, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, 5))
@@ -85,12 +95,15 @@ def on_pubrecs(connection: Connection, session: Session, buf: bytes, pos: int, e
     return pos
 
 
-def received(outbound: Outbound, pid: int) -> bool:
-    """Note that the client has a QoS 2 message; False if there is no such message."""
+def received(session: Session, outbound: Outbound, pid: int) -> int:
+    """Note that the client has a QoS 2 message: ``RELEASE``, ``LATER``, or ``UNKNOWN`` if there is no such message."""
     if outbound.settle(pid, 2):
-        outbound.releasing[pid] = True
-        return True
-    return pid in outbound.releasing
+        exact = session.exact
+        outbound.releasing[pid] = exact is None or not exact.received(pid)
+    may_release = outbound.releasing.get(pid)
+    if may_release is None:
+        return UNKNOWN
+    return RELEASE if may_release else LATER
 
 
 def on_pubrels(
@@ -165,8 +178,8 @@ def on_pubcomps(node: NodeState, session: Session, buf: bytes, pos: int, end: in
         pid = buf[pos + 2] << 8 | buf[pos + 3]
         if pid == 0:
             break
-        if outbound is not None:
-            outbound.finish(pid)
+        if outbound is not None and outbound.finish(pid) and session.exact is not None:
+            session.exact.finished(pid)
         pos += 4
     go_on(node, session, now)
     return pos
@@ -197,10 +210,14 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
             # The client does not want it: as good as delivered, and for no other client. [MQTT-4.8.2-6]
             if outbound.settle(pid, 2):
                 outbound.inflight -= 1
+                if session.exact is not None:
+                    session.exact.finished(pid)
         else:
-            reason = reasons.SUCCESS if received(outbound, pid) else reasons.PACKET_IDENTIFIER_NOT_FOUND
-            connection.reply(encode_ack(PUBREL, pid, reason, connection.version))
+            answer = received(session, outbound, pid)
+            if answer != LATER:
+                reason = reasons.SUCCESS if answer == RELEASE else reasons.PACKET_IDENTIFIER_NOT_FOUND
+                connection.reply(encode_ack(PUBREL, pid, reason, connection.version))
             return
-    else:
-        outbound.finish(pid)
+    elif outbound.finish(pid) and session.exact is not None:
+        session.exact.finished(pid)
     go_on(node, session, now)

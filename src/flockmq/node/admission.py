@@ -20,8 +20,8 @@ class Admission:
         """The verdict, while the cluster is asked whose the client id is."""
         self.is_let_on = False
         """It is its turn among the clients that come back to persistent sessions."""
-        self.epoch = 0
-        """Under which the client id is this node's; 0: not known yet, or this node is alone."""
+        self.is_claimed = False
+        """The client id is this node's."""
         self.unreleased: set[int] | None = None
         """Packet ids of QoS 2 messages that an owner which died left in logs; None: no log had to be asked."""
         self.claimed: Claimed | None = None

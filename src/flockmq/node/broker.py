@@ -648,9 +648,9 @@ class Broker:
         if connection.phase != CLOSED and connection.rest:
             self.receive(connection, b"", now)
 
-    def claimed(self, connection: Connection, epoch: int, now: int) -> None:
-        """The answer to a claim that had to wait: the client id is this node's under this epoch."""
-        go_on_admitting(self.node, connection, epoch, now)
+    def claimed(self, connection: Connection, now: int) -> None:
+        """The answer to a claim that had to wait: the client id is this node's."""
+        go_on_admitting(self.node, connection, now)
         if connection.phase != CLOSED and connection.rest:
             self.receive(connection, b"", now)
 

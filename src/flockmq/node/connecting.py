@@ -5,7 +5,7 @@
                                          |---Continue--> AUTH <--> AUTH ...
                                          |---None------> (reading pauses) ... Broker.auth_result
                                          `---Accept----> persistent: its turn (resuming.py)
-                                                         claim the client id, collect QoS 2 ids from logs
+                                                         claim the client id (durable/sessions/owning.py)
                                                          take over a live session (0x8E to the old connection)
                                                          clean start: end the old one | resume it
                                                          CONNACK, then what was in flight, then the queue
@@ -25,14 +25,15 @@ from flockmq.node.admission import Admission
 from flockmq.node.lifecycle import (
     NEVER_EXPIRES,
     REASON_CHARACTERS_MAX,
+    TAKEN_OVER,
     disconnect,
-    drop_session,
+    displace,
     end_session,
     hang_up,
     send_will,
 )
 from flockmq.node.namespaces import edge_will
-from flockmq.node.ports import CLAIM_BUSY, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
+from flockmq.node.ports import CLAIM_BUSY, CLAIMED, Accept, AuthRequest, Continue, Identity, Refuse, Verdict
 from flockmq.node.reviewing import review_session
 from flockmq.node.state import AUTHORITY_TIMER, CONNECTION_TIMER, RESUME_TIMER, NodeState
 from flockmq.node.turns import CONNECT
@@ -48,7 +49,6 @@ CLIENT_ID_BYTES_MAX = 65_535
 
 KEEP_ALIVE_MS = 1_500
 """How long a client may be silent for each second of its keep alive."""
-TAKEN_OVER = "Another connection uses this client id"
 TOO_MANY_RESUME = "Too many clients come back to their sessions at once; try again in a moment"
 MOVING = "This node is on its way to another cluster; connect to another one, or again in a moment"
 NOT_KNOWN_YET = "This node was just started and does not know its clients yet; try again in a moment"
@@ -288,7 +288,7 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
         return
     if (
         node.ports.ownership is not None
-        and admission.epoch == 0
+        and not admission.is_claimed
         and not has_claimed(node, connection, admission, accept, now)
     ):
         return
@@ -348,7 +348,6 @@ def objection(
 
 def take_unreleased(node: NodeState, session: Session, admission: Admission, present: bool) -> None:
     """QoS 2 ids that logs know of become those of the session."""
-    session.epoch = admission.epoch
     if present and node.ports.ownership is not None and session.received:
         # Another owner may have had the session since, and died with it.
         session.collected = session.received.difference(admission.unreleased or ())
@@ -430,7 +429,7 @@ def may_resume(node: NodeState, connection: Connection, admission: Admission, ac
     """Whether a client may have its persistent session now; False when it waits for its turn, or was refused."""
     connect = admission.connect
     is_new = connect.clean_start or not agreed_expiry_s(node, connect)
-    if node.ports.sessions is None or is_new or admission.is_let_on or admission.epoch:
+    if node.ports.sessions is None or is_new or admission.is_let_on or admission.is_claimed:
         return True
     admission.is_let_on = True
     if node.resumes.passes(now):
@@ -481,12 +480,12 @@ def has_claimed(node: NodeState, connection: Connection, admission: Admission, a
         return True
     client_id = inside_client_id(accept.identity.namespace, admission.request.client_id)
     admission.accept = accept
-    epoch = owner.claim(connection, client_id, accept.identity.username, admission.connect.clean_start, now)
-    if epoch > 0:
+    outcome = owner.claim(connection, client_id)
+    if outcome == CLAIMED:
         admission.accept = None
-        admission.epoch = epoch
+        admission.is_claimed = True
         return True
-    if epoch == CLAIM_BUSY:
+    if outcome == CLAIM_BUSY:
         admission.accept = None
         refuse(node, connection, client_id, reasons.SERVER_BUSY, "Too many clients connect at once; try again", now)
     elif connection.phase == AUTHENTICATING:
@@ -496,14 +495,14 @@ def has_claimed(node: NodeState, connection: Connection, admission: Admission, a
     return False
 
 
-def go_on_admitting(node: NodeState, connection: Connection, epoch: int, now: int) -> None:
-    """The cluster has answered: the client id is this node's under ``epoch``."""
+def go_on_admitting(node: NodeState, connection: Connection, now: int) -> None:
+    """The cluster has answered: the client id is this node's."""
     admission = connection.admission
     if connection.phase != AUTHENTICATING or not isinstance(admission, Admission) or admission.accept is None:
         return
     accept = admission.accept
     admission.accept = None
-    admission.epoch = epoch
+    admission.is_claimed = True
     admit(node, connection, accept, now)
 
 
@@ -521,10 +520,7 @@ def claim_session(
     keeper = node.ports.sessions
     old = node.sessions.get(client_id)
     if old is not None and claimed is not None and keeper is not None and keeper.is_outdated(old, claimed):
-        if old.connection is not None:
-            disconnect(node, old.connection, reasons.SESSION_TAKEN_OVER, TAKEN_OVER, now)
-        if node.sessions.get(client_id) is old:
-            drop_session(node, old, now)
+        displace(node, old, now)
         old = None
     if old is not None and old.connection is not None:
         node.stats.takeovers += 1

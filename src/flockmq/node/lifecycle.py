@@ -28,6 +28,7 @@ from flockmq.session.connection import CLOSED, CONNECTED, Connection
 from flockmq.session.session import Session
 
 NEVER_EXPIRES = 0xFFFFFFFF
+TAKEN_OVER = "Another connection uses this client id"
 REASON_CHARACTERS_MAX = 1_000
 """Longest reason that clients and the log are given: it may quote what another node or client wrote."""
 
@@ -123,6 +124,18 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
     if node.ports.sessions is not None:
         node.ports.sessions.detached(session)
     leave_will(session)
+
+
+def displace(node: NodeState, session: Session, now: int) -> None:
+    """Another connection has the client id, and the log knows: close the client, forget this copy."""
+    leave_will(session)
+    session.is_logged = False
+    session.has_record = False
+    if session.connection is not None:
+        node.stats.takeovers += 1
+        disconnect(node, session.connection, reasons.SESSION_TAKEN_OVER, TAKEN_OVER, now)
+    if node.sessions.get(session.client_id) is session:
+        drop_session(node, session, now)
 
 
 def drop_session(node: NodeState, session: Session, now: int) -> None:

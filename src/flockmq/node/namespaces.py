@@ -200,6 +200,7 @@ class NamespaceLimits:
         retained: int = 0,
         messages_per_s: int = 0,
         stored_bytes: int = 0,
+        captured_bytes_per_s: int = 0,
     ) -> None:
         self.name = name
         self.connections = connections
@@ -207,6 +208,7 @@ class NamespaceLimits:
         self.retained = retained
         self.messages_per_s = messages_per_s
         self.stored_bytes = stored_bytes
+        self.captured_bytes_per_s = captured_bytes_per_s
 
 
 def set_namespaces(node: NodeState, wanted: list[NamespaceLimits], now: int) -> None:
@@ -253,6 +255,7 @@ def set_limits(node: NodeState, space: Space, limits: NamespaceLimits | None) ->
         space.limit(0, 0, 0, 0)
     else:
         space.limit(limits.connections, limits.sessions, limits.retained, limits.messages_per_s, limits.stored_bytes)
+    space.limit_capture(0 if limits is None else limits.captured_bytes_per_s)
     node.retained.usage.limit_prefix(space.prefix, space.retained_max)
 
 

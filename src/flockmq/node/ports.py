@@ -3,7 +3,7 @@
 | port | asks | implemented by |
 | --- | --- | --- |
 | ``Gate`` | may this client connect, publish, subscribe? | ``security/`` |
-| ``OwnerPort`` | which node has the session of this client id? | ``peering/ownership.py`` |
+| ``OwnerPort`` | may this node have the client id? | ``durable/sessions/owning.py`` |
 | ``SubscribePort`` | do all nodes know of this subscription? | ``peering/routes.py`` |
 | ``DurablePort`` | append this run to the log of its topic | ``durable/publish/`` |
 | ``LogPort`` | bring records of a log to this subscription | ``durable/deliver/`` |
@@ -36,12 +36,21 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
     from flockmq.session.space import Spaces
 
+CLAIMED: Final = 1
 CLAIM_WAITS: Final = 0
 CLAIM_BUSY: Final = -1
 PENDING: Final = -2
 """Instead of a reason code: the answer comes later."""
 NAMESPACE_FULL: Final = -3
 """Instead of a reason code: the durable topics of this namespace store as much as they may."""
+TOO_LARGE: Final = -4
+"""Instead of a reason code: no log takes so large a message."""
+CUT_OFF: Final = -5
+"""Instead of a reason code: this node can't know whether a persistent session waits for the message."""
+NOT_KEPT: Final = -7
+"""Instead of a reason code: there is no room to retain the message."""
+BEYOND_CAPTURE: Final = -6
+"""Instead of a reason code: the namespace has as many bytes a second captured as it may."""
 
 
 @dataclass(slots=True)
@@ -135,7 +144,7 @@ class Gate(Protocol):
     """Authentication and authorisation, behind which files, hashing threads and clocks may live."""
 
     version: int
-    """Grows whenever an answer of ``may_publish`` or ``may_subscribe`` could have changed."""
+    """Grows whenever an answer of ``may_*`` could have changed."""
 
     def authenticate(self, request: AuthRequest) -> Verdict | None:
         """Judge a CONNECT; None when the verdict will come through ``Broker.auth_result``."""
@@ -148,6 +157,9 @@ class Gate(Protocol):
 
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         """Whether this identity may subscribe to this (valid) filter; ``$share/group/`` is already off."""
+
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        """Whether publishers may have to store, for this identity, what a filter matches that it may subscribe to."""
 
 
 class SubscribePort(Protocol):
@@ -177,7 +189,7 @@ class DurablePort(Protocol):
         client_id: str = "",
         is_repeat: bool = False,
     ) -> int:
-        """Take a run: ``PENDING``, it will be acknowledged; or why not: a reason code, or ``NAMESPACE_FULL``.
+        """Take a run: ``PENDING``, it will be acknowledged; or why not: a reason code or one of those above.
 
         Without a connection no client waits for an acknowledgement, and ``client_id`` names the publisher.
         ``is_repeat``: their client says that it sent them before, and so they may be in the log already.
@@ -192,9 +204,6 @@ class DurablePort(Protocol):
         ``PENDING``: PUBCOMP follows when the logs have forgotten these ids, and so has the session by then.
         """
 
-    def ids_in_logs(self, session: Session) -> set[int]:
-        """QoS 2 ids of a session that are for logs to know, in them or on the way: its next owner asks those."""
-
 
 class LogPort(Protocol):
     """The logs of durable topics, for subscribers: history where it is asked for, and where it goes live."""
@@ -207,12 +216,6 @@ class LogPort(Protocol):
 
     def left(self, subscription: Subscription) -> None:
         """A subscription was taken out of the table."""
-
-    def leaving(self, session: Session) -> None:
-        """A session goes to another node: ``session.places`` says from now on where it stands; it gets no more here."""
-
-    def stayed(self, session: Session) -> None:
-        """The session stays after all, and goes on."""
 
     def arrived(self, session: Session, now: int) -> None:
         """A session came from another node, with its places; its subscriptions stand in the table."""
@@ -236,29 +239,28 @@ class LogPort(Protocol):
 
 
 class OwnerPort(Protocol):
-    """Decides, among several nodes, which one has the session of a client id. A node alone has no such port.
+    """Decides, among several nodes, which one has the session of a client id. A node without a store has no such port.
 
     ```
-     CONNECT, accepted --> claim --> epoch: go on                                       at once
-                                 `-> CLAIM_WAITS: later, broker.claimed(connection, epoch, now)
+     CONNECT, accepted --> claim --> CLAIMED: go on                                     at once
+                                 `-> CLAIM_WAITS: later, broker.claimed(connection, now), or the client is refused
     ```
     """
 
-    def claim(self, connection: Connection, client_id: str, username: str | None, clean_start: bool, now: int) -> int:
-        """Ask for a client id: the epoch under which it is this node's, ``CLAIM_WAITS`` or ``CLAIM_BUSY``."""
+    def claim(self, connection: Connection, client_id: str) -> int:
+        """Ask for the client id of an admission: ``CLAIMED``, ``CLAIM_WAITS`` or ``CLAIM_BUSY``."""
 
     def ended(self, session: Session) -> None:
         """A session of this node is no more."""
 
 
 class Claimed:
-    """What the log says of a claim: the epoch, and the record of a session that outlives its connection."""
+    """What the log says of a claim, and the record."""
 
     def __init__(
         self,
         code: int,
         text: str,
-        epoch: int,
         record: object = None,
         is_certain: bool = True,
         keeps_will: bool = False,
@@ -266,9 +268,10 @@ class Claimed:
         self.code = code
         """0, or the reason code of the refusal."""
         self.text = text
-        self.epoch = epoch
         self.record = record
         """The keeper's own; None: the session has none and ends with its connection."""
+        self.standing: object = None
+        """The keeper's own: where the former owner says that the session stands; None: no node said so."""
         self.keeps_will = keeps_will
         """The record has the will of this connection."""
         self.is_certain = is_certain
@@ -305,6 +308,9 @@ class SessionPort(Protocol):
     ) -> bool:
         """Keep an UNSUBACK until the log has these subscriptions no more; False: there is no record."""
 
+    def revoked(self, session: Session, full_filters: list[bytes]) -> None:
+        """Subscriptions of a session were taken away: the log must not have them any more."""
+
     def detached(self, session: Session) -> None:
         """A session has lost its connection, and outlives it."""
 
@@ -320,7 +326,7 @@ class BrokerPorts(Protocol):
 
     @property
     def ownership(self) -> OwnerPort | None:
-        """Gives each client id's session to one node of the cluster; None: this node is alone and has all sessions."""
+        """Gives each client id's session to one node of the cluster; None: this node has all sessions."""
 
     @property
     def routes(self) -> SubscribePort | None:
@@ -369,5 +375,9 @@ class OpenGate:
         return True
 
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:  # noqa: ARG002
+        """Everything is allowed."""
+        return True
+
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:  # noqa: ARG002
         """Everything is allowed."""
         return True

@@ -34,7 +34,7 @@ from flockmq.mqtt.run import Run, make_run
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.node.delaying import delay_run
 from flockmq.node.delivering import route
-from flockmq.node.ports import NAMESPACE_FULL, PENDING
+from flockmq.node.ports import BEYOND_CAPTURE, CUT_OFF, NAMESPACE_FULL, NOT_KEPT, PENDING, TOO_LARGE
 from flockmq.node.state import NodeState
 from flockmq.routing.plan import RoutePlan
 from flockmq.session.connection import Connection
@@ -56,6 +56,22 @@ WHY_NAMESPACE_FULL: Final = (
     "The durable topics of this namespace store as many bytes as they may, so this was not stored: raise its limit "
     "stored_bytes, shorten retention, or delete topics"
 )
+WHY_TOO_LARGE: Final = "The message is larger than an entry of a log may be, so this was not stored; send it in parts"
+WHY_CUT_OFF: Final = (
+    "This node has had no word of a majority of nodes for some seconds, and can't know whether a persistent session "
+    "waits for this message: nothing was taken; publish it again later, or through another node"
+)
+WHY_BEYOND_CAPTURE: Final = (
+    "The namespace has as many bytes a second stored for persistent sessions as it may, so this was not taken: publish "
+    "more slowly, or raise its limit captured_bytes_per_second"
+)
+SAID: Final = {
+    NAMESPACE_FULL: (reasons.QUOTA_EXCEEDED, WHY_NAMESPACE_FULL),
+    TOO_LARGE: (reasons.QUOTA_EXCEEDED, WHY_TOO_LARGE),
+    CUT_OFF: (reasons.UNSPECIFIED_ERROR, WHY_CUT_OFF),
+    BEYOND_CAPTURE: (reasons.QUOTA_EXCEEDED, WHY_BEYOND_CAPTURE),
+}
+"""Reason code and sentence of refusals that have several reasons."""
 
 
 def on_run(node: NodeState, connection: Connection, run: Run, now: int, is_repeat: bool = False) -> None:
@@ -121,22 +137,23 @@ def accept(
             code = node.ports.appending.append(plan.durable, run, connection, now, "", is_repeat)
             if code == PENDING:
                 return
-            if code == NAMESPACE_FULL:
-                code = reasons.QUOTA_EXCEEDED
-                text = WHY_NAMESPACE_FULL
-        elif run.retain and not keep(node, run, now):
-            code = reasons.QUOTA_EXCEEDED
-            text = why_not_kept(node, connection, topic, now)
         elif run.qos and (
             plan.captured is not None or now >= node.table.capture.lapses_at or must_be_logged(connection, run)
         ):
             code = capture(node, plan, run, connection, now, "", is_repeat)
             if code == PENDING:
                 return
+        elif run.retain and not keep(node, run, now):
+            code = NOT_KEPT
         else:
             code = reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
     if not run.qos:
         return
+    if code == NOT_KEPT:
+        code = reasons.QUOTA_EXCEEDED
+        text = why_not_kept(node, connection, topic, now)
+    elif code < 0:
+        code, text = SAID[code]
     if code < 0x80:
         acknowledge(connection, run, code)
         return
@@ -162,23 +179,41 @@ def capture(
     client_id: str = "",
     is_repeat: bool = False,
 ) -> int:
-    """Copy a run into the log of persistent sessions, and deliver it to all others; as ``DurablePort.append`` says.
+    """Retain a run, copy it into the log of persistent sessions and deliver it to all others; the outcome is as
+    ``DurablePort.append`` says it.
 
     Persistent sessions get it from that log. QoS 2 goes to the others when it is committed: a message that is refused
-    may come again. Without a lease this node may not know all filters: then it captures every name.
+    may come again. Without a lease this node may not know all filters: then it captures every name, and takes nothing
+    from clients where it does not even know of the log.
     """
     topic = plan.captured if plan.captured is not None else node.table.capture.topic
     appending = node.ports.appending
+    if topic is None and connection is not None and now >= node.table.capture.lapses_at:
+        return CUT_OFF
+    if connection is not None and not is_repeat and is_beyond_capture(node, connection, run, now):
+        node.stats.capture_refused += run.count
+        return BEYOND_CAPTURE
+    if run.retain and not keep(node, run, now) and connection is not None:
+        return NOT_KEPT
     if topic is None or appending is None:
         return reasons.SUCCESS if route(node, plan, run, connection, now) else reasons.NO_MATCHING_SUBSCRIBERS
     node.turns.work += run.count
     node.stats.captured += run.count
     code = appending.append(topic, run, connection, now, client_id, is_repeat)
-    if code == NAMESPACE_FULL:
-        return reasons.QUOTA_EXCEEDED
     if code == PENDING and (run.qos == 1 or connection is None):
         route(node, plan, run, connection, now)
     return code
+
+
+def is_beyond_capture(node: NodeState, connection: Connection, run: Run, now: int) -> bool:
+    """Whether a namespace has as many bytes a second stored for persistent sessions as it may.
+
+    What a node captures for want of a lease alone does not count.
+    """
+    space = connection.space
+    if space is None or not space.captured_bytes_per_s_max or now >= node.table.capture.lapses_at:
+        return False
+    return not space.spend_capture(len(run.wire), now)
 
 
 # --- checks ---
@@ -476,10 +511,10 @@ def publish_message(node: NodeState, run: Run, now: int, client_id: str = "") ->
     plan = node.table.plan(run.topic)
     if plan.durable is not None and node.ports.appending is not None:
         return node.ports.appending.append(plan.durable, run, None, now, client_id) == PENDING
-    if run.retain:
-        keep(node, run, now)
     if run.qos and (plan.captured is not None or now >= node.table.capture.lapses_at):
         return capture(node, plan, run, None, now, client_id) in (PENDING, reasons.SUCCESS)
+    if run.retain:
+        keep(node, run, now)
     return route(node, plan, run, None, now)
 
 

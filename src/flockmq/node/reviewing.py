@@ -21,7 +21,7 @@ from flockmq.mqtt.namespaces import split_client_id
 from flockmq.node.lifecycle import disconnect, end_session, forget_will
 from flockmq.node.ports import Identify, Identity
 from flockmq.node.state import NodeState
-from flockmq.node.subscribing import leave
+from flockmq.node.subscribing import is_captured, leave
 from flockmq.session.session import Session
 
 CHECKS_PER_TICK: Final = 5_000
@@ -169,20 +169,30 @@ def review_session(node: NodeState, session: Session, identify: Identify | None)
     gate = node.gate
     review_will(node, session, identity)
     checks = 0
+    revoked: list[bytes] = []
     for full_filter, subscription in list(session.subscriptions.items()):
         checks += 1
-        if gate.may_subscribe(identity, subscription.topic_filter):
+        is_captured_one = is_captured(session, subscription.group, subscription.qos)
+        reason = ""
+        if not gate.may_subscribe(identity, subscription.topic_filter):
+            reason = "This client may not subscribe to it any more"
+        elif is_captured_one and not gate.may_capture(identity, subscription.topic_filter):
+            reason = "This client may not have its messages stored for a persistent session any more"
+        if not reason:
             continue
         leave(node, session, full_filter)
+        revoked.append(full_filter)
         node.events.note(
             "subscription_revoked",
             {
                 "client_id": session.client_id,
                 "username": session.username,
                 "filter": full_filter,
-                "reason": "This client may not subscribe to it any more",
+                "reason": reason,
             },
         )
+    if revoked and node.ports.sessions is not None:
+        node.ports.sessions.revoked(session, revoked)
     return checks
 
 

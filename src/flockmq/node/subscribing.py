@@ -37,6 +37,10 @@ WHY_REFUSED: Final = {
     reasons.QUOTA_EXCEEDED: "The session holds as many subscriptions as it may",
     reasons.TOPIC_FILTER_INVALID: "One of the topic filters is not valid, too long or too deep",
 }
+WHY_NOT_CAPTURED: Final = (
+    "This client may not have messages stored for its session on one of the filters: subscribe at QoS 0, or connect "
+    "with a session that ends with its connection"
+)
 
 
 class Entering:
@@ -51,6 +55,8 @@ class Entering:
         """Subscriptions that get retained messages."""
         self.why = ""
         """More about the first refusal."""
+        self.uncaptured: list[bytes] = []
+        """Filters that the session may not have messages stored for."""
         if properties is not None:
             if properties.subscription_identifiers:
                 self.identifier = properties.subscription_identifiers[0]
@@ -74,6 +80,9 @@ def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> 
             if connection.version != 5:
                 code = 0x80
         codes.append(code)
+    if entering.uncaptured:
+        fields = {"client_id": session.client_id, "username": session.username, "filter": entering.uncaptured[0]}
+        node.events.note("capture_refused", {**fields, "filters": len(entering.uncaptured)})
     node.stats.subscribes += len(codes)
     node.turns.work += FILTER * len(codes)
     suback = Suback(packet.packet_id, codes, problem_text(connection, problem, entering.why))
@@ -157,6 +166,10 @@ def subscribe(
         identity = connection.identity
         if identity is None or not node.gate.may_subscribe(identity, topic_filter):
             return reasons.NOT_AUTHORIZED
+        if is_captured(session, group, entry.qos) and not node.gate.may_capture(identity, topic_filter):
+            entering.uncaptured.append(topic_filter)
+            entering.why = entering.why or WHY_NOT_CAPTURED
+            return reasons.NOT_AUTHORIZED
     start_code = reasons.TOPIC_FILTER_INVALID if start else reasons.IMPLEMENTATION_SPECIFIC_ERROR
     start = start or entering.start
     if start:
@@ -192,6 +205,11 @@ def subscribe(
     if wants_retained and start in (b"", LATEST):
         entering.fresh.append(subscription)
     return entry.qos
+
+
+def is_captured(session: Session, group: bytes | None, qos: int) -> bool:
+    """Whether a subscription makes publishers store what it matches."""
+    return session.is_logged and qos > 0 and not group
 
 
 def replay_refusal(node: NodeState, group: bytes | None, topic_filter: bytes, start: bytes) -> str:

@@ -19,8 +19,6 @@ MAPS: Final = 2
 """Owned maps: deltas, acknowledgements, digests, buckets."""
 RUNS: Final = 3
 """Published messages on their way to other nodes' subscribers."""
-SESSIONS: Final = 4
-"""Owners of client ids, and sessions that move."""
 RETAINED: Final = 6
 """Retained messages and their repair."""
 CALLS: Final = 7

@@ -22,6 +22,7 @@
 | 25 | FETCH | a replica | group, offset, until, position, bytes, wait -> first, end, batches |
 | 26 | LOCATE | leaders of many, or replicas | start, how sure -> per partition: grade, offset, first, end |
 | 27 | FORGET | every live node | client ids, epochs -> done in all partitions that it leads |
+| 28 | SEEK | a replica of ``$capture`` | offsets, filters -> for each: where the next record may be that matches |
 | 30 | SINK_STAGE | leader of the partition | a piece of a chunk -> accepted |
 | 31 | SINK_COMMIT | leader of the partition | epoch -> committed |
 | 32 | SINK_DROP | leader of the partition | sink -> dropped |
@@ -36,6 +37,9 @@
 | 42 | RECORD | leader of a shard of ``$sessions`` | client -> the record of its session |
 | 43 | RECORDS | leader of a shard of ``$sessions`` | as LISTING -> sessions that no node has, of the shard |
 | 44 | WILLS | leader of a partition | shard, sequence, wills -> they are in the log |
+| 45 | COUNTS | leaders of many, of ``$sessions`` | namespaces, users -> how many persistent sessions each has there |
+| 46 | DISPLACED | a node | (client, epoch)... that it has no more -> nothing |
+| 47 | YIELD | a node | client, epoch -> where the session stands, its packet ids in flight |
 
 "Leaders of many": one question for all partitions that a node seems to lead (``durable.calls.PartitionCalls.gather``).
 """
@@ -65,6 +69,7 @@ RELEASE_CALL: Final = 23
 STATUS: Final = 24
 FETCH: Final = 25
 LOCATE: Final = 26
+SEEK: Final = 28
 SINK_STAGE_CALL: Final = 30
 SINK_COMMIT_CALL: Final = 31
 SINK_DROP_CALL: Final = 32
@@ -79,3 +84,6 @@ LEASE_CALL: Final = 41
 RECORD_CALL: Final = 42
 RECORDS_CALL: Final = 43
 WILLS_CALL: Final = 44
+COUNTS_CALL: Final = 45
+DISPLACED_CALL: Final = 46
+YIELD_CALL: Final = 47

@@ -1,8 +1,8 @@
-"""A broker among others: membership, routes, sessions and retained messages around one ``Broker``, as one pure object.
+"""A broker among others: membership, routes and retained messages around one ``Broker``, as one pure object.
 
 ```
  datagrams --> Swim ----- members alive, dead ---------.
- frames -----> parts, by channel --> Component --------+--> Broker: routes, takeovers, retained messages
+ frames -----> parts, by channel --> Component --------+--> Broker: routes, retained messages
  clients ----> Broker --> what concerns other nodes ---'
                                    |
                               turn(): flush all --> frames, one per peer; datagrams; links to open and close
@@ -40,7 +40,6 @@ from flockmq.peering.exchange import Exchange, Frames
 from flockmq.peering.formation import FORMATION, decode_word
 from flockmq.peering.forming import Formation
 from flockmq.peering.forwarding import Forwarding
-from flockmq.peering.ownership import Ownership
 from flockmq.peering.retained import RetainedSync
 from flockmq.peering.routes import Routes
 
@@ -113,7 +112,6 @@ class ClusterNode:
     def __init__(
         self,
         base: Base,
-        ownership: Ownership,
         formation: Formation,
         components: dict[int, Component],
         turn: tuple[tuple[str, Callable[[int], None]], ...],
@@ -132,7 +130,6 @@ class ClusterNode:
         self.forwarding = base.forwarding
         self.routes = base.routes
         self.retained = base.retained
-        self.ownership = ownership
         self.formation = formation
         self.components = components
         self._flushes = [flush for _, flush in turn]
@@ -309,7 +306,6 @@ class ClusterNode:
                 self._link_requests.append(LinkRequest(peer, member.host, member.port))
                 self.maps.peer_alive(peer, member.boot, now)
                 self.routes.peer_alive(peer, member.name, now)
-                self._set_members(now)
                 self._consider(peer, now)
             elif event.kind == SUSPECTED:
                 self.routes.peer_suspect(peer, now)
@@ -321,10 +317,6 @@ class ClusterNode:
                 self.routes.peer_dead(peer, now)
                 self._link_requests.append(LinkRequest(peer, "", 0))
         self._apply_changes()
-
-    def _set_members(self, now: int) -> None:
-        members = [member.node_id for member in self.swim.alive()]
-        self.ownership.set_members(members, now)
 
     def _apply_changes(self) -> None:
         """As many as there is room for in this turn."""

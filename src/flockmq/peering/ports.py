@@ -2,7 +2,7 @@
 
 ```
                  .--> Component (routes)     --.
- ClusterNode ----+--> Component (sessions)   --+--> Outbox --> one frame per peer and turn
+ ClusterNode ----+--> Component (runs)       --+--> Outbox --> one frame per peer and turn
  frames, time    '--> Component (retained)   --'
 ```
 """

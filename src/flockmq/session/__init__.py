@@ -1,4 +1,4 @@
 """What a client's connection and session remember: windows, queues, subscriptions, timers.
 
-Which node owns a session: ``peering/registrar.py``.
+Which node owns a session: ``durable/sessions/owning.py``.
 """

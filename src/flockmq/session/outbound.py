@@ -55,6 +55,17 @@ class Delivery:
         """Places (from ``low``) acknowledged beyond the first gap."""
         self.held = 0
         """Bytes this delivery counts against the session's bound."""
+        self.is_unlisted = False
+        """In flight, but not sent: the record of the session does not list it yet."""
+
+    def is_unread(self) -> bool:
+        """Whether it is in flight by the record of its session, and its message is still to be read from the log."""
+        return self.run.count == 0
+
+    def offset_at(self, place: int) -> int:
+        """The offset in its log of the message at ``place``; -1: it is from no log."""
+        source = self.group
+        return source.offset + self.skipped + self.low + place if isinstance(source, LogSource) else -1
 
     def settle(self, place: int) -> bool:
         """Note the acknowledgement of the message at ``place``; False if it had one before."""
@@ -108,7 +119,8 @@ class Outbound:
         self.again: list[int] = []
         """Packet ids to send again after a resumption, newest first; they leave it as the window allows."""
         self.releasing: dict[int, bool] = {}
-        """Packet ids between our PUBREL and the client's PUBCOMP, oldest first."""
+        """Packet ids between the client's PUBREC and PUBCOMP, oldest first. False: PUBREL is still to be sent, when the
+        record of the session has the PUBREC."""
 
     def is_waiting(self) -> bool:
         """Whether there is something that ``Session.pump`` could send."""
@@ -321,8 +333,25 @@ class Outbound:
         return -1
 
     def unfinished(self) -> list[int]:
-        """Packet ids of all messages in flight that wait for PUBACK or PUBREC, oldest first."""
-        return [flight.first + place for flight in self.flights[self.flights_head :] for place in flight.unsettled()]
+        """Packet ids of all messages that were sent and wait for PUBACK or PUBREC, oldest first."""
+        return [
+            flight.first + place
+            for flight in self.flights[self.flights_head :]
+            if not flight.is_unlisted
+            for place in flight.unsettled()
+        ]
+
+    def add_flights(self, fresh: list[Delivery]) -> None:
+        """Have more in flight; ids of these were given at some time before ``next_pid``, and are in no other flight."""
+        flights = self.flights[self.flights_head :] + fresh
+        flights.sort(key=self.age_of, reverse=True)
+        self.flights = flights
+        self.flights_head = 0
+        self.inflight += sum([flight.high - flight.low for flight in fresh])
+
+    def age_of(self, flight: Delivery) -> int:
+        """The age of its first id."""
+        return self.age(flight.first)
 
     def flight_of(self, pid: int) -> Delivery | None:
         """The flight in which a message still waits for its acknowledgement."""
@@ -337,10 +366,11 @@ class Outbound:
 
     def finish(self, pid: int) -> bool:
         """PUBCOMP, or a PUBREC that refuses: the id is free again."""
-        if self.releasing.pop(pid, False):
-            self.inflight -= 1
-            return True
-        return False
+        if not self.releasing.get(pid, False):
+            return False
+        del self.releasing[pid]
+        self.inflight -= 1
+        return True
 
     def oldest_logged(self) -> dict[int, int]:
         """By partition, the offset of the first message of its log that the client has not acknowledged."""
@@ -348,7 +378,7 @@ class Outbound:
         for delivery in self.waiting_runs():
             source = delivery.group
             if isinstance(source, LogSource) and delivery.settled < delivery.high - delivery.low:
-                offset = source.offset + delivery.skipped + delivery.low + delivery.settled
+                offset = delivery.offset_at(delivery.settled)
                 found[source.partition] = min(found.get(source.partition, offset), offset)
         return found
 

@@ -11,6 +11,9 @@ FLOOR: Final = 1
 START: Final = 2
 """The first offset of a partition that one subscription gets."""
 
+LISTED: Final = 3
+"""An offset of a partition that the record of the session lists as under way, or done: not to be read as a new one."""
+
 
 class LogPlace:
     """One of these; ``topic_filter`` is empty but for START."""

@@ -18,12 +18,13 @@ from flockmq.mqtt.namespaces import INSIDE
 from flockmq.mqtt.run import Run
 from flockmq.session.aliases import send_with_alias, with_alias
 from flockmq.session.connection import Connection
-from flockmq.session.outbound import Outbound, encode_again, encode_flight, expiry_property
+from flockmq.session.outbound import Delivery, LogSource, Outbound, encode_again, encode_flight, expiry_property
 
 if TYPE_CHECKING:
     from flockmq.mqtt.packets import Will
     from flockmq.routing.subscription import Subscription
     from flockmq.session.places import LogPlace
+    from flockmq.session.ports import ExactPort
     from flockmq.session.timers import Timer
 
 
@@ -43,12 +44,12 @@ class Session:
         """The session outlives its connection in the log: messages of QoS 1 and 2 come to it from logs alone."""
         self.has_record = False
         """A record of this session is in the log; that of a session which ends with its connection keeps its will."""
+        self.is_unregistered = False
+        """The log could not be asked, and other nodes do not know of the client. Its QoS 2 messages to logs wait."""
         self.is_will_logged = False
         """The log keeps the will, and publishes it; ``will`` is a copy while the client is connected."""
         self.created_at = now
         self.detached_at = 0
-        self.epoch = 0
-        """The epoch under which this node owns the client id."""
         self.record_epoch = 0
         """The epoch of that record: statements about the session count under this one only."""
         self.began_epoch = 0
@@ -61,6 +62,8 @@ class Session:
         self.subscriptions_weight = 0
         """How many subscriptions these count as; long and deep filters count as several."""
         self.outbound: Outbound | None = None
+        self.exact: ExactPort | None = None
+        """The record lists QoS 2 messages of logs before they are sent; None: it does not."""
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages taken and not yet released."""
         self.collected: set[int] | None = None
@@ -157,8 +160,17 @@ class Session:
                 dropped += outbound.forget_next()
                 continue
             room = outbound.room(self.window)
-            if room == 0:
+            is_listed = waiting.qos == 2 and self.exact is not None and isinstance(waiting.group, LogSource)
+            if is_listed and self.exact is not None:
+                room = min(room, self.exact.room())
+            if room <= 0:
                 break
+            if is_listed:
+                flight = outbound.launch(room)
+                if flight is None:
+                    break
+                self.hold(flight)
+                continue
             if connection.client_packet_max or connection.client_alias_max:
                 dropped += self.launch_one(outbound, connection, now)
                 continue
@@ -168,6 +180,49 @@ class Session:
             connection.reply(encode_flight(flight, connection.version, now))
             connection.count_out(flight.qos, flight.high - flight.low)
         return dropped
+
+    def hold(self, flight: Delivery) -> None:
+        """Send a flight when the record of this session lists it."""
+        flight.is_unlisted = True
+        if self.exact is not None:
+            self.exact.hold(flight)
+
+    def send_held(self, flight: Delivery, now: int) -> int:
+        """The record lists a flight: send it, if its client is here; how many messages were too large."""
+        flight.is_unlisted = False
+        outbound = self.outbound
+        connection = self.connection
+        if outbound is None or connection is None:
+            return 0  # sent when the client is back
+        if not flight.settled and not connection.client_packet_max and not connection.client_alias_max:
+            connection.reply(encode_flight(flight, connection.version, now))
+            connection.count_out(flight.qos, flight.high - flight.low)
+            return 0
+        dropped = 0
+        for place in flight.unsettled():
+            pid = flight.first + place
+            part = flight.run.part(flight.low + place, flight.low + place + 1)
+            properties = flight.properties
+            if part.expires_at and connection.version == 5:
+                properties = properties + expiry_property(part.expires_at, now)
+            if connection.client_alias_max:
+                data = with_alias(connection, part, flight.qos, flight.retain, properties, pid)[0]
+            else:
+                data = part.stamped(connection.version, flight.qos, flight.retain, properties, 0, 1, pid)
+            if connection.client_packet_max and len(data) > connection.client_packet_max:
+                dropped += self.let_go(outbound, pid, flight.qos)
+                continue
+            connection.reply(data)
+            connection.count_out(flight.qos, 1)
+        return dropped
+
+    def let_go(self, outbound: Outbound, pid: int, qos: int) -> int:
+        """A message in flight can't be sent to this client: it is as good as delivered. [MQTT-3.1.2-25]"""
+        outbound.settle(pid, qos)
+        outbound.inflight -= 1
+        if qos == 2 and self.exact is not None:
+            self.exact.finished(pid)
+        return 1
 
     def launch_one(self, outbound: Outbound, connection: Connection, now: int) -> int:
         """Send the next message to a client that limits packet sizes or takes topic aliases."""
@@ -183,9 +238,7 @@ class Session:
                 properties = properties + expiry_property(flight.run.expires_at, now)
             data = with_alias(connection, part, flight.qos, flight.retain, properties, flight.first)[0]
         if connection.client_packet_max and len(data) > connection.client_packet_max:
-            outbound.settle(flight.first, flight.qos)
-            outbound.inflight -= 1
-            return 1
+            return self.let_go(outbound, flight.first, flight.qos)
         connection.reply(data)
         connection.count_out(flight.qos, 1)
         return 0
@@ -199,7 +252,9 @@ class Session:
         connection = self.connection
         if outbound is None or connection is None:
             return 0
-        for pid in outbound.releasing:
+        for pid, may_release in outbound.releasing.items():
+            if not may_release:
+                continue
             connection.reply(bytes((0x62, 2, pid >> 8, pid & 0xFF)))
         outbound.again = outbound.unfinished()
         outbound.again.reverse()
@@ -210,15 +265,18 @@ class Session:
         dropped = 0
         again = outbound.again
         while again and outbound.inflight - len(again) < self.window and not connection.blocked:
-            pid = again.pop()
+            pid = again[-1]
             flight = outbound.flight_of(pid)
+            if flight is not None and flight.is_unread():
+                if self.exact is not None:
+                    self.exact.unread()
+                break
+            again.pop()
             if flight is None:
                 continue
             packet = encode_again(flight, pid, connection.version, now)
             if connection.client_packet_max and len(packet) > connection.client_packet_max:
-                outbound.settle(pid, flight.qos)
-                outbound.inflight -= 1
-                dropped += 1
+                dropped += self.let_go(outbound, pid, flight.qos)
                 continue
             connection.reply(packet)
             connection.count_out(flight.qos, 1)

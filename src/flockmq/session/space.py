@@ -41,6 +41,10 @@ class Space:
         self.tokens_at = 0
         self.is_full_rate = True
         """Whether the bucket has not been used since the rate was set."""
+        self.captured_bytes_per_s_max = 0
+        self.capture_tokens = 0
+        """In thousandths of a byte; below 0 after a large message."""
+        self.capture_tokens_at = 0
 
     def limit(self, connections: int, sessions: int, retained: int, messages_per_s: int, stored_bytes: int = 0) -> None:
         """Set what it may use, all nodes together."""
@@ -52,6 +56,12 @@ class Space:
             self.messages_per_s_max = messages_per_s
             self.is_full_rate = True
 
+    def limit_capture(self, bytes_per_s: int) -> None:
+        """Set how many bytes a second are stored for persistent sessions, all nodes together."""
+        if bytes_per_s != self.captured_bytes_per_s_max:
+            self.captured_bytes_per_s_max = bytes_per_s
+            self.capture_tokens = bytes_per_s * 1000
+
     def is_limited(self) -> bool:
         """Whether anything is limited."""
         return (
@@ -60,6 +70,7 @@ class Space:
             or self.retained_max
             or self.messages_per_s_max
             or self.stored_bytes_max
+            or self.captured_bytes_per_s_max
         ) != 0
 
     def tell_elsewhere(self, connections: int, sessions: int, nodes: int, stored_bytes: int = 0) -> None:
@@ -94,6 +105,17 @@ class Space:
         self.tokens = tokens - granted * 1000
         self.refused += count - granted
         return granted
+
+    def spend_capture(self, size: int, now: int) -> bool:
+        """Take bytes out of a bucket of one second's worth, the last ones on credit; False: it is empty."""
+        per_second = max(self.captured_bytes_per_s_max // self.nodes, 1)
+        gained = max(now - self.capture_tokens_at, 0) * per_second
+        self.capture_tokens = min(self.capture_tokens + gained, per_second * 1000)
+        self.capture_tokens_at = now
+        if self.capture_tokens <= 0:
+            return False
+        self.capture_tokens -= size * 1000
+        return True
 
 
 class Spaces:

@@ -39,6 +39,8 @@ class Stats:
         """Messages whose outcome was not known in time."""
         self.captured = 0
         """Messages that were copied into the log of persistent sessions, or are on their way there."""
+        self.capture_refused = 0
+        """Messages beyond the bytes a second that their namespace may have captured."""
         self.publishes_denied = 0
         """Messages refused by the ACL."""
         self.dropped_slow = 0

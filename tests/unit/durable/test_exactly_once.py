@@ -78,7 +78,7 @@ class Client:
         self.waits_for_connack = False
         assert isinstance(claimed.record, SessionRecord)
         session.is_logged = True
-        session.record_epoch = claimed.epoch
+        session.record_epoch = claimed.record.epoch
         self.node.sessions["c"] = session
         self.node.releases.attached(session, claimed.record)
         session.received = (session.received or set()) | ids

@@ -19,7 +19,6 @@ def test_consensus_comes_behind_what_a_turn_brought_and_feeds_behind_it() -> Non
         "RetainedSync",
         "OwnedMaps",
         "Forwarding",
-        "Ownership",
         "Consensus",
         "Delivery",
         "formation",

@@ -107,7 +107,6 @@ def test_a_filter_that_was_left_and_is_subscribed_again_stays() -> None:
     assert nodes.got(device) == [b"1"]
 
 
-@pytest.mark.xfail(strict=True, reason="a node that knows of no hidden topic believes that no session is persistent")
 def test_a_node_that_was_cut_off_before_the_first_session_acknowledges_nothing() -> None:
     nodes = SessionNodes()
     publisher = nodes.clean(3, "p")

@@ -8,7 +8,6 @@ from flockmq.durable.machine.session_record import SessionRecord
 from flockmq.durable.publish.appending import Appending
 from flockmq.mqtt.packets import PUBCOMP, PUBREC, PUBREL, Ack, Publish
 from flockmq.node.lifecycle import drop_session
-from flockmq.peering.moves import Departure, put_back
 from flockmq.raft.senders import TAKEN
 from flockmq.routing.durable import DurableTopic
 from flockmq.session.session import Session
@@ -64,7 +63,7 @@ class Home:
             self.harness.flush()
 
     def connect(self, ms: int = 4_000) -> HarnessClient:
-        """The claim, its ids, then the client: as ``peering/claiming.py`` and ``node/connecting.py`` do it."""
+        """The claim, its ids, then the client: as ``sessions/owning.py`` and ``node/connecting.py`` do it."""
         got: list[set[int]] = []
         claimed = self.cluster.records.claim("c", HERE)
         record = claimed.record
@@ -184,28 +183,6 @@ def test_what_a_log_says_late_counts_more_than_what_is_on_its_way_there(phase_ms
     back.send(Publish(b"t/x", b"once", 2, packet_id=5, dup=True))
     home.run(3_000)
     assert payloads(home.cluster, 1) == [b"first", b"once"]
-
-
-def test_a_session_that_stayed_after_all_does_not_bring_back_ids_that_were_released_elsewhere() -> None:
-    home = Home()
-    home.publish(home.client, 5, b"once")
-    home.run(1_000)
-    home.client.drop()
-    session, node = home.session, home.harness.broker.node
-    departure = Departure(1, ELSEWHERE, 1, 20, session, 0, 0, home.cluster.now)
-    departure.logged = home.appending.ids_in_logs(session)
-    assert departure.logged == {5}
-    del node.sessions["c"]
-    node.timers.cancel(session.timer)
-    other = Publisher(home.cluster)
-    other.connect(ELSEWHERE, 4_000)
-    other.pubrel(5)
-    home.run(3_000)
-    put_back(node, departure)
-    back = home.connect(2_000)
-    home.publish(back, 5, b"new")
-    home.run(2_000)
-    assert payloads(home.cluster, 1) == [b"first", b"once", b"new"]
 
 
 def test_an_id_of_a_log_that_can_not_be_asked_may_be_another_message_s_by_now() -> None:

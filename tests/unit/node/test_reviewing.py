@@ -32,6 +32,9 @@ class RuledGate:
     def may_publish(self, identity: Identity, topic: bytes) -> bool:
         return topic not in self.closed and identity.peer not in self.peers
 
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        return True
+
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         self.checks += 1
         return topic_filter not in self.closed and identity.peer not in self.peers

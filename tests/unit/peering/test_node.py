@@ -12,7 +12,7 @@ from flockmq.gossip.member import Member
 from flockmq.gossip.settings import GossipSettings
 from flockmq.node.ports import OpenGate
 from flockmq.node.settings import BrokerSettings
-from flockmq.peering.channels import FEEDS, MAPS, RAFT, SESSIONS, part_head, split_parts
+from flockmq.peering.channels import FEEDS, MAPS, RAFT, RUNS, part_head, split_parts
 from flockmq.peering.formation import Rules
 from flockmq.peering.node import CHANGES_MAX, ClusterNode
 
@@ -79,12 +79,10 @@ def parts(pieces: list[bytes]) -> list[tuple[int, bytes]]:
 def test_what_is_said_now_leaves_at_once_and_nothing_overtakes_it() -> None:
     shipped = Shipped()
     node = linked_node(shipped)
-    node.exchange.send(PEER, SESSIONS, b"first")
+    node.exchange.send(PEER, RUNS, b"first")
     node.exchange.send_now(PEER, b"second")
     node.exchange.send(PEER, FEEDS, b"third")
-    assert [(peer, parts(pieces)) for peer, pieces in shipped.frames] == [
-        (PEER, [(SESSIONS, b"first"), (RAFT, b"second")])
-    ]
+    assert [(peer, parts(pieces)) for peer, pieces in shipped.frames] == [(PEER, [(RUNS, b"first"), (RAFT, b"second")])]
     assert [(peer, parts(pieces)) for peer, pieces in node.turn(NOW)] == [(PEER, [(FEEDS, b"third")])]
 
 

@@ -87,3 +87,16 @@ def test_sessions_are_counted_where_they_belong() -> None:
     spaces.session_ended("$ns/acme/2")
     assert (spaces.by_name["acme"].sessions, spaces.default.sessions) == (1, 1)
     assert {space.name for space in spaces.all()} == {"acme", "default"}
+
+
+def test_bytes_a_second_are_a_bucket_whose_last_bytes_are_on_credit() -> None:
+    space = Space("acme")
+    space.limit_capture(1_000)
+    assert space.is_limited()
+    assert space.spend_capture(600, 10_000)
+    assert space.spend_capture(2_400, 10_000), "the bucket has 400 left"
+    assert not space.spend_capture(1, 11_999), "it owes 2,000"
+    assert space.spend_capture(1, 12_001)
+    space.tell_elsewhere(0, 0, 1)
+    assert space.spend_capture(500, 20_000)
+    assert not space.spend_capture(1, 20_000), "another node has the other half"

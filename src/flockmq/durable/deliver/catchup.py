@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Final
 from flockmq.routing.plan import Target
 from flockmq.routing.subscription import merge
 from flockmq.routing.table import sequence_of
-from flockmq.session.places import FLOOR, POSITION, START, LogPlace
+from flockmq.session.places import FLOOR, LISTED, POSITION, START, LogPlace
 
 if TYPE_CHECKING:
     from flockmq.durable.deliver.shared_batches import SharedBatch
+    from flockmq.durable.logs.seeking import Sought
     from flockmq.routing.subscription import Subscription
     from flockmq.routing.table import SubscriptionTable
     from flockmq.session.session import Session
@@ -71,12 +72,14 @@ class Catchup:
         """By partition with an unknown position: up to where it was delivered live."""
         self._floors: dict[int, int] = {}
         self._starts: dict[Subscription, dict[int, int]] = {}
+        self._listed: dict[int, list[int]] = {}
+        """By partition, offsets to be read past: their messages are under way, or done. The highest first."""
         self.held: set[int] = set()
         """Partitions whose next message would overtake others in the session's queue: not read before that is empty."""
+        self.due: dict[int, Sought] = {}
+        """By partition with an index of names: what to read next, as far as it was sought."""
         self.gap = 0
         """Records that were gone before the session could read them, and that its client was not told of yet."""
-        self.is_leaving = False
-        """The session is on its way to another node: nothing is delivered to it here."""
 
     # --- beginning and ending ---
 
@@ -140,8 +143,10 @@ class Catchup:
         """The partition is level, or no subscription wants it any more."""
         self.positions.pop(group, None)
         self.held.discard(group)
+        self.due.pop(group, None)
         self._paused.pop(group, None)
         self._floors.pop(group, None)
+        self._listed.pop(group, None)
         for subscription in list(self._starts):
             starts = self._starts[subscription]
             starts.pop(group, None)
@@ -166,6 +171,7 @@ class Catchup:
             found.append(LogPlace(POSITION, b"", group, offset))
             if group in self._floors:
                 found.append(LogPlace(FLOOR, b"", group, self._floors[group]))
+            found += [LogPlace(LISTED, b"", group, listed) for listed in self._listed.get(group, ())]
             for subscription, starts in self._starts.items():
                 if group in starts and starts[group] != NEVER:
                     found.append(LogPlace(START, subscription.topic_filter, group, starts[group]))
@@ -178,16 +184,45 @@ class Catchup:
                 self.positions[place.group] = place.offset
             elif place.kind == FLOOR:
                 self._floors[place.group] = place.offset
+            elif place.kind == LISTED:
+                self._listed.setdefault(place.group, []).append(place.offset)
             else:
                 subscription = self.session.subscriptions.get(place.topic_filter)
                 if subscription is not None:
                     self._starts.setdefault(subscription, {})[place.group] = place.offset
+        for offsets in self._listed.values():
+            offsets.sort(reverse=True)
 
     def is_waiting(self, group: int) -> bool:
         """Whether a subscription of the session still waits for its start in a partition."""
         return any(starts.get(group, 0) == NEVER for starts in self._starts.values())
 
+    def advance(self, group: int, offset: int) -> None:
+        """The record of the session says that it wants nothing before an offset."""
+        if UNKNOWN < self.positions.get(group, UNKNOWN) < offset:
+            self.positions[group] = offset
+
+    def is_listed(self, group: int, offset: int) -> bool:
+        """Whether a record is not to be delivered: its message is under way, or done."""
+        return self.has_listed(group, offset) and self._listed[group][-1] == offset
+
+    def has_listed(self, group: int, offset: int) -> bool:
+        """Whether such a record is at this offset or behind it; those before it are forgotten."""
+        offsets = self._listed.get(group)
+        if offsets is None:
+            return False
+        while offsets and offsets[-1] < offset:
+            offsets.pop()
+        if not offsets:
+            del self._listed[group]
+        return len(offsets) > 0
+
     # --- reading ---
+
+    def captured_filters(self) -> tuple[bytes, ...]:
+        """Filters of which the session gets captured messages."""
+        subscriptions = self.session.subscriptions.values()
+        return tuple({one.topic_filter: None for one in subscriptions if one.qos and not one.group})
 
     def start_of(self, subscription: Subscription, group: int) -> int:
         """The first offset of a partition that a subscription gets."""
@@ -197,7 +232,9 @@ class Catchup:
         return self._floors.get(group, 0)
 
     def cut(self, group: int, low: int, high: int) -> int:
-        """Up to where, from ``low`` on, the same subscriptions count: ``high`` at most."""
+        """Up to where, from ``low`` on, the same subscriptions count, and no record is listed: ``high`` at most."""
+        if self._listed and self.has_listed(group, low):
+            high = min(high, self._listed[group][-1])
         floor = self._floors.get(group, 0)
         if low < floor < high:
             high = floor

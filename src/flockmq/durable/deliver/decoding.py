@@ -153,6 +153,7 @@ class BatchDecoder:
 
     def piece(self, start: int, stop: int, version: int, wall_offset_ms: int) -> Piece:
         """The run of records that ``cuts`` left together, also when they have expired."""
+        self._load()
         return self._piece(start, stop, version, wall_offset_ms)
 
     def _is_expired(self, position: int, wall_offset_ms: int, now: int) -> bool:

@@ -18,8 +18,10 @@ from flockmq.durable.deliver.catchup import UNKNOWN, Catchup
 from flockmq.durable.deliver.decoding import Piece
 from flockmq.durable.deliver.pacing import buffer_room, give, has_room
 from flockmq.durable.deliver.shared_batches import SharedBatch, SharedBatches
+from flockmq.durable.logs.history import CHUNK_BYTES
 from flockmq.errors import Damaged, OffsetGone
 from flockmq.routing.plan import Target
+from flockmq.session.places import POSITION, LogPlace
 from flockmq.session.session import Session
 
 if TYPE_CHECKING:
@@ -42,16 +44,19 @@ class LogReaders:
     def __init__(self, node: NodeState, history: History) -> None:
         self.node = node
         self.shared = SharedBatches(history)
+        self._history = history
         self.streams: dict[int, Stream] = {}
         """By partition; filled by ``Streams``."""
         self.catching: dict[Session, Catchup] = {}
         """All that stand somewhere before the end of a log,"""
         self.active: dict[Session, Catchup] = {}
-        """and those of them that read on: their clients are connected, or they are leaving."""
+        """and those of them that read on: their clients are connected."""
         self._idle = 0
         """How many were looked at since one could read on."""
         self.lags = 0
         """How often a session fell behind and went on from the log."""
+        self.passed = 0
+        """Records that sessions did not read because they want none of their names."""
         self.gone = 0
         """Records that a client was to get and that were gone from all logs by then."""
 
@@ -83,29 +88,30 @@ class LogReaders:
         self.lags += 1
         self.of(session).lag(group, offset)
 
-    def leave(self, session: Session, groups: list[int]) -> None:
-        """A session goes to another node: it gets no more here, and its places go with it."""
-        catchup = self.of(session)
+    def places(self, session: Session, groups: list[int]) -> list[LogPlace]:
+        """Where a session stands in partitions: where it reads, else where this node delivers live."""
+        catchup = self.catching.get(session)
+        found = catchup.places() if catchup is not None else []
         for group in groups:
             stream = self.streams.get(group)
-            if group not in catchup.positions and stream is not None and stream.next != UNKNOWN:
-                catchup.positions[group] = stream.next
-        catchup.is_leaving = True
-        self.active[session] = catchup
-        session.places = catchup.places()
-
-    def stay(self, session: Session) -> None:
-        """It stays after all."""
-        session.places = None
-        catchup = self.catching.get(session)
-        if catchup is not None:
-            catchup.is_leaving = False
+            is_live = catchup is None or group not in catchup.positions
+            if is_live and stream is not None and stream.next != UNKNOWN:
+                found.append(LogPlace(POSITION, b"", group, stream.next))
+        return found
 
     def arrive(self, session: Session) -> None:
         """A session came from another node."""
         if session.places:
             self.of(session).take_places(session.places)
         session.places = None
+
+    def advance(self, session: Session, positions: dict[int, int]) -> None:
+        """Let a session pass captured messages that its record has passed: leaders saw that it wants none of them."""
+        catchup = self.catching.get(session)
+        if catchup is not None:
+            for group in self.node.table.capture.groups:
+                if group in positions:
+                    catchup.advance(group, positions[group])
 
     def stream_known(self, group: int, offset: int) -> None:
         """It is known from where on a partition is live."""
@@ -163,10 +169,8 @@ class LogReaders:
     def _pump(self, catchup: Catchup, now: int) -> bool:
         session = catchup.session
         connection = session.connection
-        is_gone = not session.subscriptions if catchup.is_leaving else not self._is_here(session)
-        if is_gone:
+        if self.node.sessions.get(session.client_id) is not session:
             self.end(session)
-        if is_gone or catchup.is_leaving:
             return False
         if connection is None:
             self.active.pop(session, None)  # it reads on when its client is back
@@ -184,9 +188,6 @@ class LogReaders:
             has_read = self._read_some(catchup, group, now) or has_read
         return has_read and len(catchup.positions) > 0
 
-    def _is_here(self, session: Session) -> bool:
-        return self.node.sessions.get(session.client_id) is session
-
     def _read_some(self, catchup: Catchup, group: int, now: int) -> bool:
         """One chunk of one partition; False when nothing came of it: there is no more, or the client has to wait."""
         stream = self.streams.get(group)
@@ -196,9 +197,15 @@ class LogReaders:
             return False
         if UNKNOWN in (position, stream.next):
             return False
-        if position < stream.next:
+        is_sought = group in self.node.table.capture.groups
+        if is_sought and position < stream.next:
+            if not self._seek(catchup, group, position, stream.next):
+                return False  # another node is being asked
+            position = catchup.positions[group]
+        due = catchup.due.get(group) if is_sought else None
+        if position < stream.next and (due is None or position < due.high):
             try:
-                batches = self.shared.read(group, position)
+                batches = self.shared.read(group, position, CHUNK_BYTES if due is None else due.size)
             except (OffsetGone, Damaged) as error:
                 following = error.first if isinstance(error, OffsetGone) else error.end
                 self.note_gone(group, position, following, catchup.session.client_id)
@@ -209,14 +216,28 @@ class LogReaders:
                 return False
             position = self._give_batches(catchup, stream, batches, position, now)
         # A session from another node may be ahead of this one's stream: then the stream has to come that far first.
-        if position == stream.next and not catchup.is_waiting(group):
+        if position == stream.next and not catchup.is_waiting(group) and not catchup.has_listed(group, position):
             self._drop(catchup, group)
         return position > begin
+
+    def _seek(self, catchup: Catchup, group: int, position: int, end: int) -> bool:
+        """Let a session pass records whose names it does not want; False: where these end is not known yet."""
+        due = catchup.due.get(group)
+        if due is not None and position < due.high:
+            return True
+        found = self._history.seek(group, position, catchup.captured_filters())
+        if found is None:
+            return False
+        catchup.due[group] = found
+        catchup.positions[group] = min(found.low, end)
+        self.passed += catchup.positions[group] - position
+        return True
 
     def _give_batches(
         self, catchup: Catchup, stream: Stream, batches: list[SharedBatch], position: int, now: int
     ) -> int:
         group = stream.group
+        due = catchup.due.get(group)
         for batch in batches:
             end = min(batch.end, stream.next)
             if end <= position:
@@ -227,7 +248,7 @@ class LogReaders:
                 self.note_fault(group, error)
                 position = end
             catchup.positions[group] = position
-            if position < end or end == stream.next:
+            if position < end or end == stream.next or (due is not None and position >= due.high):
                 break
         return position
 
@@ -241,6 +262,9 @@ class LogReaders:
         is_copy = group in node.table.capture.groups
         room = buffer_room(len(self.active))
         while low < end:
+            if catchup.is_listed(group, low):
+                low += 1
+                continue
             high = catchup.cut(group, low, end)
             wanted = catchup.wanted(node.table, group, batch, low)
             if wanted is None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flockmq.node.state import NodeState
     from flockmq.routing.subscription import Subscription
     from flockmq.session.connection import Connection
+    from flockmq.session.places import LogPlace
     from flockmq.session.session import Session
     from flockmq.tasks import Task
 
@@ -168,19 +169,14 @@ class Replay:
 
     # --- sessions that move ---
 
-    def leaving(self, session: Session) -> None:
-        """A session goes to another node."""
+    def places(self, session: Session) -> list[LogPlace]:
+        """Where a session stands in logs, for its next owner."""
         groups: dict[int, None] = {}
         for subscription in session.subscriptions.values():
             if not subscription.group:
                 for topic in self.streams.interest.sources(subscription.topic_filter):
                     groups.update(dict.fromkeys(topic.groups))
-        if groups:
-            self.readers.leave(session, list(groups))
-
-    def stayed(self, session: Session) -> None:
-        """The session's move was given up; it stays on this node."""
-        self.readers.stay(session)
+        return self.readers.places(session, list(groups))
 
     def arrived(self, session: Session, now: int) -> None:
         """A session came from another node: before anything is delivered to it, it has to know where it stands."""

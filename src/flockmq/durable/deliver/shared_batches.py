@@ -15,6 +15,7 @@ from bisect import bisect_right
 from typing import Final, Protocol
 
 from flockmq.durable.deliver.decoding import BatchDecoder, Piece
+from flockmq.durable.logs.history import CHUNK_BYTES
 from flockmq.log.batch import BatchView
 from flockmq.mqtt.topics import has_wildcard
 from flockmq.routing.names import Named, NameTree
@@ -34,7 +35,7 @@ NO_NAMES: Final[list[int]] = []
 class Reads(Protocol):
     """Where batches come from: a ``History``."""
 
-    def read(self, group: int, offset: int) -> list[bytes] | None:
+    def read(self, group: int, offset: int, bytes_max: int) -> list[bytes] | None:
         """Batches from the one that holds ``offset`` on; None: they are on their way."""
 
 
@@ -186,24 +187,31 @@ class SharedBatches:
         self._order: dict[Chunk, None] = {}
         self._tally = Tally()
         self.hits = 0
-        """Reads that a kept chunk served."""
+        """Reads that a kept chunk served,"""
+        self.reads = 0
+        """those that brought batches of a log,"""
+        self.read_bytes = 0
+        """and how large these batches were."""
 
     def kept_bytes(self) -> int:
         """What all kept chunks take."""
         return self._tally.kept
 
-    def read(self, group: int, offset: int) -> list[SharedBatch] | None:
+    def read(self, group: int, offset: int, bytes_max: int = CHUNK_BYTES) -> list[SharedBatch] | None:
         """Batches from the one that holds ``offset`` on; None: they are on their way. Raises as ``History.read``."""
         chunks = self._chunks.setdefault(group, [])
         for chunk in reversed(chunks):
             if chunk.start <= offset < chunk.end:
                 self.hits += 1
                 return chunk.batches
-        batches = self._history.read(group, offset)
+        batches = self._history.read(group, offset, bytes_max)
         if not batches:
             return None
         chunk = Chunk(group, [SharedBatch(batch, self._tally) for batch in batches])
-        self._tally.kept += sum([len(batch) for batch in batches])
+        size = sum([len(batch) for batch in batches])
+        self._tally.kept += size
+        self.reads += 1
+        self.read_bytes += size
         if chunk.end <= offset:
             self._drop(chunk)
             return chunk.batches

@@ -1,6 +1,7 @@
 """Pieces of logs for the sessions that read them: from the replica here, or fetched and kept for a while.
 
 ```
+ seek(group, offset, filters) --> where the next record may be that these match | None: a replica is being asked
  read(group, offset) --> the replica here | a kept piece | None: a fetch is under way, ``wake`` follows
                          OffsetGone: no replica that lives has the offset. Damaged: it is damaged on the only replica
 ```
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.durable.logs.fetching import Lost
 from flockmq.durable.logs.local import named
 from flockmq.durable.logs.locating import REPLICAS
+from flockmq.durable.logs.seeking import Seek, Sought, is_askable
 from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
 from flockmq.log.batch import BatchView
 from flockmq.log.starts import EARLIEST, Start
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from flockmq.durable.logs.fetching import Fetching
     from flockmq.durable.logs.local import LocalLogs
     from flockmq.durable.logs.locating import Locating
+    from flockmq.durable.logs.seeking import Seeking
     from flockmq.peering.calls import Calls
     from flockmq.tasks import Task
 
@@ -35,6 +38,8 @@ FETCHES_MAX: Final = 64
 NEAR_RECORDS: Final = 1_024
 """A session waits for the fetch of another one that stands so little before it."""
 RETRY_MS: Final = 200
+SOUGHT_MAX: Final = 1_024
+"""Answers of other replicas that are kept."""
 
 
 class Piece:
@@ -52,11 +57,18 @@ class History:
     """See the module."""
 
     def __init__(
-        self, local: LocalLogs, locating: Locating, fetching: Fetching, calls: Calls, wake: Callable[[], None]
+        self,
+        local: LocalLogs,
+        locating: Locating,
+        fetching: Fetching,
+        seeking: Seeking,
+        calls: Calls,
+        wake: Callable[[], None],
     ) -> None:
         self._local = local
         self._locating = locating
         self._fetching = fetching
+        self._seeking = seeking
         self._tasks = calls.tasks
         self._wake = wake
         self._pieces: dict[tuple[int, int], Piece] = {}
@@ -66,8 +78,31 @@ class History:
         """By partition: where the log begins on all replicas."""
         self._lost: dict[int, Lost] = {}
         """By partition: records that are damaged on its only replica, which is on another node."""
+        self._sought: dict[Seek, Sought] = {}
+        self._seeks: set[Seek] = set()
 
-    def read(self, group: int, offset: int) -> list[bytes] | None:
+    def seek(self, group: int, offset: int, filters: tuple[bytes, ...]) -> Sought | None:
+        """Where the next record may be, from an offset on, that a filter matches; None: a replica is being asked."""
+        question = Seek(group, offset, filters)
+        if not is_askable(filters):
+            return _anything(question)
+        found = self._seeking.here(question) or self._sought.get(question)
+        if found is None and question not in self._seeks and len(self._seeks) < FETCHES_MAX:
+            self._tasks.start("seek of a session", self._ask(question))
+        return found
+
+    def _ask(self, question: Seek) -> Task[None]:
+        self._seeks.add(question)
+        try:
+            found = (yield from self._seeking.seek([question]))[0]
+        finally:
+            self._seeks.discard(question)
+        while len(self._sought) >= SOUGHT_MAX:
+            del self._sought[next(iter(self._sought))]
+        self._sought[question] = found or _anything(question)
+        self._wake()
+
+    def read(self, group: int, offset: int, bytes_max: int = CHUNK_BYTES) -> list[bytes] | None:
         """Batches from the one that holds ``offset`` on; None: they are on their way.
 
         OffsetGone: no replica has the offset any more. Damaged: the only replica can't give it back.
@@ -75,14 +110,14 @@ class History:
         local = self._local
         if local.is_here(group) and local.first(group) <= offset < local.end(group):
             try:
-                return local.read(group, offset, CHUNK_BYTES)
+                return local.read(group, offset, min(bytes_max, CHUNK_BYTES))
             except (OffsetGone, Behind, Damaged, NoReplica):
                 end = local.lost_until(group, offset)
                 if end:
                     raise Damaged(offset, end, named(group)) from None
-        return self.fetch(group, offset)
+        return self.fetch(group, offset, bytes_max)
 
-    def fetch(self, group: int, offset: int) -> list[bytes] | None:
+    def fetch(self, group: int, offset: int, bytes_max: int = CHUNK_BYTES) -> list[bytes] | None:
         """The same, from other replicas."""
         for piece in self._pieces.values():
             if piece.group == group and piece.start <= offset < piece.end:
@@ -95,23 +130,23 @@ class History:
             del self._lost[group]
             raise Damaged(offset, lost.end, named(group))
         if len(self._under_way) < FETCHES_MAX and not self._is_near(group, offset):
-            self._tasks.start("history", self._bring(group, offset))
+            self._tasks.start("history", self._bring(group, offset, min(bytes_max, CHUNK_BYTES)))
         return None
 
     def _is_near(self, group: int, offset: int) -> bool:
         """Whether a fetch is under way that may bring this offset: sessions that stand near each other share it."""
         return any(one == group and 0 <= offset - start < NEAR_RECORDS for one, start in self._under_way)
 
-    def _bring(self, group: int, offset: int) -> Task[None]:
+    def _bring(self, group: int, offset: int, bytes_max: int) -> Task[None]:
         self._under_way.add((group, offset))
         try:
-            yield from self._look_for(group, offset)
+            yield from self._look_for(group, offset, bytes_max)
         finally:
             self._under_way.discard((group, offset))
         self._wake()
 
-    def _look_for(self, group: int, offset: int) -> Task[None]:
-        found = yield from self._fetching.fetch(group, offset, CHUNK_BYTES)
+    def _look_for(self, group: int, offset: int, bytes_max: int) -> Task[None]:
+        found = yield from self._fetching.fetch(group, offset, bytes_max)
         if found.batches:
             self._keep(Piece(group, offset, found.batches))
         elif isinstance(found.error, Lost):
@@ -132,3 +167,8 @@ class History:
         self._bytes -= old.size if old is not None else 0
         while self._bytes > KEPT_BYTES_MAX and len(self._pieces) > 1:
             self._bytes -= self._pieces.pop(next(iter(self._pieces))).size
+
+
+def _anything(question: Seek) -> Sought:
+    """What a session does without an answer: it reads, and asks again a little further on."""
+    return Sought(question.offset, question.offset + NEAR_RECORDS, CHUNK_BYTES, 0)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flockmq.durable.logs.name_tests import name_test
 from flockmq.durable.state.read_index import read_index
 from flockmq.errors import Behind, Damaged, FlockError, NoReplica, OffsetGone
 from flockmq.log.errors import DamageError
@@ -25,6 +26,7 @@ from flockmq.raft.speaking import speaking_for
 if TYPE_CHECKING:
     from flockmq.durable.machine.machines import Machines
     from flockmq.log.group import GroupLog
+    from flockmq.log.names import Found
     from flockmq.raft.engine import RaftEngine
     from flockmq.raft.replicas import Replica
     from flockmq.tasks import Promise
@@ -81,6 +83,12 @@ class LocalLogs(Protocol):
 
     def offset_at(self, group: int, time_ms: int) -> int:
         """The offset of the first committed record that is not older; the end when all are."""
+
+    def find(self, group: int, offset: int, filters: tuple[bytes, ...]) -> Found:
+        """Where the next committed record may be, from an offset on that is here, that one of the filters matches."""
+
+    def closed(self, group: int) -> int:
+        """Where the segment begins that is written to; all before it is in closed ones."""
 
     def lost_until(self, group: int, offset: int) -> int:
         """The end of damaged records around an offset that no other replica has; 0: another replica may have them."""
@@ -165,6 +173,16 @@ class EngineLogs:
             if gap is not None and self._is_only(group):
                 return gap.first_offset  # no replica has it: the reader is told
             raise NoReplica(self._placement.replicas_of(group), named(group)) from None
+
+    def find(self, group: int, offset: int, filters: tuple[bytes, ...]) -> Found:
+        """See LocalLogs."""
+        log = self._replica(group).log
+        return log.find_names(offset, self.end(group), [name_test(one) for one in filters])
+
+    def closed(self, group: int) -> int:
+        """See LocalLogs."""
+        log = self._replica(group).log
+        return log.segments[-1].base_offset if log.segments else log.end_offset
 
     def lost_until(self, group: int, offset: int) -> int:
         """See LocalLogs."""

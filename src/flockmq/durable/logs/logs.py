@@ -3,6 +3,7 @@
 ```
  locate(groups, start)   where a start is, and where the logs begin and end         LOCATE  leaders, quorum or replicas
  fetch(group, offset)    committed batches from an offset on, now or in a moment    FETCH   the replica here, or another
+ seek(questions)         where the next record may be that filters match            SEEK    the replica here, or another
  watch(positions)        when a log with a replica here goes beyond an offset
  history.read            the same batches for MQTT sessions, a piece at a time
  feeds                   new batches of logs without a replica here, pushed as they are committed
@@ -20,12 +21,14 @@ from flockmq.durable.logs.fetching import Fetching
 from flockmq.durable.logs.history import History
 from flockmq.durable.logs.locating import LEADERS, TIMEOUT_MS, Locating
 from flockmq.durable.logs.replica_peers import ReplicaPeers
+from flockmq.durable.logs.seeking import Seeking
 from flockmq.durable.logs.watching import Watching
 
 if TYPE_CHECKING:
     from flockmq.durable.logs.fetching import Fetched
     from flockmq.durable.logs.local import LocalLogs, Placement
     from flockmq.durable.logs.locating import Located
+    from flockmq.durable.logs.seeking import Seek, Sought
     from flockmq.durable.logs.watching import Watch
     from flockmq.log.starts import Start
     from flockmq.peering.calls import Calls
@@ -52,7 +55,8 @@ class Logs:
         self._watching = Watching(local)
         self._locating = Locating(local, peers, calls)
         self._fetching = Fetching(local, peers, self._watching, calls)
-        self.history = History(local, self._locating, self._fetching, calls, wake)
+        self._seeking = Seeking(local, peers, calls)
+        self.history = History(local, self._locating, self._fetching, self._seeking, calls, wake)
         self.feeds = Feeds(local, peers, self._locating, calls, outbox, wake)
         self.caught_up = self._locating.caught_up
         """Partitions whose replica here has all that was committed before this node started."""
@@ -71,6 +75,10 @@ class Logs:
     def fetch(self, group: int, offset: int, bytes_max: int, wait_ms: int = 0, until: int = 0) -> Running[Fetched]:
         """Batches from ``offset`` on, from a replica that reaches to ``until``; see ``Fetching.fetch``."""
         return self._fetching.fetch(group, offset, bytes_max, wait_ms, until)
+
+    def seek(self, questions: list[Seek]) -> Running[list[Sought | None]]:
+        """Where the next records may be that filters match; see ``Seeking``."""
+        return self._seeking.seek(questions)
 
     def watch(self, positions: dict[int, int]) -> Watch | None:
         """Wait until the log of one of these partitions goes beyond its offset; None: too many wait already."""

@@ -2,7 +2,7 @@
 
 ```
  SESSION batch   format, wall time | count | (what, length, content)...
-   CLAIM        client, nonce, epoch, owner, boot, expiry, version, flags, user, will
+   CLAIM        client, nonce, epoch, owner, boot, expiry, version, flags, user, will, room
                                                                                    a connection wants the client id
    SUBSCRIBE    client, epoch, subscriptions with the offsets at which they start
    UNSUBSCRIBE  client, epoch, filters
@@ -12,12 +12,15 @@
    ORPHAN       owner, boot                                                        the node of these sessions is gone
    EXPIRE       (client, epoch)...                                                 their time is over
    ABANDON      client, nonces                                                     no connection waits for that claim
+   ADVANCE      client, epoch, covers, positions                                   the session wants nothing before
    TOUCH        client, epoch, stamp, groups                                       QoS 2 goes into these partitions
    UNTOUCH      client, epoch, stamp, groups                                       it has no packet ids there
+   SENT2        client, epoch, SEND2, REC2, DONE2 (``session_sent.py``)            QoS 2 on its way to the client
    FIRING       target, (client, epoch)...                                         these wills are about to be published
    FIRED        target, sequence                                                   they are published
    REVOKE       client, epoch                                                      no node may publish this will
-   CHECK        (client, epoch)...                   never in a log: are these sessions still as their owner thinks?
+   CHECK        (client, epoch)..., (client, epoch)...
+                                        never in a log: are these sessions, and these copies, as their owner thinks?
 ```
 Little-endian. A node skips statements of a kind that it does not know. *Positions* are group -> offset of the first
 record that a session has not acknowledged.
@@ -29,6 +32,8 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from flockmq.durable.machine.session_counts import Room, read_room
+from flockmq.durable.machine.session_sent import SentChange, read_change
 from flockmq.durable.machine.session_wills import WILL_BYTES_MAX, read_will
 from flockmq.errors import RemoteProtocolError
 from flockmq.mqtt.topics import SHARE_PREFIX
@@ -45,11 +50,13 @@ ORPHAN: Final = 7
 EXPIRE: Final = 8
 ABANDON: Final = 9
 CHECK: Final = 10
+ADVANCE: Final = 11
 FIRING: Final = 20
 FIRED: Final = 21
 REVOKE: Final = 22
 TOUCH: Final = 30
 UNTOUCH: Final = 31
+SENT2: Final = 32
 """Kinds of statements."""
 ANY_EPOCH: Final = 0
 """Instead of the epoch of a slow session: its owner does not know the epoch yet."""
@@ -60,6 +67,8 @@ CHECKS_USER: Final = 2
 """Flag of a CLAIM: another user's session refuses it."""
 SAME_EPOCH: Final = 8
 """Flag of a CLAIM: the owner makes sure of a session that it has; void unless the record has exactly this epoch."""
+REGISTERS: Final = 16
+"""Flag of a CLAIM: the client was let in while the log could not be asked; void if it is connected to another node."""
 _HAS_USER: Final = 4
 
 NO_LOCAL: Final = 1
@@ -162,12 +171,16 @@ class ClaimStatement(SessionStatement):
         """A ``StoredWill``; empty: the client left none."""
         self.seen = NUMBER_MAX
         """The index of this log that the owner knew when the client connected: a later claim is not undone."""
+        self.room = Room()
+        """Said by the leader that appends the claim."""
 
     def content(self) -> bytes:
         """What follows kind and length."""
         flags = self.flags | (0 if self.user is None else _HAS_USER)
         fields = (self.nonce, self.epoch, self.owner, self.boot, self.seen, self.expiry_s, self.version, flags)
-        return sized(self.client) + _CLAIM.pack(*fields) + sized(self.user or b"") + large(self.will)
+        return (
+            sized(self.client) + _CLAIM.pack(*fields) + sized(self.user or b"") + large(self.will) + self.room.encode()
+        )
 
 
 class SubscribeStatement(SessionStatement):
@@ -308,6 +321,21 @@ class AbandonStatement(SessionStatement):
         return sized(self.client) + U32.pack(len(self.nonces)) + b"".join([U64.pack(nonce) for nonce in self.nonces])
 
 
+class AdvanceStatement(SessionStatement):
+    """No record before ``positions`` is for a session that is away, with its subscriptions up to index ``covers``."""
+
+    def __init__(self, client: bytes, epoch: int, covers: int, positions: dict[int, int]) -> None:
+        super().__init__(ADVANCE)
+        self.client = client
+        self.epoch = epoch
+        self.covers = covers
+        self.positions = positions
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        return encode_named(self.client, self.epoch) + U64.pack(self.covers) + encode_positions(self.positions)
+
+
 class TouchStatement(SessionStatement):
     """A session is about to publish at QoS 2 into these partitions; ``stamp`` grows with each of its owner."""
 
@@ -336,6 +364,20 @@ class UntouchStatement(SessionStatement):
     def content(self) -> bytes:
         """What follows kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
+
+
+class SentStatement(SessionStatement):
+    """What is new about QoS 2 messages on their way to the client of a session."""
+
+    def __init__(self, client: bytes, epoch: int, change: SentChange) -> None:
+        super().__init__(SENT2)
+        self.client = client
+        self.epoch = epoch
+        self.change = change
+
+    def content(self) -> bytes:
+        """What follows kind and length."""
+        return encode_named(self.client, self.epoch) + self.change.encode()
 
 
 class FiringStatement(SessionStatement):
@@ -379,16 +421,19 @@ class RevokeStatement(SessionStatement):
 
 
 class CheckStatement(SessionStatement):
-    """A node asks which of its connected sessions (client, epoch) the table does not have so."""
+    """A node asks which of its sessions (client, epoch) the table does not have so.
 
-    def __init__(self, sessions: list[tuple[bytes, int]]) -> None:
+    ``sessions`` are those with a connection; those in ``away`` have none, and the node keeps a copy.
+    """
+
+    def __init__(self, sessions: list[tuple[bytes, int]], away: list[tuple[bytes, int]]) -> None:
         super().__init__(CHECK)
         self.sessions = sessions
+        self.away = away
 
     def content(self) -> bytes:
         """What follows kind and length."""
-        named = b"".join([encode_named(client, epoch) for client, epoch in self.sessions])
-        return U32.pack(len(self.sessions)) + named
+        return _encode_all_named(self.sessions) + _encode_all_named(self.away)
 
 
 # Parts of statements.
@@ -397,6 +442,14 @@ class CheckStatement(SessionStatement):
 def encode_named(client: bytes, epoch: int) -> bytes:
     """Which session a statement is about."""
     return sized(client) + U64.pack(epoch)
+
+
+def _encode_all_named(sessions: list[tuple[bytes, int]]) -> bytes:
+    return U32.pack(len(sessions)) + b"".join([encode_named(client, epoch) for client, epoch in sessions])
+
+
+def _read_all_named(reader: Reader) -> list[tuple[bytes, int]]:
+    return [read_named(reader) for _ in range(reader.count(NAMED_MAX, _LEAST_NAMED_BYTES))]
 
 
 def read_named(reader: Reader) -> tuple[bytes, int]:
@@ -461,11 +514,12 @@ def _read_claim(reader: Reader) -> SessionStatement:
         read_will(will)
     if epoch > NUMBER_MAX or seen > NUMBER_MAX or version not in (4, 5):
         raise malformed("a claim with an impossible epoch, index or version")
-    known = flags & (CLEAN_START | CHECKS_USER | SAME_EPOCH)
+    known = flags & (CLEAN_START | CHECKS_USER | SAME_EPOCH | REGISTERS)
     claim = ClaimStatement(
         client, nonce, epoch, owner, boot, user if flags & _HAS_USER else None, expiry_s, version, known, will
     )
     claim.seen = seen
+    claim.room = read_room(reader)
     return claim
 
 
@@ -521,6 +575,12 @@ def _read_abandon(reader: Reader) -> SessionStatement:
     return AbandonStatement(client, [reader.u64() for _ in range(reader.count(NAMED_MAX, 8))])
 
 
+def _read_advance(reader: Reader) -> SessionStatement:
+    client, epoch = read_named(reader)
+    covers = reader.number()
+    return AdvanceStatement(client, epoch, covers, read_positions(reader, POSITIONS_MAX))
+
+
 def _read_touch(reader: Reader) -> SessionStatement:
     client, epoch = read_named(reader)
     stamp = reader.number()
@@ -531,6 +591,11 @@ def _read_untouch(reader: Reader) -> SessionStatement:
     client, epoch = read_named(reader)
     stamp = reader.number()
     return UntouchStatement(client, epoch, stamp, read_groups(reader))
+
+
+def _read_sent(reader: Reader) -> SessionStatement:
+    client, epoch = read_named(reader)
+    return SentStatement(client, epoch, read_change(reader))
 
 
 def _read_firing(reader: Reader) -> SessionStatement:
@@ -550,8 +615,8 @@ def _read_revoke(reader: Reader) -> SessionStatement:
 
 
 def _read_check(reader: Reader) -> SessionStatement:
-    count = reader.count(NAMED_MAX, _LEAST_NAMED_BYTES)
-    return CheckStatement([read_named(reader) for _ in range(count)])
+    sessions = _read_all_named(reader)
+    return CheckStatement(sessions, _read_all_named(reader))
 
 
 _READERS: Final[dict[int, Callable[[Reader], SessionStatement]]] = {
@@ -565,8 +630,10 @@ _READERS: Final[dict[int, Callable[[Reader], SessionStatement]]] = {
     EXPIRE: _read_expire,
     ABANDON: _read_abandon,
     CHECK: _read_check,
+    ADVANCE: _read_advance,
     TOUCH: _read_touch,
     UNTOUCH: _read_untouch,
+    SENT2: _read_sent,
     FIRING: _read_firing,
     FIRED: _read_fired,
     REVOKE: _read_revoke,

@@ -30,6 +30,7 @@ from flockmq.durable.machine.session_bodies import (
     TOUCHED_MAX,
     ClaimStatement,
     MarkStatement,
+    SentStatement,
     StoredSubscription,
     SubscribeStatement,
     TouchStatement,
@@ -38,6 +39,7 @@ from flockmq.durable.machine.session_bodies import (
     read_positions,
     read_subscription,
 )
+from flockmq.durable.machine.session_sent import SentMessages, read_sent
 from flockmq.peering.fields import U32, U64, Reader, sized
 
 NEVER_EXPIRES: Final = 0xFFFFFFFF
@@ -50,22 +52,27 @@ _CONNECTED: Final = 1
 _HAD_SESSION: Final = 2
 _HAS_USER: Final = 4
 _GOES_ON: Final = 8
-_RECORD: Final = struct.Struct("<QQQQIBBQQQQ")
-RECORD_BYTES_LEAST: Final = _RECORD.size + 16
+_RECORD: Final = struct.Struct("<QQQQIBBQQQQQ")
+RECORD_BYTES_LEAST: Final = _RECORD.size + 32
 _STORED_BYTES_LEAST: Final = 20
-_RECORD_COST: Final = 1_000
+_RECORD_COST: Final = 600
 _SUBSCRIPTION_COST: Final = 500
 _PACKED_SUBSCRIPTION_COST: Final = 200
 _POSITION_COST: Final = 100
+_SENT_COST: Final = 200
 """About what Python takes for each, beside the bytes in it."""
 
 _NO_SUBSCRIPTIONS: Final[dict[bytes, StoredSubscription]] = {}
 _NO_OFFSETS: Final[dict[int, int]] = {}
-"""Of all packed records; a record is unpacked before it changes."""
+_NOTHING_SENT: Final = SentMessages()
+"""Of all records that have none, or are packed: that of a clean session is as small as it can be. Never written to."""
 
 
 class SessionRecord:
-    """See the module. Without ``is_connected`` no connection has the session."""
+    """See the module. Without ``is_connected`` no connection has the session.
+
+    A session that ends with its connection has a record without subscriptions and positions while it is connected.
+    """
 
     def __init__(self, client: bytes) -> None:
         self.client = client
@@ -80,6 +87,8 @@ class SessionRecord:
         self.detached_ms = 0
         self.before = 0
         """The epoch before that CLAIM: a node that has the session under it has all of it. 0: there was no session."""
+        self.former = 0
+        """The node that had the session before that CLAIM, if the session goes on; 0: none."""
         self.began = 0
         """The epoch of the claim that began this session: QoS 2 packet ids of older epochs are void."""
         self.claimed_index = 0
@@ -88,13 +97,16 @@ class SessionRecord:
         """"Session present": whether a session was there, and kept, when that CLAIM was applied."""
         self.goes_on = False
         """That CLAIM made sure of the connection that had the session before, under ``before``."""
-        self._subscriptions: dict[bytes, StoredSubscription] = {}
-        self._positions: dict[int, int] = {}
-        self._touched: dict[int, int] = {}
+        self._subscriptions = _NO_SUBSCRIPTIONS
+        self._positions = _NO_OFFSETS
+        self._touched = _NO_OFFSETS
         self._packed = b""
         """The three above, encoded; empty while they stand in their dicts."""
+        self._sent: SentMessages | None = None
         # Made of the above:
         self.subscription_bytes = 0
+        self.is_counted = False
+        """Whether it is among the persistent sessions of its namespace and user."""
         self.captured = 0
         """How many of its subscriptions are in the set of filters."""
         self.newest_index = 0
@@ -120,6 +132,11 @@ class SessionRecord:
         """Partitions that may hold QoS 2 packet ids which its client has not released, each with the stamp of its last
         TOUCH; 0: an earlier owner touched it."""
         return self._opened()._touched
+
+    @property
+    def sent(self) -> SentMessages:
+        """QoS 2 messages of logs on their way to the client. Never packed."""
+        return _NOTHING_SENT if self._sent is None else self._sent
 
     def pack(self) -> None:
         """Keep what is in dicts as bytes, until the record changes."""
@@ -156,10 +173,14 @@ class SessionRecord:
         """A claim is granted."""
         self._unpack()
         self.before = self.epoch if had_session else 0
+        self.former = self.owner if had_session else 0
         self.epoch = epoch
         if not had_session:
             self.began = epoch
-        self._touched = dict.fromkeys(self._touched, 0)
+        if self._touched:
+            self._touched = dict.fromkeys(self._touched, 0)
+        if self._sent is not None and not claim.flags & SAME_EPOCH:
+            self._sent.stamp = 0  # another owner numbers its statements anew
         self.nonce = claim.nonce
         self.owner = claim.owner
         self.boot = claim.boot
@@ -175,15 +196,19 @@ class SessionRecord:
     # Subscriptions.
 
     def put(self, subscription: StoredSubscription, index: int) -> StoredSubscription | None:
-        """Store a subscription; the one that it replaces, whose starts stay where they are older: nothing is missed."""
+        """Store a subscription; the one that it replaces, whose starts stay where they are older: nothing is missed.
+
+        A partition without a start was passed by the position, or is newer than the subscription, which gets all of it.
+        """
         self._unpack()
         old = self._subscriptions.get(subscription.full_filter)
         if old is not None:
             self._count(old, -1)
-            starts = dict(old.starts)
-            for group, offset in subscription.starts.items():
-                starts[group] = min(offset, starts.get(group, offset))
-            subscription.starts = starts
+        if old is not None and old.is_captured():
+            known = subscription.starts
+            subscription.starts = {group: min(offset, known.get(group, offset)) for group, offset in old.starts.items()}
+        if not self._subscriptions:
+            self._subscriptions = {}
         subscription.index = index
         self.newest_index = max(self.newest_index, index)
         self._subscriptions[subscription.full_filter] = subscription
@@ -199,9 +224,10 @@ class SessionRecord:
         return old
 
     def forget_positions(self) -> None:
-        """Another session begins: it stands nowhere."""
+        """Another session begins: it stands nowhere, and nothing is on its way to its client."""
         self._unpack()
-        self._positions = {}
+        self._positions = _NO_OFFSETS
+        self._sent = None
         self.newest_index = 0
 
     def _count(self, subscription: StoredSubscription, sign: int) -> None:
@@ -231,6 +257,8 @@ class SessionRecord:
         self._unpack()
         if len({*self._touched, *statement.groups}) > TOUCHED_MAX:
             return False
+        if not self._touched:
+            self._touched = {}
         for group in statement.groups:
             self._touched[group] = max(statement.stamp, self._touched.get(group, 0))
         return True
@@ -241,6 +269,28 @@ class SessionRecord:
         for group in statement.groups:
             if self._touched.get(group, statement.stamp + 1) <= statement.stamp:
                 del self._touched[group]
+
+    # QoS 2 to its client.
+
+    def send(self, statement: SentStatement) -> bool:
+        """Take in what is new about messages under way; False: nothing has changed."""
+        sent = self._sent if self._sent is not None else SentMessages()
+        if not sent.apply(statement.change):
+            return False
+        self._sent = sent
+        for group, offset in statement.change.floors.items():
+            self.advance(group, offset)
+        self.pass_sent()
+        return True
+
+    def take_sent(self, sent: SentMessages) -> None:
+        """What a checkpoint has of messages under way."""
+        self._sent = sent if sent.count() or sent.stamp else None
+
+    def pass_sent(self) -> None:
+        """Forget messages that are done and before the positions."""
+        if self._sent is not None and self._sent.done:
+            self._sent.pass_over(self.positions)
 
     # Positions.
 
@@ -267,12 +317,15 @@ class SessionRecord:
             groups.update(slow.positions)
         for group in sorted(groups):  # a mark names all partitions of its node; most are not this session's
             self.advance(group, self.position(group, mark))
+        self.pass_sent()
 
     def advance(self, group: int, offset: int) -> None:
         """Move a position forwards; never back."""
         self._unpack()
         known = self._positions.get(group, -1)
         if offset > known and (known >= 0 or len(self._positions) < POSITIONS_MAX):
+            if not self._positions:
+                self._positions = {}
             self._positions[group] = offset
 
     def drop_starts(self, covers: int) -> None:
@@ -313,11 +366,12 @@ class SessionRecord:
         """About how much memory the record takes."""
         names = len(self.client) + len(self.user or b"")
         if self._packed:
-            return _RECORD_COST + names + len(self._packed) + _PACKED_SUBSCRIPTION_COST * self.captured
+            packed = len(self._packed) + _PACKED_SUBSCRIPTION_COST * self.captured
+            return _RECORD_COST + names + packed + _SENT_COST * self.sent.count()
         counted = _SUBSCRIPTION_COST * len(self._subscriptions) + _POSITION_COST * (
             len(self._positions) + len(self._touched)
         )
-        return _RECORD_COST + names + counted + self.subscription_bytes
+        return _RECORD_COST + names + counted + self.subscription_bytes + _SENT_COST * self.sent.count()
 
     def encode(self) -> bytes:
         """For a checkpoint; kept until the record changes, if that saves much."""
@@ -333,8 +387,8 @@ class SessionRecord:
         flags |= 0 if self.user is None else _HAS_USER
         flags |= _GOES_ON if self.goes_on else 0
         fields = (self.epoch, self.nonce, self.owner, self.boot, self.expiry_s, self.version, flags)
-        times = (self.detached_ms, self.claimed_index, self.before, self.began)
-        return sized(self.client) + _RECORD.pack(*fields, *times) + sized(self.user or b"")
+        times = (self.detached_ms, self.claimed_index, self.before, self.former, self.began)
+        return sized(self.client) + _RECORD.pack(*fields, *times) + sized(self.user or b"") + self.sent.encode()
 
     def _encode_rest(self) -> bytes:
         stored = self._subscriptions.values()
@@ -344,8 +398,8 @@ class SessionRecord:
 
     def read_rest(self, reader: Reader) -> None:
         """Read what is packed."""
-        self._positions = read_positions(reader, POSITIONS_MAX)
-        self._touched = read_positions(reader, TOUCHED_MAX)
+        self._positions = read_positions(reader, POSITIONS_MAX) or _NO_OFFSETS
+        self._touched = read_positions(reader, TOUCHED_MAX) or _NO_OFFSETS
         for _ in range(reader.count(SUBSCRIPTIONS_MAX, _STORED_BYTES_LEAST)):
             index = reader.u64()
             self.put(read_subscription(reader, RECORD_BYTES_MAX), index)
@@ -356,11 +410,12 @@ def read_record(reader: Reader) -> SessionRecord:
     record = SessionRecord(reader.sized())
     fields: tuple[int, ...] = _RECORD.unpack_from(reader.data, reader.skip(_RECORD.size))
     record.epoch, record.nonce, record.owner, record.boot, record.expiry_s, record.version = fields[:6]
-    flags, record.detached_ms, record.claimed_index, record.before, record.began = fields[6:]
+    flags, record.detached_ms, record.claimed_index, record.before, record.former, record.began = fields[6:]
     record.is_connected = bool(flags & _CONNECTED)
     record.had_session = bool(flags & _HAD_SESSION)
     record.goes_on = bool(flags & _GOES_ON)
     user = reader.sized()
     record.user = user if flags & _HAS_USER else None
+    record.take_sent(read_sent(reader))
     record.read_rest(reader)
     return record

@@ -14,8 +14,10 @@ is that of the log. A statement about a (client, epoch) is void unless the recor
 | CLAIM with the nonce of the record | none: the claim was said twice |
 | CLAIM with SAME_EPOCH, and the record has another epoch or is gone | none |
 | CLAIM, and the record was claimed behind ``seen`` | none: the client has connected elsewhere since |
+| CLAIM with REGISTERS, and the record is connected to another node | none: that client stays |
 | CLAIM, the record is another user's and CHECKS_USER is set | refused: ``refusals[nonce]`` |
 | CLAIM of a new client, the table is full; or with a will, and there is no room | refused: ``refusals[nonce]`` |
+| CLAIM of a new persistent session, its namespace or user has as many here as it may | refused: ``refusals[nonce]`` |
 | CLAIM, otherwise | granted: epoch = max(proposed, record's + 1, ``epoch_floor`` + 1) |
 | ... CLEAN_START, or the record's expiry is 0 or over | no session present; all but ``touched`` goes |
 | ... otherwise | positions that are certain are kept with the record; session present if there was a record |
@@ -26,8 +28,10 @@ is that of the log. A statement about a (client, epoch) is void unless the recor
 | MARK | replaces that of the same owner, unless of an older boot, or of the same boot and covering less |
 | ORPHAN | connected records of that owner: as a DETACH at the positions that are certain; the owner's mark goes |
 | EXPIRE | the record goes if it has no connection and its time is over |
+| ADVANCE | positions move forwards, unless the session is connected or has a subscription behind ``covers`` |
 | TOUCH | notes partitions with their stamp. Void when these would be too many |
 | UNTOUCH | forgets partitions whose stamp is not higher |
+| SENT2 | lists QoS 2 messages under way to the client, moves positions. Void when it is not new, or lists too many |
 | ABANDON | the record, if it has such a nonce and is connected: its time begins to run, its positions stay |
 
 | statement | the will of its (client, epoch), unless FIRING took it before |
@@ -50,13 +54,16 @@ A record that goes raises ``epoch_floor`` to its epoch, so that epochs of a clie
 from __future__ import annotations
 
 import heapq
-from typing import Final
+from typing import Final, NamedTuple
 
 from flockmq.durable.machine.session_bodies import (
     CHECKS_USER,
     CLEAN_START,
+    REGISTERS,
     SAME_EPOCH,
     AbandonStatement,
+    AdvanceStatement,
+    CheckStatement,
     ClaimStatement,
     DetachStatement,
     EndStatement,
@@ -66,6 +73,7 @@ from flockmq.durable.machine.session_bodies import (
     MarkStatement,
     OrphanStatement,
     RevokeStatement,
+    SentStatement,
     SessionStatement,
     StoredSubscription,
     SubscribeStatement,
@@ -75,6 +83,7 @@ from flockmq.durable.machine.session_bodies import (
     read_mark,
     read_session_body,
 )
+from flockmq.durable.machine.session_counts import SessionCounts
 from flockmq.durable.machine.session_filters import SessionFilters
 from flockmq.durable.machine.session_record import RECORD_BYTES_LEAST, SessionRecord, read_record
 from flockmq.durable.machine.session_wills import SessionWills
@@ -83,11 +92,25 @@ from flockmq.peering.fields import U32, U64, Reader, large, malformed
 FORMAT: Final = 1
 SESSIONS_MAX: Final = 1_000_000
 REFUSALS_MAX: Final = 10_000
+DISPLACED_MAX: Final = 10_000
+"""Owners beyond that are not told by the leader; they find out when they ask (CHECK)."""
 REFUSED_USER: Final = 1
 """The session is another user's."""
 REFUSED_FULL: Final = 2
 """The table has no room for another session."""
+REFUSED_NAMESPACE: Final = 3
+"""The namespace has all persistent sessions that it may."""
+REFUSED_SAME_USER: Final = 4
+"""The user has all persistent sessions that it may."""
 _DEADLINES_SLACK: Final = 1_024
+
+
+class Displaced(NamedTuple):
+    """A session that a node had under an epoch, and has no more."""
+
+    owner: int
+    client: bytes
+    epoch: int
 
 
 class SessionTable:
@@ -106,6 +129,9 @@ class SessionTable:
         self.boots: dict[tuple[int, int], int] = {}
         """(owner, boot) -> how many connected records have it."""
         self.connected = 0
+        self.counts = SessionCounts()
+        self.clean = 0
+        """Connected records of sessions that end with their connections."""
         self.captured = SessionFilters()
         self.filters = self.captured.counts
         """Filters of captured subscriptions -> how many there are."""
@@ -113,6 +139,8 @@ class SessionTable:
         """About how much memory all records take."""
         self.refusals: dict[int, int] = {}
         """Nonce -> why its claim was refused, the oldest first; not replicated."""
+        self.displaced: list[Displaced] = []
+        """Sessions that another node has claimed, until ``take_displaced``; not replicated."""
         self.unreadable = 0
         """Batches that this version can't read; not replicated."""
         self._deadlines: list[tuple[int, bytes, int]] = []
@@ -150,8 +178,12 @@ class SessionTable:
             self._expire(statement, index, clock_ms)
         elif isinstance(statement, AbandonStatement):
             self._abandon(statement, index, clock_ms)
+        elif isinstance(statement, AdvanceStatement):
+            self._advance(statement)
         elif isinstance(statement, TouchStatement | UntouchStatement):
             self._touch(statement)
+        elif isinstance(statement, SentStatement):
+            self._send(statement)
         elif isinstance(statement, FiringStatement):
             self.wills.take(statement.target, statement.wills, index, clock_ms)
         elif isinstance(statement, FiredStatement):
@@ -180,14 +212,19 @@ class SessionTable:
         record = self.records.get(claim.client)
         return record is not None and record.claimed_index > claim.seen and record.nonce != claim.nonce
 
-    def differing(self, owner: int, sessions: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
-        """Those of a node's sessions (client, epoch) that are not connected here under this epoch."""
+    def differing(self, owner: int, check: CheckStatement) -> list[tuple[bytes, int]]:
+        """Those of a node's sessions (client, epoch) that are not connected here, or copies that another epoch has."""
         found: list[tuple[bytes, int]] = []
-        for client, epoch in sessions:
+        for client, epoch in check.sessions:
             record = self.current(client, epoch)
             if record is None or not record.is_connected or record.owner != owner:
                 found.append((client, epoch))
-        return found
+        return found + [(client, epoch) for client, epoch in check.away if self.current(client, epoch) is None]
+
+    def take_displaced(self) -> list[Displaced]:
+        """Sessions that were claimed by another node than the one that had them, since the last call."""
+        displaced, self.displaced = self.displaced, []
+        return displaced
 
     def has_room(self, record: SessionRecord, statement: SubscribeStatement) -> bool:
         """Whether a SUBSCRIBE fits into the record; if not, it would be void."""
@@ -205,7 +242,10 @@ class SessionTable:
         return least
 
     def lessen(self, least: dict[int, int], record: SessionRecord, groups: list[int]) -> None:
-        """Take one record into ``least_positions``."""
+        """Take one record into ``least_positions``, with what a next owner would have to send again."""
+        for group, offset in record.sent.needed().items():
+            if group in groups:
+                least[group] = min(offset, least.get(group, offset))
         if not record.captured:
             return
         mark = self._mark_of(record)
@@ -250,7 +290,7 @@ class SessionTable:
             record = None
         if claim.flags & SAME_EPOCH and (record is None or record.epoch != claim.epoch):
             return
-        if self.is_late(claim):
+        if self.is_late(claim) or (claim.flags & REGISTERS and self._is_elsewhere(claim, record)):
             return
         reason = self._refusal(claim, record)
         if reason:
@@ -259,12 +299,22 @@ class SessionTable:
             self.refusals.pop(claim.nonce, None)
             self._grant(claim, record, index, clock_ms)
 
+    def _is_elsewhere(self, claim: ClaimStatement, record: SessionRecord | None) -> bool:
+        return record is not None and record.is_connected and record.owner != claim.owner
+
     def _refusal(self, claim: ClaimStatement, record: SessionRecord | None) -> int:
         if claim.will and not self.wills.has_room(claim.will):
             return REFUSED_FULL
-        if record is None:
-            return REFUSED_FULL if len(self.records) >= self.sessions_max else 0
-        return REFUSED_USER if claim.flags & CHECKS_USER and claim.user != record.user else 0
+        if record is None and len(self.records) >= self.sessions_max:
+            return REFUSED_FULL
+        if record is not None and claim.flags & CHECKS_USER and claim.user != record.user:
+            return REFUSED_USER
+        if claim.expiry_s and (record is None or not record.is_counted):
+            if self.counts.is_namespace_full(claim.client, claim.room):
+                return REFUSED_NAMESPACE
+            if self.counts.is_user_full(claim.user, claim.room):
+                return REFUSED_SAME_USER
+        return 0
 
     def _refuse(self, nonce: int, reason: int) -> None:
         self.refusals.pop(nonce, None)
@@ -279,6 +329,8 @@ class SessionTable:
             record = SessionRecord(claim.client)
             self.records[claim.client] = record
         else:
+            if record.owner != claim.owner and len(self.displaced) < DISPLACED_MAX:
+                self.displaced.append(Displaced(record.owner, record.client, record.epoch))
             epoch = max(epoch, record.epoch + 1)
             had_session = record.expiry_s > 0 and not claim.flags & CLEAN_START
             if claim.flags & SAME_EPOCH:
@@ -287,6 +339,7 @@ class SessionTable:
                 self.wills.taken_over(record.client, record.epoch, had_session, clock_ms)
             self._settle(record, index)
             self._unlist(record)
+            self._uncount_session(record)  # its user may change
         if claim.will and not claim.flags & SAME_EPOCH:
             self.wills.add(claim.client, epoch, claim.user, claim.will)
         if not had_session:
@@ -340,6 +393,11 @@ class SessionTable:
             record.untouch(statement)
         self._changed(record)
 
+    def _send(self, statement: SentStatement) -> None:
+        record = self.current(statement.client, statement.epoch)
+        if record is not None and record.send(statement):
+            self._changed(record)
+
     # Sessions without a connection.
 
     def _detach(self, statement: DetachStatement, index: int, clock_ms: int) -> None:
@@ -350,9 +408,9 @@ class SessionTable:
             return
         for group, offset in statement.positions.items():
             record.advance(group, offset)
+        record.pass_sent()
         record.drop_starts(index)
-        record.expiry_s = statement.expiry_s
-        self._disconnect(record, index, clock_ms)
+        self._disconnect(record, statement.expiry_s, index, clock_ms)
 
     def _void_will(self, client: bytes, epoch: int) -> None:
         """A client said goodbye; its connection may go on under a later epoch by now."""
@@ -361,27 +419,39 @@ class SessionTable:
             epoch = record.epoch
         self.wills.void(client, epoch)
 
+    def _advance(self, statement: AdvanceStatement) -> None:
+        record = self.current(statement.client, statement.epoch)
+        if record is None or record.is_connected:
+            return
+        if any(one.index > statement.covers for one in record.subscriptions.values()):
+            return  # the leader did not know of it
+        for group, offset in statement.positions.items():
+            record.advance(group, offset)
+        record.drop_starts(statement.covers)
+        self._changed(record)
+
     def _abandon(self, statement: AbandonStatement, index: int, clock_ms: int) -> None:
         record = self.records.get(statement.client)
         if record is not None and record.nonce in statement.nonces and record.is_connected:
             if not record.goes_on:
                 self.wills.void(record.client, record.epoch)  # no client had a CONNACK for it, or its node has the will
-            self._disconnect(record, index, clock_ms)
+            self._disconnect(record, record.expiry_s, index, clock_ms)
 
     def _orphan(self, statement: OrphanStatement, index: int, clock_ms: int) -> None:
         for record in list(self.by_owner.get(statement.owner, {}).values()):
             if not statement.boot or record.boot < statement.boot:
                 self._settle(record, index)
-                self._disconnect(record, index, clock_ms)
+                self._disconnect(record, record.expiry_s, index, clock_ms)
         mark = self.marks.get(statement.owner)
         if mark is not None and (not statement.boot or mark.boot < statement.boot):
             del self.marks[statement.owner]
 
-    def _disconnect(self, record: SessionRecord, index: int, clock_ms: int) -> None:
+    def _disconnect(self, record: SessionRecord, expiry_s: int, index: int, clock_ms: int) -> None:
         if record.is_connected:
             self._unlist(record)
             record.is_connected = False
             record.detached_ms = clock_ms
+        record.expiry_s = expiry_s
         self.wills.start(record.client, record.epoch, record.expiry_s, clock_ms)
         if record.expiry_s:
             self._await_expiry(record)
@@ -405,6 +475,7 @@ class SessionTable:
     def _remove(self, record: SessionRecord, index: int, clock_ms: int) -> None:
         self.wills.end(record.client, record.epoch, clock_ms)
         self._unlist(record)
+        self._uncount_session(record)
         self._clear(record, index)
         self.bytes -= record.cost_bytes
         self.epoch_floor = max(self.epoch_floor, record.epoch)
@@ -451,6 +522,7 @@ class SessionTable:
     def _list(self, record: SessionRecord) -> None:
         """Enter a connected record into the lists by owner."""
         self.connected += 1
+        self.clean += not record.expiry_s
         self.by_owner.setdefault(record.owner, {})[record.client] = record
         key = (record.owner, record.boot)
         self.boots[key] = self.boots.get(key, 0) + 1
@@ -460,6 +532,7 @@ class SessionTable:
         if not record.is_connected:
             return
         self.connected -= 1
+        self.clean -= not record.expiry_s
         owned = self.by_owner[record.owner]
         del owned[record.client]
         if not owned:
@@ -470,7 +543,15 @@ class SessionTable:
         if not self.boots[key]:
             del self.boots[key]
 
+    def _uncount_session(self, record: SessionRecord) -> None:
+        if record.is_counted:
+            record.is_counted = False
+            self.counts.add(record.client, record.user, -1)
+
     def _changed(self, record: SessionRecord) -> None:
+        if record.expiry_s and not record.is_counted:
+            record.is_counted = True
+            self.counts.add(record.client, record.user, 1)
         record.encoded = b""
         if not record.is_connected:
             record.pack()

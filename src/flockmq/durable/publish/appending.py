@@ -27,8 +27,8 @@ from flockmq.errors import RemoteProtocolError
 from flockmq.log.columns import RETAIN
 from flockmq.mqtt import reasons
 from flockmq.mqtt.payloads import payloads_of, plain_acks
-from flockmq.node.ports import NAMESPACE_FULL, PENDING
-from flockmq.node.publishing import WHY_NAMESPACE_FULL, forget_ids
+from flockmq.node.ports import NAMESPACE_FULL, PENDING, TOO_LARGE
+from flockmq.node.publishing import SAID, forget_ids
 from flockmq.raft.appends import BATCH_BYTES, Appends
 from flockmq.routing.durable import BY_CLIENT, MANY_GROUPS
 from flockmq.session.acks import AckQueue, PendingAck
@@ -47,6 +47,7 @@ HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 CLOCKS_DIFFER_MS_MAX: Final = 60_000
 """A clock that is further ahead of this node's own is wrong, and messages are not to be dated by it."""
 WHY_UNCERTAIN: Final = "A partition can't be asked which messages it has already; connect again and send it again"
+WHY_NO_PART: Final = "This node can't store the messages: it takes part in consensus no more."
 WHY_STOPPED: Final = "This node can't store messages, nor say whether this one was before; connect to another node"
 
 
@@ -138,9 +139,7 @@ class Appending:
         code = self._refusal(topic, run)
         if code:
             self.node.stats.durable_refused += run.count
-            text = "This node can't store the messages: they are too large, or it takes part in consensus no more."
-            if code == NAMESPACE_FULL:
-                text = WHY_NAMESPACE_FULL
+            text = SAID[code][1] if code in SAID else WHY_NO_PART
             reply([text] * run.count)
             return
         self.admit(topic, self._held(run, CallAnswer(run.count, reply), None, client, now))
@@ -154,11 +153,6 @@ class Appending:
         if self.releases is None:
             return reasons.SUCCESS
         return release(self.node, self.releases, connection, packet_ids, now)
-
-    def ids_in_logs(self, session: Session) -> set[int]:
-        """See ``DurablePort``."""
-        known = set() if self.releases is None else self.releases.known(session)
-        return known.union(session.unsettled or ())
 
     def _check_certain(self, topic: DurableTopic, run: Run, connection: Connection, session: Session) -> None:
         """QoS 2: append nothing while no node can say whether it was appended before; the client has to come back."""
@@ -175,8 +169,8 @@ class Appending:
         if self.appends.is_stopped():
             code = reasons.UNSPECIFIED_ERROR
         elif is_too_large(run, b"", self._entry_bytes_max):
-            code = reasons.QUOTA_EXCEEDED
-        elif self.node.spaces.full and topic.namespace in self.node.spaces.full:
+            code = TOO_LARGE
+        elif not topic.is_capture and self.node.spaces.full and topic.namespace in self.node.spaces.full:
             code = NAMESPACE_FULL
         self.node.stats.durable_in += run.count
         return code

@@ -56,9 +56,6 @@ class ReleasePort(Protocol):
     def drop(self, session: Session, ids: list[int]) -> None:
         """They are certainly not in the log."""
 
-    def known(self, session: Session) -> set[int]:
-        """The session's ids that are in logs."""
-
     def release(self, session: Session, ids: list[int], reply: Callable[[bool], None], now: int) -> bool:
         """The client releases ids. False: nothing to wait for, ``reply`` is not called. True: it will be, once."""
 

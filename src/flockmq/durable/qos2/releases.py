@@ -80,7 +80,7 @@ class _Collected:
 
 
 class Releases:
-    """See the module. Fulfils ``Collector`` of ``peering/claiming.py``."""
+    """See the module."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Releases:
     def is_open(self, session: Session, groups: list[int]) -> bool:
         """See ``ReleasePort``."""
         if not session.is_logged:
-            return True
+            return not session.is_unregistered
         held = self._of(session)
         return held is not None and all(group in held.open for group in groups)
 
@@ -122,6 +122,8 @@ class Releases:
 
     def _touch(self, session: Session, groups: list[int]) -> Task[int]:
         try:
+            if not session.is_logged:
+                return (yield from self._until_registered(session))
             held = self._of(session)
             if held is None:
                 held = self._held[session.client_id] = Held(session)
@@ -143,6 +145,13 @@ class Releases:
             return LOST if closed else OPENED
         finally:
             self._opens -= 1
+
+    def _until_registered(self, session: Session) -> Task[int]:
+        """Another node may have a client with the same id, and the same message of it, until the log knows this one."""
+        due_at = self._calls.now + OPEN_MS
+        while session.is_unregistered and self._calls.now < due_at and not session.is_over:
+            yield Sleep(RETRY_MS)
+        return LOST if session.is_unregistered or session.is_over else OPENED
 
     def _adopt(self, client_id: str, epoch: int, since: int, groups: list[int], due_at: int) -> Task[Found]:
         """Be the owner of a client in partitions: those that said so in time, each with the client's ids there."""
@@ -199,11 +208,6 @@ class Releases:
         if held is not None:
             held.open.pop(group, None)
 
-    def known(self, session: Session) -> set[int]:
-        """See ``ReleasePort``."""
-        held = self._of(session)
-        return set() if held is None else set(held.ids)
-
     # Releases.
 
     def release(self, session: Session, ids: list[int], reply: Released, now: int) -> bool:
@@ -242,12 +246,12 @@ class Releases:
     # Sessions that go on here.
 
     def wants(self, claimed: Claimed) -> bool:
-        """See ``Collector``."""
+        """Whether a client with this record has to wait for ``collect``."""
         record = claimed.record
         return isinstance(record, SessionRecord) and record.had_session and bool(record.touched)
 
     def collect(self, client_id: str, claimed: Claimed) -> Promise[set[int]]:
-        """See ``Collector``."""
+        """Find the packet ids of a client, as far as logs can be asked now."""
         record = claimed.record
         if not isinstance(record, SessionRecord):
             return promised(set())

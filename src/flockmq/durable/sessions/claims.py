@@ -1,12 +1,13 @@
-"""Claims of persistent sessions in the log: that of a client that connects, and those of a node that was held dead.
+"""Claims of client ids in the log: one for each client that connects, unless its node is alone.
 
 ```
  claim --> hidden topics there? else made, and known to all live nodes --> CLAIM --> granted: epoch and record
                                                                              |-> refused: another user's, full
                                                                              |-> late: once more, while its client waits
                                                                              `-> not known: ABANDON, until it is
- reclaim --> CLAIM with SAME_EPOCH --> a new epoch, or the client has to come again
 ```
+A client whose session ends with its connection is let in without a record where the log can't be asked; it is
+registered later (``reclaiming.py``).
 """
 
 from __future__ import annotations
@@ -14,22 +15,25 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from flockmq.cluster.commands import CreateHidden
-from flockmq.cluster.model import CAPTURE_TOPIC, DEFAULT_NAMESPACE, SESSIONS_TOPIC
-from flockmq.cluster.tables import key_of
 from flockmq.durable.machine.session_bodies import (
     CHECKS_USER,
     CLEAN_START,
-    SAME_EPOCH,
     AbandonStatement,
     ClaimStatement,
 )
 from flockmq.durable.machine.session_record import read_record
 from flockmq.durable.sessions.repeating import RETRY_MS, Unsaid
-from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, REFUSED_USER, VOID, StatementResult
+from flockmq.durable.sessions.submitting import (
+    DONE,
+    REFUSED_FULL,
+    REFUSED_NAMESPACE,
+    REFUSED_SAME_USER,
+    REFUSED_USER,
+    VOID,
+    StatementResult,
+)
 from flockmq.durable.sessions.waits import Waits
 from flockmq.mqtt import reasons
-from flockmq.node.lifecycle import disconnect
 from flockmq.node.ports import Claimed
 from flockmq.peering.fields import Reader
 from flockmq.routing.capture import NEVER
@@ -40,13 +44,13 @@ if TYPE_CHECKING:
     import random
 
     from flockmq.durable.calls import PartitionCalls
+    from flockmq.durable.sessions.hidden import HiddenTopics
+    from flockmq.durable.sessions.membership import Membership
     from flockmq.durable.sessions.repeating import Repeating
     from flockmq.durable.sessions.submitting import SessionLog
-    from flockmq.durable.state.barrier import AppliedBarrier
     from flockmq.durable.state.meta import Meta
     from flockmq.node.state import NodeState
     from flockmq.session.connection import Connection
-    from flockmq.session.session import Session
     from flockmq.tasks import Promise, Task
 
 CLEAN_WAIT_MS: Final = 1_000
@@ -63,12 +67,18 @@ NONCES_MAX: Final = 64
 CATCH_UP_MS: Final = 20
 AGAIN_MS: Final = 1_000
 """A client that has waited longer may have connected elsewhere meanwhile: a claim that came late is not repeated."""
-RECLAIMS: Final = 500
-"""Sessions that a node makes sure of at once."""
-WHY_GONE: Final = "The session went on at another node, or was over, while this node was cut off; connect again"
 WHY_UNAVAILABLE: Final = "No majority of nodes keeps persistent sessions now; connect later, or with a clean start"
 WHY_USER: Final = "The client id belongs to another user"
 WHY_FULL: Final = "The cluster holds all persistent sessions that it may"
+WHY_NAMESPACE: Final = (
+    "The namespace has all persistent sessions that it may: end some, raise its limit persistent_sessions, or connect "
+    "with a session that ends with its connection"
+)
+WHY_SAME_USER: Final = (
+    "This user has all persistent sessions that it may: end some, raise the limit sessions_per_user of the namespace, "
+    "or connect with a session that ends with its connection"
+)
+QUOTAS: Final = {REFUSED_FULL: WHY_FULL, REFUSED_NAMESPACE: WHY_NAMESPACE, REFUSED_SAME_USER: WHY_SAME_USER}
 
 
 class Uncertain:
@@ -80,7 +90,10 @@ class Uncertain:
         self.leaving: dict[bytes, int] = {}
         """Clients whose DETACH is not known to be applied, with the epoch of each."""
         self.unknown: dict[bytes, int] = {}
-        """Clients whose claim is under way, or may have been granted, with the nonce of each."""
+        """Clients whose claim is under way, or may have been granted, with the nonce of each; but for clean sessions,
+        of which a MARK says nothing anyway."""
+        self.granted: dict[bytes, int] = {}
+        """Clients that wait for their CONNACK, with the epoch of each; those that were overtaken are taken out."""
 
 
 class SessionClaims:
@@ -93,10 +106,11 @@ class SessionClaims:
         rng: random.Random,
         calls: PartitionCalls,
         meta: Meta,
-        barrier: AppliedBarrier,
+        hidden: HiddenTopics,
         log: SessionLog,
         repeating: Repeating,
         uncertain: Uncertain,
+        members: Membership,
     ) -> None:
         self._node = node
         self._node_id = calls.me
@@ -104,10 +118,11 @@ class SessionClaims:
         self._rng = rng
         self._calls = calls
         self._meta = meta
-        self._barrier = barrier
+        self._hidden = hidden
         self._log = log
         self._repeating = repeating
         self._uncertain = uncertain
+        self._members = members
         self._abandoning: dict[bytes, list[int]] = {}
         """Clients with claims that no connection waits for, with the nonces of these."""
         self.count = 0
@@ -119,19 +134,17 @@ class SessionClaims:
         connection: Connection,
         client_id: str,
         username: str | None,
-        epoch: int,
         expiry_s: int,
-        version: int,
         clean_start: bool,
         will: bytes,
     ) -> Promise[Claimed]:
-        """Have the session of a client; see ``RecordPort``."""
+        """Have the client id, and the session of its record."""
         flags = (CLEAN_START if clean_start else 0) | (0 if self._node.gate_is_open else CHECKS_USER)
         user = None if username is None else username.encode()
         client = client_id.encode()
         nonce = self._rng.getrandbits(63) | 1
         statement = ClaimStatement(
-            client, nonce, epoch, self._node_id, self._boot, user, expiry_s, version, flags, will
+            client, nonce, 0, self._node_id, self._boot, user, expiry_s, connection.version, flags, will
         )
         statement.seen = self._log.known(client)
         self.count += 1
@@ -147,11 +160,12 @@ class SessionClaims:
         must_write = statement.expiry_s > 0 or len(statement.will) > 0
         due_at = self._calls.now + (CLAIM_MS if must_write else CLEAN_WAIT_MS)
         if len(self._uncertain.unknown) >= UNKNOWN_MAX:
-            return Claimed(reasons.SERVER_BUSY, WHY_UNAVAILABLE, statement.epoch)
-        if must_write and not (yield from self._make_topics(due_at)):
-            if not statement.expiry_s:
-                return Claimed(reasons.SUCCESS, "", statement.epoch, is_certain=False)
-            return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE, statement.epoch)
+            return Claimed(reasons.SERVER_BUSY, WHY_UNAVAILABLE)
+        is_needed = must_write or not self._members.is_alone()
+        if is_needed and not (yield from self.make_topics(due_at, must_write)):
+            return _unreachable(statement)
+        if must_write:
+            due_at = max(due_at, self._calls.now + CLEAN_WAIT_MS)  # to make the topics may have taken long
         result = yield from self._say(connection, client, statement, due_at)
         if result is not None and result.code == VOID and self._calls.now - began_at < AGAIN_MS:
             # Most likely this node had not heard of the claim that the client has left to come here.
@@ -159,33 +173,41 @@ class SessionClaims:
             statement.nonce = self._rng.getrandbits(63) | 1
             result = yield from self._say(connection, client, statement, due_at)
         if result is None:
-            self._abandon(client, statement.nonce)
+            self.abandon(client, statement.nonce)
         elif self._uncertain.unknown.get(client) == statement.nonce:
             del self._uncertain.unknown[client]
-        if result is None and not statement.expiry_s:
-            return Claimed(reasons.SUCCESS, "", statement.epoch, is_certain=False)
         if result is None:
-            return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE, statement.epoch)
+            return _unreachable(statement)
         if result.code == REFUSED_USER:
-            return Claimed(reasons.CLIENT_IDENTIFIER_NOT_VALID, WHY_USER, statement.epoch)
+            return Claimed(reasons.CLIENT_IDENTIFIER_NOT_VALID, WHY_USER)
         if result.code != DONE:
-            full = result.code == REFUSED_FULL
-            return Claimed(
-                reasons.QUOTA_EXCEEDED if full else reasons.SERVER_BUSY, WHY_FULL if full else "", statement.epoch
-            )
+            why = QUOTAS.get(result.code, "")
+            return Claimed(reasons.QUOTA_EXCEEDED if why else reasons.SERVER_BUSY, why)
         if not result.record:
-            return Claimed(reasons.SUCCESS, "", statement.epoch)
+            return Claimed(reasons.SUCCESS, "")
         record = read_record(Reader(result.record))
-        self._uncertain.pending[client] = record.epoch
+        self._uncertain.granted[client] = record.epoch
+        if record.expiry_s or record.had_session:
+            self._uncertain.pending[client] = record.epoch
         while self._meta.state.index < result.state_index and self._calls.now < due_at:
             yield Sleep(CATCH_UP_MS)  # the record may name partitions that this node does not know yet
-        return Claimed(reasons.SUCCESS, "", record.epoch, record, keeps_will=len(statement.will) > 0)
+        return Claimed(reasons.SUCCESS, "", record, keeps_will=len(statement.will) > 0)
+
+    def make_topics(self, due_at: int, must_write: bool) -> Task[bool]:
+        """Have the hidden topics. A client whose session ends with its connection waits no longer than ``due_at``."""
+        if self._hidden.are_made():
+            return True
+        made = self._calls.tasks.start("hidden topics", self._hidden.make(due_at))
+        if must_write:
+            return (yield from made)
+        return bool((yield from within(made, due_at - self._calls.now)))
 
     def _say(
         self, connection: Connection, client: bytes, statement: ClaimStatement, due_at: int
     ) -> Task[StatementResult | None]:
         """Say a claim until its result is known, while its client waits."""
-        self._uncertain.unknown[client] = statement.nonce  # it may be applied before its result is here
+        if statement.expiry_s or not statement.flags & CLEAN_START:
+            self._uncertain.unknown[client] = statement.nonce  # it may be applied before its result is here
         result = None
         while result is None and self._calls.now < due_at and connection.phase == AUTHENTICATING:
             said = self._log.say(client, statement, CLAIM_BYTES + len(statement.will))
@@ -194,7 +216,7 @@ class SessionClaims:
                 yield Sleep(max(min(RETRY_MS, due_at - self._calls.now), 0))
         return result
 
-    def _abandon(self, client: bytes, nonce: int) -> None:
+    def abandon(self, client: bytes, nonce: int) -> None:
         """No client waits for a claim any more: if it is granted after all, its session is away."""
         nonces = self._abandoning.get(client)
         if nonces is None:
@@ -217,59 +239,9 @@ class SessionClaims:
         if self._uncertain.unknown.get(client) in nonces:
             del self._uncertain.unknown[client]
 
-    def _make_topics(self, due_at: int) -> Task[bool]:
-        """Make the hidden topics at first need, and wait until all live nodes know them; False: that takes too long."""
-        is_new = False
-        for name in (SESSIONS_TOPIC, CAPTURE_TOPIC):
-            while key_of(DEFAULT_NAMESPACE, name) not in self._meta.state.topics:
-                is_new = True
-                if self._calls.now >= due_at:
-                    return False
-                yield from within(self._meta.submit(CreateHidden(name)), due_at - self._calls.now)
-                if key_of(DEFAULT_NAMESPACE, name) not in self._meta.state.topics:
-                    yield Sleep(CATCH_UP_MS)
-        if is_new:
-            yield from self._barrier.wait(self._meta.state.index, self._calls.now)
-        return True
 
-    # Making sure.
-
-    def reclaim_all(self) -> None:
-        """The cluster held this node dead for a while: make sure of the sessions that it has."""
-        self._calls.tasks.start("sessions of a node that was held dead", self._reclaim_all())
-
-    def _reclaim_all(self) -> Task[None]:
-        for number, session in enumerate(list(self._node.sessions.values())):
-            if session.has_record and session.connection is not None:
-                self.reclaim(session)
-            if number % RECLAIMS == RECLAIMS - 1:
-                yield Sleep(RETRY_MS)
-
-    def reclaim(self, session: Session) -> None:
-        """Make sure of a session of this node."""
-        self._calls.tasks.start("a session to make sure of", self._reclaim(session))
-
-    def _reclaim(self, session: Session) -> Task[None]:
-        """Go on under a new epoch; where another node has the session, or it is over, the client has to come again."""
-        client = session.client_id.encode()
-        epoch = session.record_epoch
-        user = None if session.username is None else session.username.encode()
-        nonce = self._rng.getrandbits(63) | 1
-        statement = ClaimStatement(
-            client, nonce, epoch, self._node_id, self._boot, user, session.expiry_s, session.version, SAME_EPOCH
-        )
-        self._uncertain.unknown[client] = nonce
-        result = None
-        while result is None and session.connection is not None and session.record_epoch == epoch:
-            result = yield from self._log.say(client, statement)
-            if result is None:
-                yield Sleep(RETRY_MS)
-        connection = session.connection
-        if result is None or connection is None or session.record_epoch != epoch:
-            self._abandon(client, nonce)
-            return
-        self._uncertain.unknown.pop(client, None)
-        if result.code == DONE and result.record:
-            session.record_epoch = read_record(Reader(result.record)).epoch
-            return
-        disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_GONE, self._node.now)
+def _unreachable(statement: ClaimStatement) -> Claimed:
+    """The log could not be asked: a client without anything to be kept is let in."""
+    if not statement.expiry_s:
+        return Claimed(reasons.SUCCESS, "", is_certain=False)
+    return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE)

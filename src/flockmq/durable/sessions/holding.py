@@ -2,6 +2,7 @@
 
 ```
  every 30 s: ends of all shards of $capture --> for each shard of $sessions that this node leads, confirmed by a quorum:
+                 sessions that are away pass what they do not match (advancing.py)
                  the least position of its sessions, or the end where none waits --> cursor $sessions/SHARD in $capture
  retention_sweeper: segments before all these cursors may go; others only beyond what $capture keeps: a gap, reported
 ```
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flockmq.durable.logs.locating import Located
     from flockmq.durable.logs.logs import Logs
     from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.sessions.advancing import Advancing
     from flockmq.durable.sessions.submitting import SessionLog
     from flockmq.durable.state.meta import Meta
     from flockmq.tasks import Task
@@ -38,7 +40,14 @@ class CaptureHolds:
     """See the module."""
 
     def __init__(
-        self, calls: PartitionCalls, meta: Meta, machines: Machines, log: SessionLog, logs: Logs, cursors: Cursors
+        self,
+        calls: PartitionCalls,
+        meta: Meta,
+        machines: Machines,
+        log: SessionLog,
+        logs: Logs,
+        cursors: Cursors,
+        advancing: Advancing,
     ) -> None:
         self._calls = calls
         self._meta = meta
@@ -46,6 +55,7 @@ class CaptureHolds:
         self._log = log
         self._logs = logs
         self._cursors = cursors
+        self._advancing = advancing
         self._told: dict[tuple[int, int], int] = {}
         """(shard of ``$sessions``, group of ``$capture``) -> where this node has put the cursor."""
         self._is_busy = False
@@ -62,6 +72,10 @@ class CaptureHolds:
             self._is_busy = True
             groups = [partition.group for partition in capture.partitions]
             self._calls.tasks.start("holds of captured messages", self._hold_all(shards, groups))
+
+    def hurry(self) -> None:
+        """Move the cursors with the next tick."""
+        self._hold_at = 0
 
     def _leads(self, group: int) -> bool:
         engine = self._calls.engine
@@ -81,6 +95,7 @@ class CaptureHolds:
         machine = self._machines.by_group.get(group)
         if not (yield from confirmed) or machine is None:
             return
+        yield from self._advancing.advance(group, machine, ends)
         least: dict[int, int] = {}
         for number, record in enumerate(list(machine.sessions.records.values())):
             if number % RECORDS == RECORDS - 1:

@@ -1,7 +1,7 @@
 """Persistent sessions of this node, kept in the log: what its clients do becomes statements before they are answered.
 
 ```
- CONNECT -----> claim ----------> CLAIM, applied: epoch, record --> CONNACK         (peering/claiming.py waits)
+ CONNECT -----> claim ----------> CLAIM, applied: epoch, record --> CONNACK         (owning.py waits)
  SUBSCRIBE ---> hold -----------> SUBSCRIBE, applied, filters known --> SUBACK
  UNSUBSCRIBE -> hold_unsuback --> UNSUBSCRIBE, applied --> UNSUBACK
  gone --------> detached, ended -> DETACH with exact positions, END                 said again until applied
@@ -30,13 +30,14 @@ from flockmq.durable.machine.session_record import SessionRecord
 from flockmq.durable.machine.session_wills import WILL_BYTES_MAX, StoredWill
 from flockmq.durable.sessions.repeating import Unsaid
 from flockmq.durable.sessions.restoring import restore
+from flockmq.durable.sessions.standing import Standing
 from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, StatementResult
 from flockmq.mqtt import reasons
 from flockmq.mqtt.namespaces import split_client_id
 from flockmq.node.lifecycle import disconnect, drop_session
 from flockmq.node.ports import Claimed
 from flockmq.node.publishing import forwardable
-from flockmq.node.subscribing import leave, tell_routes
+from flockmq.node.subscribing import leave, problem_text, tell_routes
 from flockmq.routing.capture import NEVER
 from flockmq.tasks import promised
 
@@ -48,8 +49,11 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.session_bodies import SessionStatement
     from flockmq.durable.qos2.releases import Releases
     from flockmq.durable.sessions.claims import SessionClaims, Uncertain
+    from flockmq.durable.sessions.membership import Membership
     from flockmq.durable.sessions.positions import Positions
+    from flockmq.durable.sessions.reclaiming import Reclaiming
     from flockmq.durable.sessions.repeating import Repeating
+    from flockmq.durable.sessions.sending import Sending
     from flockmq.durable.sessions.submitting import SessionLog
     from flockmq.mqtt.packets import Suback, Will
     from flockmq.node.state import NodeState
@@ -62,6 +66,8 @@ SUBSCRIBE_MS: Final = 30_000
 """Longest wait for the SUBACK or UNSUBACK of a persistent session."""
 WHY_TAKEN_OVER: Final = "Another connection uses this client id"
 WHY_NOT_TAKEN_BACK: Final = "The end of the subscription could not be stored; connect and unsubscribe again"
+WHY_RECORD_FULL: Final = "The record of the session has no room for these subscriptions; end some of them first"
+WHY_NOT_STORED: Final = "No majority of nodes could store the subscriptions; subscribe again later"
 WHY_WILL_TOO_LARGE: Final = f"A will may have {WILL_BYTES_MAX:,} bytes with its topic and properties"
 STATEMENT_BYTES: Final = 128 * 1_024
 """About how large a SUBSCRIBE statement may become before the rest goes into another."""
@@ -81,45 +87,52 @@ class SessionKeeper:
         repeating: Repeating,
         uncertain: Uncertain,
         releases: Releases,
+        sending: Sending,
+        reclaiming: Reclaiming,
+        members: Membership,
     ) -> None:
         self._node = node
         self._calls = calls
         self._log = log
         self._streams = delivery.streams
+        self._readers = delivery.readers
         self._positions = positions
         self._claims = claims
         self._repeating = repeating
         self._uncertain = uncertain
         self._releases = releases
+        self._sending = sending
+        self._reclaiming = reclaiming
+        self._members = members
 
     # CONNECT.
 
     def wants(self, expiry_s: int, has_will: bool) -> bool:
         """Whether a claim has to be in the log, or a record may be there that it ends."""
-        return expiry_s > 0 or has_will or bool(self._log.groups())
+        return expiry_s > 0 or has_will or bool(self._log.groups()) or not self._members.is_alone()
 
     def claim(
         self,
         connection: Connection,
         client_id: str,
         username: str | None,
-        epoch: int,
         expiry_s: int,
-        version: int,
         clean_start: bool,
         will: Will | None,
     ) -> Promise[Claimed]:
-        """Have the session of a client; see ``Records``."""
-        encoded = b"" if will is None else stored_will(will, version).encode()
+        """Have the client id, and the session of its record."""
+        encoded = b"" if will is None else stored_will(will, connection.version).encode()
         if len(encoded) > WILL_BYTES_MAX:
-            return promised(Claimed(reasons.PACKET_TOO_LARGE, WHY_WILL_TOO_LARGE, epoch))
-        return self._claims.claim(connection, client_id, username, epoch, expiry_s, version, clean_start, encoded)
+            return promised(Claimed(reasons.PACKET_TOO_LARGE, WHY_WILL_TOO_LARGE))
+        return self._claims.claim(connection, client_id, username, expiry_s, clean_start, encoded)
 
     def abandoned(self, claimed: Claimed) -> None:
         """A client whose claim is granted does not get its session after all: it is gone, or was refused since."""
         record = claimed.record
         if isinstance(record, SessionRecord):
             self._uncertain.pending.pop(record.client, None)
+            if self._uncertain.granted.get(record.client) == record.epoch:
+                del self._uncertain.granted[record.client]
             self._uncertain.leaving[record.client] = record.epoch
             self._settle(record.client, DetachStatement(record.client, record.epoch, record.expiry_s, {}, True))
 
@@ -136,21 +149,29 @@ class SessionKeeper:
         if not isinstance(record, SessionRecord) or not record.had_session:
             return None
         self._streams.want_capture(now)
-        return restore(self._node, client_id, record, self._streams.interest, now)
+        standing = claimed.standing if isinstance(claimed.standing, Standing) else None
+        return restore(self._node, client_id, record, standing, self._streams.interest, now)
 
     def attached(self, session: Session, claimed: Claimed, now: int) -> None:
         """A client has its session, under the epoch of its claim."""
         record = claimed.record
-        if not claimed.is_certain:
-            return  # a session that has a record keeps it, and ends it
+        if not claimed.is_certain:  # a session that has a record keeps it, and ends it
+            session.is_unregistered = not session.has_record and not self._members.is_alone()
+            if session.is_unregistered:
+                self._reclaiming.register(session)
+            return
         session.has_record = isinstance(record, SessionRecord)
         session.is_logged = isinstance(record, SessionRecord) and record.expiry_s > 0
-        session.record_epoch = claimed.epoch
+        session.record_epoch = record.epoch if isinstance(record, SessionRecord) else 0
         session.is_will_logged = claimed.keeps_will
         if isinstance(record, SessionRecord):
             self._releases.attached(session, record)
+            self._readers.advance(session, record.positions)
+            self._sending.attached(session, record)
         if session.is_logged:
             self._streams.want_capture(now)
+        if not session.has_record and not self._members.is_alone():
+            self._reclaiming.register(session)  # a leader that knew of no other node wrote nothing
         if session.has_record:
             self._uncertain.pending.pop(session.client_id.encode(), None)
             self._uncertain.leaving.pop(session.client_id.encode(), None)
@@ -247,6 +268,8 @@ class SessionKeeper:
         if session.version != 5:
             code = reasons.UNSPECIFIED_ERROR
         suback.reasons = [one if one >= 0x80 else code for one in suback.reasons]
+        if suback.properties is None and session.connection is not None:
+            suback.properties = problem_text(session.connection, code, WHY_RECORD_FULL if is_full else WHY_NOT_STORED)
         for full_filter, subscription in list(session.subscriptions.items()):
             if subscription in entered and not subscription.replaces:
                 leave(self._node, session, full_filter)
@@ -279,11 +302,7 @@ class SessionKeeper:
 
     def _take_back(self, connection: Connection, session: Session, full_filters: list[bytes], unsuback: bytes) -> None:
         """Say which subscriptions end, as many at a time as fit into a statement."""
-        size = 0
-        count = 0
-        while count < len(full_filters) and (not count or size + len(full_filters[count]) <= STATEMENT_BYTES):
-            size += len(full_filters[count]) + 2
-            count += 1
+        count = _fitting(full_filters)
         statement = UnsubscribeStatement(session.client_id.encode(), session.record_epoch, full_filters[:count])
         told = partial(self._unsubscribed, connection, session, statement, full_filters[count:], unsuback)
         self._repeating.say(Unsaid(statement.client, statement, self._calls.now + SUBSCRIBE_MS, told, connection))
@@ -315,6 +334,16 @@ class SessionKeeper:
         else:
             disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
 
+    def revoked(self, session: Session, full_filters: list[bytes]) -> None:
+        """Rules have taken subscriptions away."""
+        if session.is_logged:
+            client = session.client_id.encode()
+            while full_filters:
+                count = _fitting(full_filters)
+                statement = UnsubscribeStatement(client, session.record_epoch, full_filters[:count])
+                self._settle(client, statement, session)
+                full_filters = full_filters[count:]
+
     # The end of connections and sessions.
 
     def detached(self, session: Session) -> None:
@@ -324,6 +353,7 @@ class SessionKeeper:
             epoch = session.record_epoch
             self._uncertain.leaving[client] = epoch
             self._releases.detached(session)
+            self._sending.detached(session)
             positions = self._positions.of(session) if session.is_logged else {}
             self._settle(client, DetachStatement(client, epoch, session.expiry_s, positions, _voids_will(session)))
 
@@ -373,6 +403,16 @@ class SessionKeeper:
 def _voids_will(session: Session) -> bool:
     """Whether the log keeps a will of this connection that is not to be published: the client took its leave."""
     return session.is_will_logged and session.will is None
+
+
+def _fitting(full_filters: list[bytes]) -> int:
+    """How many of these fit into a statement."""
+    size = 0
+    count = 0
+    while count < len(full_filters) and (not count or size + len(full_filters[count]) <= STATEMENT_BYTES):
+        size += len(full_filters[count]) + 2
+        count += 1
+    return count
 
 
 def stored_will(will: Will, version: int) -> StoredWill:

@@ -5,6 +5,19 @@
                                      ^-------------------- at once again: that confirms them ------------'
  the earliest lease lapses --> ``Capture.lapses_at``: from then on this node captures every QoS 1 and 2 message
 ```
+While there is no hidden topic, a node of several needs a lease of the cluster state: else it could miss the first
+persistent session, and acknowledge what that session waits for.
+
+| this node knows | ``Capture.lapses_at`` |
+| --- | --- |
+| ``$sessions`` | when the earliest lease of a shard lapses |
+| ``$capture`` alone | now: it captures all |
+| no hidden topic, and other nodes | when its lease of the cluster state lapses: it then acknowledges nothing |
+| no hidden topic, and no other node | never |
+
+A lease of the state counts from a question to the leader of group 0, once all that was committed by then is applied
+here. So a node that does not know ``$capture`` has no lease ``STATE_LEASE_MS`` after that topic was made
+(``hidden.py``).
 """
 
 from __future__ import annotations
@@ -22,6 +35,7 @@ from flockmq.tasks import Sleep
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.sessions.submitting import SessionLog
+    from flockmq.durable.state.meta import Meta
     from flockmq.routing.table import SubscriptionTable
     from flockmq.tasks import Task
 
@@ -30,6 +44,11 @@ RETRY_MS: Final = 100
 MARGIN_MS: Final = 300
 """Clocks drift, and a turn takes time: this node stops to rely on a lease earlier than its leader does."""
 FILTERS_MAX: Final = 1 << 20
+STATE_LEASE_MS: Final = 5_000
+"""Longer than group 0 needs to find another leader: meanwhile messages are acknowledged as ever."""
+STATE_ASK_MS: Final = 1_000
+STATE_RENEW_MS: Final = 500
+APPLY_MS: Final = 20
 
 
 class _Shard:
@@ -50,22 +69,44 @@ class _Shard:
 class Leases:
     """See the module."""
 
-    def __init__(self, node_id: int, calls: PartitionCalls, log: SessionLog, table: SubscriptionTable) -> None:
+    def __init__(
+        self, node_id: int, calls: PartitionCalls, meta: Meta, log: SessionLog, table: SubscriptionTable
+    ) -> None:
         self._node_id = node_id
         self._calls = calls
+        self._meta = meta
         self._log = log
         self._table = table
         self._shards: list[_Shard] = []
+        self._state_until = -1
+        """When the lease of the cluster state lapses; -1: this node has never asked for one."""
+        self._was_alone = False
+        self.regained = 0
+        """How often a lease was granted again that had lapsed: this node may have missed what a leader said."""
 
     def follow(self) -> None:
         """Cluster state has changed: begin to follow the shards, once they are there."""
-        groups = self._log.groups()
-        if self._shards or not groups:
+        if self._shards:
             return
-        self._shards = [_Shard(number, group) for number, group in enumerate(groups)]
+        groups = self._log.groups()
+        if groups:
+            self._shards = [_Shard(number, group) for number, group in enumerate(groups)]
+            for shard in self._shards:
+                self._calls.tasks.start("filters of persistent sessions", self._follow(shard))
+        elif self._state_until < 0:
+            self._state_until = 0
+            self._calls.tasks.start("lease of the cluster state", self._follow_state())
+        is_alone = self._is_alone()
+        if self._was_alone and not is_alone:
+            # The only voter has known all that was committed, up to this very change.
+            self._state_until = max(self._state_until, self._calls.now + STATE_LEASE_MS - MARGIN_MS)
+        self._was_alone = is_alone
         self._count()
-        for shard in self._shards:
-            self._calls.tasks.start("filters of persistent sessions", self._follow(shard))
+
+    def is_ready(self) -> bool:
+        """Whether this node can tell if there are persistent sessions."""
+        capture = self._table.capture
+        return capture.topic is not None or self._calls.now < capture.lapses_at
 
     def count_held(self, now: int) -> int:
         """How many shards have granted a lease that holds."""
@@ -74,6 +115,27 @@ class Leases:
     def is_held(self, now: int) -> bool:
         """Whether this node knows the filters of all persistent sessions."""
         return now < self._table.capture.lapses_at
+
+    def _is_alone(self) -> bool:
+        """Whether no other node belongs to the cluster, which this node knows for certain."""
+        nodes = self._meta.state.nodes
+        return self._meta.is_current and len(nodes) == (self._node_id in nodes)
+
+    def _follow_state(self) -> Task[None]:
+        """Renew the lease of the cluster state, until the shards take its place."""
+        while not self._shards:
+            asked_at = self._calls.now
+            due_at = asked_at + STATE_LEASE_MS - MARGIN_MS
+            index = 0
+            if self._meta.state.index and not self._is_alone():
+                index = yield from self._meta.committed(STATE_ASK_MS)
+                while index > self._meta.state.index and self._calls.now < due_at:
+                    yield Sleep(APPLY_MS)
+                # Nodes that are not in the state are not waited for when ``$capture`` is made.
+                if 0 <= index <= self._meta.state.index and self._node_id in self._meta.state.nodes:
+                    self._state_until = max(self._state_until, due_at)
+                    self._count()
+            yield Sleep(STATE_RENEW_MS if index >= 0 else RETRY_MS)  # without an answer another node may lead
 
     def _follow(self, shard: _Shard) -> Task[None]:
         while True:
@@ -90,6 +152,7 @@ class Leases:
                     shard.version = 0
                     shard.after = b""
             if is_known:
+                self.regained += 0 < shard.until <= self._calls.now
                 shard.until = max(shard.until, asked_at + LEASE_MS - MARGIN_MS)
                 self._count()
             if reply.code != OK:
@@ -127,4 +190,12 @@ class Leases:
         return True
 
     def _count(self) -> None:
-        self._table.capture.lapses_at = min([shard.until for shard in self._shards], default=NEVER)
+        capture = self._table.capture
+        if self._shards:
+            capture.lapses_at = min([shard.until for shard in self._shards])
+        elif capture.topic is not None:
+            capture.lapses_at = 0
+        elif not self._meta.state.index or self._is_alone():
+            capture.lapses_at = NEVER
+        else:
+            capture.lapses_at = self._state_until

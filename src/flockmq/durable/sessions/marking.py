@@ -3,7 +3,8 @@
 ```
  where streams stand --> all sessions are there, but for slow ones (listed with their positions), and those that are
                          uncertain (listed without) --> one MARK per shard
- some sessions in turn --> CHECK --> those that the log has otherwise --> make sure of them
+ some sessions in turn --> CHECK --> those that the log has otherwise --> make sure of them (reclaiming.py)
+ all of them, when this node could not ask a shard for a while
 ```
 A cost per node and per slow session, not per session. Where streams stand is noted first: sessions are at least there
 when they are looked at.
@@ -22,13 +23,16 @@ from flockmq.durable.machine.session_bodies import (
     SlowSession,
     read_named,
 )
+from flockmq.node.lifecycle import drop_session
 from flockmq.peering.fields import Reader
 from flockmq.tasks import Sleep, all_of
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls
-    from flockmq.durable.sessions.claims import SessionClaims, Uncertain
+    from flockmq.durable.sessions.claims import Uncertain
+    from flockmq.durable.sessions.leases import Leases
     from flockmq.durable.sessions.positions import Positions
+    from flockmq.durable.sessions.reclaiming import Reclaiming
     from flockmq.durable.sessions.submitting import SessionLog, StatementResult
     from flockmq.node.state import NodeState
     from flockmq.tasks import Promise, Task
@@ -53,7 +57,8 @@ class Marking:
         calls: PartitionCalls,
         log: SessionLog,
         positions: Positions,
-        claims: SessionClaims,
+        reclaiming: Reclaiming,
+        leases: Leases,
         uncertain: Uncertain,
     ) -> None:
         self._node = node
@@ -62,7 +67,10 @@ class Marking:
         self._calls = calls
         self._log = log
         self._positions = positions
-        self._claims = claims
+        self._reclaiming = reclaiming
+        self._leases = leases
+        self._regained = 0
+        """How many lapsed leases were regained when all sessions were asked about last."""
         self._uncertain = uncertain
         self._unchecked: list[str] = []
         """Clients whose sessions are still to be asked about in this round."""
@@ -73,7 +81,7 @@ class Marking:
 
     def tick(self, now: int) -> None:
         """Say how far the sessions of this node are."""
-        if now < self._mark_at or self._is_marking:
+        if (now < self._mark_at and self._leases.regained == self._regained) or self._is_marking:
             return
         self._mark_at = now + MARK_MS
         groups = self._log.groups()
@@ -134,26 +142,41 @@ class Marking:
 
     def _check(self) -> Task[None]:
         """Ask whether some sessions are still this node's; make sure of those that are not, or tell their clients."""
-        if not self._unchecked:
+        is_all = self._regained != self._leases.regained
+        self._regained = self._leases.regained
+        if is_all or not self._unchecked:
             self._unchecked = [one.client_id for one in self._node.sessions.values() if one.has_record]
-        by_group: dict[int, list[tuple[bytes, int]]] = {}
-        for client_id in self._unchecked[-CHECKED:]:
+        while self._unchecked:
+            for group, check in self._checks(self._unchecked[-CHECKED:]).items():
+                size = 40 * (len(check.sessions) + len(check.away))
+                result = yield from self._log.say_to(group, check, size)
+                if result is not None and result.record:
+                    self._doubt(Reader(result.record))
+            del self._unchecked[-CHECKED:]
+            if not is_all:
+                break
+
+    def _checks(self, client_ids: list[str]) -> dict[int, CheckStatement]:
+        checks: dict[int, CheckStatement] = {}
+        for client_id in client_ids:
             session = self._node.sessions.get(client_id)
-            if session is not None and session.has_record and session.connection is not None:
+            if session is not None and session.has_record:
                 client = client_id.encode()
-                by_group.setdefault(self._log.group_of(client), []).append((client, session.record_epoch))
-        del self._unchecked[-CHECKED:]
-        for group, named in by_group.items():
-            result = yield from self._log.say_to(group, CheckStatement(named), 40 * len(named))
-            if result is not None and result.record:
-                self._doubt(Reader(result.record))
+                check = checks.setdefault(self._log.group_of(client), CheckStatement([], []))
+                named = check.sessions if session.connection is not None else check.away
+                named.append((client, session.record_epoch))
+        return checks
 
     def _doubt(self, reader: Reader) -> None:
         while reader.pos < reader.end:
             client, epoch = read_named(reader)
             session = self._node.sessions.get(client.decode())
-            if session is not None and session.record_epoch == epoch and session.connection is not None:
-                self._claims.reclaim(session)
+            if session is None or not session.has_record or session.record_epoch != epoch:
+                continue
+            if session.connection is not None:
+                self._reclaiming.reclaim(session)
+            else:
+                drop_session(self._node, session, self._node.now)
 
 
 def folded(levels: dict[int, int], slow: dict[bytes, SlowSession]) -> tuple[dict[int, int], dict[bytes, SlowSession]]:

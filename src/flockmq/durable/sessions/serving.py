@@ -4,6 +4,7 @@
  statements of a node --> one SESSION batch --> applied --> a filter is new? each node that has a lease must know it
                                                    `--> results: epochs, records                 |
  a node asks with the version of its filters ----> confirmed; changes since, and a lease <-------'
+ applied: a claim of another node --> DISPLACED to the former owner: it closes its client, or keeps what YIELD asks for
  every second: owners that died --> ORPHAN        sessions whose time is over --> EXPIRE
 ```
 A lease says: until it lapses, this leader lets no new subscription count before the node knows its filter. A node
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from flockmq.cluster.model import ALIVE, LEFT
 from flockmq.durable.calls import LATER as ASK_LATER
 from flockmq.durable.calls import OK, Reply
+from flockmq.durable.machine import session_table
 from flockmq.durable.machine.session_bodies import (
     CheckStatement,
     ClaimStatement,
@@ -25,6 +27,7 @@ from flockmq.durable.machine.session_bodies import (
     EndStatement,
     ExpireStatement,
     OrphanStatement,
+    SentStatement,
     SessionStatement,
     SubscribeStatement,
     TouchStatement,
@@ -34,11 +37,12 @@ from flockmq.durable.machine.session_bodies import (
     read_statements,
     session_body,
 )
-from flockmq.durable.machine.session_table import REFUSED_USER as USER
 from flockmq.durable.sessions.submitting import (
     DONE,
     LATER,
     REFUSED_FULL,
+    REFUSED_NAMESPACE,
+    REFUSED_SAME_USER,
     REFUSED_USER,
     VOID,
     StatementResult,
@@ -46,14 +50,16 @@ from flockmq.durable.sessions.submitting import (
 )
 from flockmq.log.batch import SESSION
 from flockmq.peering.fields import U32, U64, Reader, sized
-from flockmq.peering.kinds import LEASE_CALL, SESSION_CALL
+from flockmq.peering.kinds import DISPLACED_CALL, LEASE_CALL, SESSION_CALL
 from flockmq.tasks import Promise, Signal, within
 
 if TYPE_CHECKING:
     from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.machines import Machines
-    from flockmq.durable.machine.session_table import SessionTable
+    from flockmq.durable.machine.session_table import Displaced, SessionTable
+    from flockmq.durable.sessions.membership import Membership
+    from flockmq.durable.sessions.quotas import SessionQuotas
     from flockmq.durable.sessions.submitting import SessionLog
     from flockmq.durable.state.meta import Meta
     from flockmq.gossip.swim import Swim
@@ -66,6 +72,8 @@ POLL_MS: Final = 500
 LOOK_MS: Final = 1_000
 EXPIRED_MAX: Final = 1_000
 """Sessions that end in one batch."""
+DISPLACED_TOLD: Final = 1_000
+"""Sessions in one message to a former owner."""
 RESULTS_BYTES_MAX: Final = 900_000
 FILTERS_BYTES_MAX: Final = 900_000
 """Of one answer; the rest follows with the next question."""
@@ -73,6 +81,13 @@ CHANGES: Final = 0
 WHOLE: Final = 1
 WHOLE_BEGIN: Final = 2
 """What an answer about filters holds: changes; the end of the whole set; a piece of it, with more to come."""
+RESULTS: Final = {
+    session_table.REFUSED_USER: REFUSED_USER,
+    session_table.REFUSED_FULL: REFUSED_FULL,
+    session_table.REFUSED_NAMESPACE: REFUSED_NAMESPACE,
+    session_table.REFUSED_SAME_USER: REFUSED_SAME_USER,
+}
+"""Results of claims that a table refused."""
 
 
 class _Lease:
@@ -107,6 +122,8 @@ class SessionShards:
         log: SessionLog,
         meta: Meta,
         swim: Swim,
+        quotas: SessionQuotas,
+        members: Membership,
     ) -> None:
         self._calls = calls
         self._engine = calls.engine
@@ -115,6 +132,8 @@ class SessionShards:
         self._log = log
         self._meta = meta
         self._swim = swim
+        self._quotas = quotas
+        self._members = members
         self._terms: dict[int, _Term] = {}
         self._look_at = 0
         calls.serve_leader(SESSION_CALL, self._on_statements)
@@ -126,7 +145,11 @@ class SessionShards:
         node_id = reader.u64()
         statements = read_statements(reader)
         table = self._machines.by_group[group].sessions
-        wanted = [statement for statement in statements if not is_needless(table, statement)]
+        is_alone = self._members.is_alone()
+        wanted = [statement for statement in statements if not is_needless(table, statement, is_alone)]
+        yield from self._quotas.give_room(group, table, wanted)
+        if group not in self._machines.by_group:  # that may have taken a moment
+            return Reply(ASK_LATER)
         if not (yield from self.put(group, wanted) if wanted else self._confirmed(group)):
             return Reply(ASK_LATER)
         if any(isinstance(statement, SubscribeStatement) for statement in wanted):
@@ -199,10 +222,22 @@ class SessionShards:
     # Time.
 
     def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
-        """A shard has moved on: nodes that wait for filters look again."""
+        """A shard has moved on: nodes that wait for filters look again, and former owners hear of new ones."""
         term = self._terms.get(group)
         if term is not None:
             term.news.fire()
+        machine = self._machines.by_group.get(group)
+        displaced = machine.sessions.take_displaced() if machine is not None else []
+        if displaced and self._engine.is_leader(group):
+            self._tell_displaced(displaced)
+
+    def _tell_displaced(self, displaced: list[Displaced]) -> None:
+        by_owner: dict[int, list[bytes]] = {}
+        for owner, client, epoch in displaced:
+            by_owner.setdefault(owner, []).append(encode_named(client, epoch))
+        for owner, named in by_owner.items():
+            for at in range(0, len(named), DISPLACED_TOLD):
+                self._calls.ask_replica(owner, DISPLACED_CALL, b"".join(named[at : at + DISPLACED_TOLD]))
 
     def closed(self, group: int) -> None:
         """There is no replica of this group here any more."""
@@ -236,13 +271,16 @@ class SessionShards:
         return alive, boots
 
 
-def is_needless(table: SessionTable, statement: SessionStatement) -> bool:
-    """Whether a statement changes nothing: a question, or a client without a record that has nothing to keep."""
+def is_needless(table: SessionTable, statement: SessionStatement, is_alone: bool) -> bool:
+    """Whether a statement changes nothing: a question, or a client without a record that has nothing to keep.
+
+    ``is_alone``: there is no other node that could have the client.
+    """
     if isinstance(statement, CheckStatement):
         return True
     if isinstance(statement, ClaimStatement) and table.is_late(statement):
         return True
-    if not isinstance(statement, ClaimStatement) or statement.expiry_s or statement.will:
+    if not is_alone or not isinstance(statement, ClaimStatement) or statement.expiry_s or statement.will:
         return False
     return statement.client not in table.records
 
@@ -273,12 +311,17 @@ def _result_of(table: SessionTable, statement: SessionStatement, node_id: int) -
             return StatementResult(VOID)
         is_touched = all(group in record.touched for group in statement.groups)
         return StatementResult(DONE if is_touched else REFUSED_FULL)
+    if isinstance(statement, SentStatement):
+        record = table.current(statement.client, statement.epoch)
+        if record is None:
+            return StatementResult(VOID)
+        return StatementResult(DONE if record.sent.stamp >= statement.change.stamp else REFUSED_FULL)
     if isinstance(statement, UnsubscribeStatement | DetachStatement | UntouchStatement):
         return StatementResult(DONE if table.current(statement.client, statement.epoch) else VOID)
     if isinstance(statement, EndStatement):
         return StatementResult(VOID if table.current(statement.client, statement.epoch) else DONE)
     if isinstance(statement, CheckStatement):
-        found = table.differing(node_id, statement.sessions)
+        found = table.differing(node_id, statement)
         return StatementResult(DONE, b"".join([encode_named(client, epoch) for client, epoch in found]))
     return StatementResult(DONE)
 
@@ -289,9 +332,9 @@ def _claim_result(table: SessionTable, claim: ClaimStatement) -> StatementResult
         return StatementResult(DONE, record.encode())
     reason = table.refusals.get(claim.nonce)
     if reason is not None:
-        return StatementResult(REFUSED_USER if reason == USER else REFUSED_FULL)
+        return StatementResult(RESULTS[reason])
     if record is None and not claim.expiry_s and not claim.will:
-        return StatementResult(DONE)
+        return StatementResult(DONE)  # the node was alone: nothing was written
     return StatementResult(VOID)  # a later claim won
 
 

@@ -50,6 +50,9 @@ REFUSED_USER: Final = 2
 REFUSED_FULL: Final = 3
 LATER: Final = 4
 """There was no room for its result in the answer: say it again."""
+REFUSED_NAMESPACE: Final = 5
+REFUSED_SAME_USER: Final = 6
+"""A claim beyond the persistent sessions that its namespace, or its user, may have."""
 
 
 Lane = tuple[int, bool]

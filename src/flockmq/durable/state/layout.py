@@ -113,4 +113,5 @@ def captured_retention(age_ms: int, size: int) -> Retention:
         bytes=min(CAPTURED_BYTES, size or CAPTURED_BYTES),
         bytes_bound=size,
         age_bound_ms=age_ms,
+        names=True,
     )

@@ -204,6 +204,10 @@ class Meta:
         """Change the state, see ``Submitting.submit``."""
         return self._submitting.submit(command)
 
+    def committed(self, timeout_ms: int) -> Task[int]:
+        """Ask how much was committed when the question was put: an index of the state; -1: no leader answered."""
+        return self._confirmation.ask(timeout_ms)
+
     def flush(self, now: int) -> None:
         """A turn of the engine, or of the links, ends: tell watchers what changed, then submitters their results."""
         self.calls.tasks.now = now

@@ -63,6 +63,9 @@ def test_history_that_there_is_not(topic_filter: bytes, start: str, why: str) ->
 class OnlyA(OpenGate):
     """Lets nobody read anything but one topic."""
 
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        return True
+
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         return topic_filter == A
 

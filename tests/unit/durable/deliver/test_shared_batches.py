@@ -109,7 +109,7 @@ class Source:
         self.size = size
         self.reads = 0
 
-    def read(self, group: int, offset: int) -> list[bytes] | None:
+    def read(self, group: int, offset: int, bytes_max: int) -> list[bytes] | None:
         self.reads += 1
         return [batch_of((b"a", b"x" * self.size), base=offset)]
 

@@ -16,6 +16,7 @@ from flockmq.durable.machine.session_bodies import (
     ExpireStatement,
     MarkStatement,
     OrphanStatement,
+    SentStatement,
     SessionStatement,
     SlowSession,
     StoredSubscription,
@@ -29,6 +30,7 @@ from flockmq.durable.machine.session_bodies import (
     session_body,
     wall_ms_of,
 )
+from flockmq.durable.machine.session_sent import SentChange
 from flockmq.errors import RemoteProtocolError
 from flockmq.peering.fields import NUMBER_MAX, U32, Reader, large
 
@@ -46,6 +48,7 @@ EVERY: list[SessionStatement] = [
     ExpireStatement([(b"c", 7), (b"d", 8)]),
     TouchStatement(b"c", 7, 3, [9, 4]),
     UntouchStatement(b"c", 7, 3, []),
+    SentStatement(b"c", 7, SentChange(3)),
 ]
 
 

@@ -130,11 +130,12 @@ def test_only_captured_subscriptions_have_a_least_start() -> None:
 
 
 def test_a_replaced_subscription_keeps_older_starts() -> None:
+    """Partition 3 is newer than the subscription, which gets all of it."""
     record = session()
     record.put(subscription(b"a", {1: 7, 2: 8}), 1)
     record.put(subscription(b"a", {2: 9, 3: 4}, qos=2), 2)
     stored = record.subscriptions[b"a"]
-    assert (stored.qos, stored.index, stored.starts) == (2, 2, {1: 7, 2: 8, 3: 4})
+    assert (stored.qos, stored.index, stored.starts) == (2, 2, {1: 7, 2: 8})
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -219,3 +220,21 @@ def test_the_time_of_a_session_runs_without_a_connection() -> None:
     assert record.has_expired(61_000)
     record.expiry_s = NEVER_EXPIRES
     assert not record.has_expired(10**15)
+
+
+def test_a_subscription_that_is_replaced_begins_where_the_session_stands() -> None:
+    """A start that the position has passed is forgotten: a later one would leave out all between the two."""
+    record = session()
+    record.put(subscription(starts={1: 20, 2: 5}), 11)
+    record.advance(1, 30)
+    record.drop_starts(11)
+    record.put(subscription(starts={1: 485, 2: 90, 3: 7}), 12)
+    assert record.subscriptions[b"a"].starts == {2: 5}
+    assert record.positions == {1: 30}
+
+
+def test_a_subscription_that_was_not_captured_begins_when_it_is() -> None:
+    record = session()
+    record.put(subscription(starts={1: 20}, qos=0), 11)
+    record.put(subscription(starts={1: 485}), 12)
+    assert record.subscriptions[b"a"].starts == {1: 485}

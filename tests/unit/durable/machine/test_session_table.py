@@ -8,7 +8,10 @@ from flockmq.durable.machine.machine import PartitionMachine
 from flockmq.durable.machine.session_bodies import (
     CHECKS_USER,
     CLEAN_START,
+    REGISTERS,
     TOUCHED_MAX,
+    AdvanceStatement,
+    CheckStatement,
     ClaimStatement,
     DetachStatement,
     EndStatement,
@@ -29,6 +32,7 @@ from flockmq.durable.machine.session_table import (
     REFUSALS_MAX,
     REFUSED_FULL,
     REFUSED_USER,
+    Displaced,
     SessionTable,
     decode_sessions,
 )
@@ -244,7 +248,7 @@ def test_subscriptions_are_stored_replaced_and_removed() -> None:
     log.subscribe(record, b"a", {1: 5, 2: 6})
     index = log.subscribe(record, b"a", {2: 7, 3: 8}, qos=2)
     stored = record.subscriptions[b"a"]
-    assert (stored.qos, stored.index, stored.starts) == (2, index, {1: 5, 2: 6, 3: 8})
+    assert (stored.qos, stored.index, stored.starts) == (2, index, {1: 5, 2: 6})
     log.say(UnsubscribeStatement(b"c", record.epoch, [b"a", b"b"]))
     assert record.subscriptions == {}
 
@@ -626,3 +630,120 @@ def test_a_claim_of_a_client_without_a_record_is_never_late() -> None:
     log = Log()
     log.claim_seen(NODE, 0)
     assert log.table.records[b"c"].owner == NODE
+
+
+# Sessions that are away pass what they do not match.
+
+
+def test_a_session_that_is_away_is_advanced() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a/#", {7: 10, 8: 20})
+    log.detach(record, {7: 15})
+    log.say(AdvanceStatement(b"c", record.epoch, log.index, {7: 40, 8: 5, 9: 1}))
+    assert record.positions == {7: 40, 8: 5, 9: 1}
+    assert record.subscriptions[b"a/#"].starts == {8: 20}, "a start is kept until a position has passed it"
+    log.say(AdvanceStatement(b"c", record.epoch, log.index, {7: 30, 8: 30}))
+    assert record.positions == {7: 40, 8: 30, 9: 1}, "never back"
+    assert log.reopened().encode() == log.table.encode()
+
+
+def test_a_session_is_not_advanced_that_is_connected_or_another_one() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a/#", {7: 10})
+    log.say(AdvanceStatement(b"c", record.epoch, log.index, {7: 40}))
+    log.detach(record, {7: 15})
+    log.say(AdvanceStatement(b"c", record.epoch - 1, log.index, {7: 40}))
+    log.say(AdvanceStatement(b"x", record.epoch, log.index, {7: 40}))
+    assert record.positions == {7: 15}
+    before = record.epoch
+    record = log.claim(owner=OTHER)
+    log.detach(record)
+    log.say(AdvanceStatement(b"c", before, log.index, {7: 40}))
+    assert record.positions == {7: 15}
+
+
+def test_a_session_is_not_advanced_past_a_subscription_that_its_leader_did_not_know() -> None:
+    log = Log()
+    record = log.claim()
+    log.subscribe(record, b"a/#", {7: 10})
+    covers = log.index
+    log.detach(record, {7: 15})
+    log.subscribe(record, b"b/#", {7: 20})
+    log.say(AdvanceStatement(b"c", record.epoch, covers, {7: 40}))
+    assert record.positions == {7: 15}
+
+
+# Owners.
+
+
+def test_a_claim_of_another_node_displaces_the_owner() -> None:
+    log = Log()
+    first = log.claim().epoch
+    log.claim()
+    assert log.table.take_displaced() == [], "the node itself knows"
+    second = log.table.records[b"c"].epoch
+    record = log.claim(owner=OTHER)
+    assert log.table.take_displaced() == [Displaced(NODE, b"c", second)]
+    assert log.table.take_displaced() == []
+    assert (record.before, record.former) == (second, NODE)
+    assert first < second < record.epoch
+    assert log.reopened().records[b"c"].former == NODE
+
+
+def test_a_session_that_begins_anew_has_no_former_owner() -> None:
+    log = Log()
+    log.claim()
+    record = log.claim(owner=OTHER, flags=CLEAN_START)
+    assert (record.before, record.former) == (0, 0)
+    assert [one.owner for one in log.table.take_displaced()] == [NODE], "but its client is closed"
+
+
+def test_a_client_that_was_let_in_without_the_log_loses_to_one_that_is_connected_elsewhere() -> None:
+    log = Log()
+    log.claim(expiry_s=0)
+    record = log.claim(owner=OTHER, expiry_s=0, flags=REGISTERS)
+    assert record.owner == NODE
+    log.detach(record, expiry_s=0)
+    assert b"c" not in log.table.records
+    assert log.claim(owner=OTHER, expiry_s=0, flags=REGISTERS).owner == OTHER
+    assert log.claim(owner=OTHER, expiry_s=0, flags=REGISTERS).nonce == log.nonce, "its own record is no obstacle"
+
+
+def test_a_check_tells_sessions_from_copies() -> None:
+    log = Log()
+    record = log.claim()
+    here, away = [(b"c", record.epoch)], [(b"c", record.epoch)]
+    assert log.table.differing(NODE, CheckStatement(here, away)) == []
+    assert log.table.differing(OTHER, CheckStatement(here, away)) == here
+    log.detach(record)
+    assert log.table.differing(NODE, CheckStatement(here, [])) == here
+    assert log.table.differing(NODE, CheckStatement([], away)) == []
+    log.claim(owner=OTHER)
+    assert log.table.differing(NODE, CheckStatement([], away)) == away
+
+
+def test_records_of_clean_sessions_share_what_they_do_not_have() -> None:
+    log = Log()
+    one, other = log.claim(b"a", expiry_s=0), log.claim(b"b", expiry_s=0)
+    assert one.subscriptions is other.subscriptions
+    assert one.positions is other.touched
+    lasting = log.claim(b"c")
+    log.subscribe(lasting, b"x", {1: 5})
+    log.say(TouchStatement(b"c", lasting.epoch, 1, [7]))
+    log.detach(lasting, {1: 9})
+    assert (one.subscriptions, one.positions, one.touched) == ({}, {}, {})
+    assert (lasting.positions, lasting.touched) == ({1: 9}, {7: 1})
+
+
+def test_clean_sessions_are_counted_apart() -> None:
+    log = Log()
+    log.claim(b"a", expiry_s=0)
+    lasting = log.claim(b"b")
+    assert (log.table.connected, log.table.clean) == (2, 1)
+    log.detach(lasting, expiry_s=0)
+    assert (log.table.connected, log.table.clean) == (1, 1)
+    log.claim(b"a")
+    assert (log.table.connected, log.table.clean) == (1, 0)
+    assert (log.reopened().connected, log.reopened().clean) == (1, 0)

@@ -1,7 +1,8 @@
-"""Claims of persistent sessions: one owner at a time, in the order of the log, and none that its client has left."""
+"""Claims of client ids: one owner at a time, in the order of the log, and none that its client has left."""
 
 from __future__ import annotations
 
+from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.durable.machine.session_bodies import ClaimStatement
 from flockmq.durable.sessions.marking import MARK_MS
 from flockmq.mqtt import reasons
@@ -9,25 +10,49 @@ from flockmq.mqtt.packets import Disconnect
 from session_nodes import SessionNodes, connect_packet
 
 
-def test_the_first_persistent_session_makes_the_hidden_topics() -> None:
+def test_the_first_client_of_several_nodes_makes_the_hidden_topics() -> None:
     nodes = SessionNodes()
     nodes.clean(1, "clean")
-    assert nodes.groups() == []
-    nodes.connect(1, "c")
     assert len(nodes.groups()) == 4
+    assert len(nodes.groups(CAPTURE_TOPIC)) == 8
+    nodes.connect(1, "c")
     record = nodes.record("c")
     assert (record.owner, record.boot, record.is_connected, record.had_session) == (1, 1, True, False)
 
 
-def test_sessions_that_end_with_their_connections_write_nothing() -> None:
-    nodes = SessionNodes()
+def test_sessions_that_end_with_their_connections_write_nothing_on_a_node_alone() -> None:
+    nodes = SessionNodes(1)
+    nodes.clean(1, "first").client.disconnect()
+    assert nodes.groups() == []
     nodes.connect(1, "persistent")
     nodes.run(2 * MARK_MS)
     before = nodes.entries()
     for number in range(5):
-        nodes.clean(1 + number % 3, f"clean{number}").client.disconnect()
+        nodes.clean(1, f"clean{number}").client.disconnect()
     nodes.run(1_000)
     assert nodes.entries() == before
+
+
+def test_a_clean_session_has_a_record_while_it_is_connected() -> None:
+    nodes = SessionNodes()
+    device = nodes.clean(1, "c")
+    record = nodes.record("c")
+    assert (record.owner, record.is_connected, record.expiry_s) == (1, True, 0)
+    device.client.drop()
+    nodes.until(lambda: not nodes.has_record("c"))
+    nodes.clean(3, "d")
+    nodes[3].kill()
+    nodes.until(lambda: not nodes.has_record("d"))
+
+
+def test_claims_of_a_turn_are_one_entry_per_shard() -> None:
+    nodes = SessionNodes()
+    nodes.clean(1, "first")
+    nodes.run(2_000)
+    before = nodes.entries()
+    clients = [nodes[1].harness.connect(connect_packet(f"c{number}", expiry_s=0)) for number in range(200)]
+    nodes.until(lambda: all(client.has_received for client in clients))
+    assert nodes.entries() - before <= 4 * 2, "the first of a shard alone, then all that waited"
 
 
 def test_mqtt_3_1_1_sessions_are_persistent_without_a_clean_start() -> None:

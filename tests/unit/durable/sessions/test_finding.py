@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from flockmq.cluster.model import SESSIONS_TOPIC
 from flockmq.durable.machine.session_bodies import ClaimStatement, EndStatement, SessionStatement
 from flockmq.durable.sessions.finding import ABSENT, CLAIMED, ENDED, UNKNOWN, SessionFinder, Sought
+from flockmq.durable.sessions.membership import Membership
+from flockmq.durable.sessions.quotas import SessionQuotas
 from flockmq.durable.sessions.serving import SessionShards
 from flockmq.durable.sessions.submitting import SessionLog
 from flockmq.tasks import Promise
@@ -35,7 +37,8 @@ class Sessions:
     def _serve(self, number: int, node: Node) -> None:
         meta = self.cluster  # has a ``state``, which is all that these parts read
         log = self.logs[number] = SessionLog(node.asking, meta)  # type: ignore[arg-type]
-        SessionShards(node.asking, node.control, node.machines, log, meta, list)  # type: ignore[arg-type]
+        quotas = SessionQuotas(node.asking, node.machines, log, meta)  # type: ignore[arg-type]
+        SessionShards(node.asking, node.control, node.machines, log, meta, list, quotas, Membership(meta))  # type: ignore[arg-type]
         self.finders[number] = SessionFinder(node.asking, node.machines, log)
 
     def run(self, turns: int = 10) -> None:

@@ -49,7 +49,7 @@ def test_a_session_has_all_that_the_record_says() -> None:
     node = harness.broker.node
     record = record_of({b"a/#": {5: 3, 6: 0}}, {})
     record.put(StoredSubscription(b"$share/g/s/#", 2, NO_LOCAL | 2 << 2, 77, {}), 2)
-    session = restore(node, "c", record, interest_with_capture(node.table), harness.now)
+    session = restore(node, "c", record, None, interest_with_capture(node.table), harness.now)
     assert (session.username, session.expiry_s, session.record_epoch) == ("ann", 60, 9)
     assert session.is_logged
     shared = session.subscriptions[b"$share/g/s/#"]
@@ -63,7 +63,7 @@ def test_a_name_stands_in_its_own_partition_alone() -> None:
     interest = interest_with_capture(table)
     record = record_of({b"a/b": {5: 1, 6: 1}}, {})
     harness = BrokerHarness(node_id=1)
-    session = restore(harness.broker.node, "c", record, interest, harness.now)
+    session = restore(harness.broker.node, "c", record, None, interest, harness.now)
     assert len({place.group for place in places_of(session, record, interest)}) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_session_reads_on_where_the_record_says(
     node = harness.broker.node
     interest = interest_with_capture(node.table)
     record = record_of(starts, positions)
-    session = restore(node, "c", record, interest, harness.now)
+    session = restore(node, "c", record, None, interest, harness.now)
     places = places_of(session, record, interest)
     for group in GROUPS:
         reads_from = [place.offset for place in places if place.group == group and place.kind == POSITION]

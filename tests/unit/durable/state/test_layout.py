@@ -56,7 +56,7 @@ def test_hidden_topics_are_kept_as_they_say_and_are_not_what_a_namespace_stores(
     mebibyte = 1_048_576
     hour_ms = 3_600_000
     assert layout.retention_of(9) == Retention(
-        age_ms=6 * hour_ms, bytes=64 * mebibyte, bytes_bound=1_024 * mebibyte, age_bound_ms=7 * 24 * hour_ms
+        age_ms=6 * hour_ms, bytes=64 * mebibyte, bytes_bound=1_024 * mebibyte, age_bound_ms=7 * 24 * hour_ms, names=True
     )
     assert layout.holders_of(9) == [b"$sessions/0", b"$sessions/1", b"$sessions/2", b"$sessions/3"]
     assert layout.has_cursor(b"$sessions/3")

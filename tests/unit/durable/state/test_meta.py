@@ -170,7 +170,7 @@ def test_nodes_without_a_replica_follow_and_take_commands() -> None:
 
 
 def test_a_node_without_a_replica_asks_another_when_one_refuses() -> None:
-    cluster = NodesLockstep(cores=3, edges=1)
+    cluster = NodesLockstep(seed=4, cores=3, edges=1)
     cluster.found(2, 3, 4)
     cluster.until(lambda: cluster.voters() == (1, 2, 3) and cluster[4].meta.is_current)
     leader = cluster.leader()
