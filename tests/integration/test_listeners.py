@@ -856,6 +856,9 @@ class BrokenGate:
     def resume(self, request: AuthRequest, data: bytes) -> Verdict | None:
         return OpenGate().resume(request, data)
 
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        return True
+
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -16,6 +17,7 @@ from flockmq.client.mqtt import MqttClient, MqttError, Options
 from flockmq.errors import ApiError
 from flockmq.mqtt import reasons
 from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.mqtt.properties import Properties
 from flockmq.security import credentials
 from flockmq.testing.nodes import HOST, NodeCluster
 
@@ -216,7 +218,7 @@ async def test_a_tenant_stores_no_more_than_it_may_on_all_nodes_together(cluster
         await client.disconnect()
 
 
-def rules(*denied: tuple[str, Literal["publish", "subscribe"], str]) -> AccessRequest:
+def rules(*denied: tuple[str, Literal["publish", "subscribe", "capture"], str]) -> AccessRequest:
     """All is allowed but this."""
     made = [AccessRule(allow=False, who=[who], action=action, topics=[topic]) for who, action, topic in denied]
     return AccessRequest(default="allow", rules=made)
@@ -253,6 +255,35 @@ async def test_rules_hold_for_connections_of_all_nodes(cluster: NodeCluster) -> 
     await asyncio.to_thread(first.delete_acl, "acme")
     await until(carol, "other", UNHEARD)
     await carol.disconnect()
+
+
+async def test_persistent_sessions_of_a_tenant_are_limited_on_all_nodes(cluster: NodeCluster) -> None:
+    def prepare() -> None:
+        request = ClientRequest(name="fay", password="p")
+        ask(cluster, 0, partial(AdminClient.register_client, request=request, namespace="umbrella"))
+        limits = {"persistent_sessions_max": 2, "sessions_per_user_max": 1, "captured_bytes_per_second_max": 2_000}
+        ask(cluster, 1, lambda admin: admin.alter_namespace("umbrella", limits))
+        ask(cluster, 0, lambda admin: admin.put_acl(rules(("all", "capture", "wide/#")), namespace="umbrella"))
+
+    def persistent(number: int, client_id: str) -> Options:
+        lasting = Properties()
+        lasting.session_expiry_s = 60
+        asked = options(cluster, number, client_id, "umbrella/fay", b"p")
+        return replace(asked, properties=lasting, clean_start=False)
+
+    await asyncio.to_thread(prepare)
+    fay = await MqttClient.connect(persistent(0, "fay1"))
+    with pytest.raises(MqttError) as refused:
+        await MqttClient.connect(persistent(1, "fay2"))
+    assert refused.value.reason_code == reasons.QUOTA_EXCEEDED
+    assert await fay.subscribe(SubscribeEntry(b"#", 1), SubscribeEntry(b"own/+", 1)) == [REFUSED, 1]
+    assert await fay.publish("own/1", b"x" * 200_000, qos=1) == 0
+    assert await fay.publish("own/1", b"x", qos=1) == reasons.QUOTA_EXCEEDED, "it owes many seconds' worth"
+    assert await fay.publish("other", b"x" * 1_000, qos=1) == UNHEARD
+    assert await next_message(fay) == ("own/1", b"x" * 200_000)
+    await fay.disconnect()
+    await (await MqttClient.connect(persistent(1, "fay1"))).disconnect()
+    await asyncio.to_thread(cluster.nodes[0].admin().delete_acl, "umbrella")
 
 
 def test_the_token_of_the_founder_opens_every_node(cluster: NodeCluster) -> None:

@@ -93,7 +93,7 @@ async def find_away(desk: Desk, cluster: ClusterPort, client_id: str) -> model.S
         lag = None if record is None else await port.record_lag(record)
     except FlockError as error:
         raise ApiError(UNAVAILABLE, str(error)) from None
-    return None if record is None else views.record(record, cluster.name_of(record.owner), lag)
+    return None if record is None or not record.expiry_s else views.record(record, cluster.name_of(record.owner), lag)
 
 
 async def away_subscriptions(desk: Desk, topic: bytes, limit: int) -> tuple[list[model.Subscription], bool]:

@@ -216,7 +216,7 @@ class AccessRule(Request, frozen=True):
             description="`all`, `user:NAME` (its name in this namespace), `client:ID`, `ip:ADDRESS` or `ip:NETWORK`",
         ),
     ]
-    action: Literal["publish", "subscribe", "all"]
+    action: Literal["publish", "subscribe", "capture", "all"]
     topics: Annotated[
         list[RuleFilterText],
         Meta(min_length=1, max_length=1_000, description="Topic filters; `%c` and `%u` are filled in"),

@@ -283,6 +283,11 @@ METRICS: Final = (
         "QoS 1 and 2 messages that were copied into the log of persistent sessions",
         "captured",
     ),
+    _counter(
+        "flockmq_capture_refused_messages_total",
+        "Messages beyond the bytes a second that their namespace may have stored for persistent sessions",
+        "capture_refused",
+    ),
     Metric(
         "flockmq_committed_records",
         "gauge",

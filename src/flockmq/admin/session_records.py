@@ -126,7 +126,8 @@ def records(table: SessionTable, clients: list[bytes], around: Surroundings) -> 
     held = around.broker.sessions
     for client in clients:
         record = table.records.get(client)
-        if record is None or (record.is_connected and boots.get(record.owner) == record.boot):
+        is_clean = record is not None and not record.expiry_s  # its node has just died, and the session with it
+        if record is None or is_clean or (record.is_connected and boots.get(record.owner) == record.boot):
             yield None
         else:
             yield None if views.text(client) in held else record

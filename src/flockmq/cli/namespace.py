@@ -30,7 +30,8 @@ LimitsOption = Annotated[
         "--max",
         metavar="NAME=NUMBER",
         help="A limit, can be repeated: topics, clients, connections, sessions, retained, messages_per_second, "
-        "stored_bytes; `none` for NUMBER takes it away.",
+        "stored_bytes, persistent_sessions, sessions_per_user, captured_bytes_per_second; `none` for NUMBER takes it "
+        "away.",
     ),
 ]
 

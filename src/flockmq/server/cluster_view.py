@@ -85,8 +85,8 @@ class ClusterView:
             **service.traffic(),
             "subacks_waiting": node.routes.waiting(),
             "health": node.swim.health,
-            "sessions_in": node.ownership.taker.sessions_in,
-            "sessions_out": node.ownership.giver.sessions_out,
+            "sessions_in": service.durable.node.session_room.reloading.taken,
+            "sessions_out": service.durable.node.session_room.yielding.yielded,
         }
 
     def _members(self) -> list[Member]:

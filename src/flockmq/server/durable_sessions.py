@@ -87,7 +87,8 @@ class SessionRecordsView(Asking):
         tables = [node.machines.by_group[group].sessions for group in led if group in node.machines.by_group]
         connected = sum(table.connected for table in tables)
         away = sum(len(table.records) for table in tables) - connected
-        return {"sessions_logged_connected": connected, "sessions_logged_away": away}
+        clean = sum(table.clean for table in tables)
+        return {"sessions_logged_connected": connected - clean, "sessions_logged_away": away}
 
     def _capture_bytes(self) -> int:
         """What the replicas of ``$capture`` on this node take."""

@@ -127,4 +127,5 @@ def _limits(state: Tables, name: str) -> NamespaceLimits:
         limits.retained_max,
         limits.messages_per_second_max,
         limits.stored_bytes_max,
+        limits.captured_bytes_per_second_max,
     )

@@ -77,9 +77,11 @@ def test_namespaces_come_and_go(scene: Scene) -> None:
     scene.follow()
     assert scene.names == ["acme"]
     scene.machine.done(AlterNamespace("acme", connections_max=3, messages_per_second_max=4, stored_bytes_max=5))
+    scene.machine.done(AlterNamespace("acme", captured_bytes_per_second_max=6))
     scene.follow()
     space = scene.broker.node.spaces.by_name["acme"]
     assert (space.connections_max, space.messages_per_s_max, space.stored_bytes_max) == (3, 4, 5)
+    assert space.captured_bytes_per_s_max == 6
     scene.machine.done(DeleteNamespace("acme"))
     scene.follow()
     assert scene.names == []
