@@ -18,7 +18,9 @@ from flockmq.durable.logs.local import NOT_HERE
 from flockmq.durable.logs.logs import Logs
 from flockmq.errors import Behind, Damaged, NoReplica, OffsetGone
 from flockmq.log.batch import NOOP, BatchBuilder, BatchView, control_batch, stamp
+from flockmq.log.names import Found
 from flockmq.mqtt.packets import Publish, Suback, Subscribe, SubscribeEntry
+from flockmq.mqtt.topics import matches
 from flockmq.node.settings import BrokerSettings
 from flockmq.peering.calls import Calls
 from flockmq.peering.channels import CALLS, FEEDS
@@ -57,6 +59,7 @@ class Replicas:
         self.lost: dict[int, int] = {}
         """By partition: damaged up to here, and there is no other replica."""
         self.reads = 0
+        self.seeks = 0
 
     def groups(self) -> list[int]:
         return list(self.applied)
@@ -117,6 +120,18 @@ class Replicas:
             for record in BatchView(batch).records() if BatchView(batch).count else []:
                 if record.timestamp_ms >= time_ms and record.offset >= self.first(group):
                     return record.offset
+        return self.end(group)
+
+    def find(self, group: int, offset: int, filters: tuple[bytes, ...]) -> Found:
+        """By batch, as if each were a block of its own."""
+        self.seeks += 1
+        for batch in self.world.truths[group].entries[: self.applied[group]]:
+            view = BatchView(batch)
+            if view.next_offset > offset and any(matches(one, name) for one in filters for name in view.topics()):
+                return Found(max(offset, view.base_offset), view.next_offset, len(batch))
+        return Found(self.end(group), self.end(group), 0)
+
+    def closed(self, group: int) -> int:
         return self.end(group)
 
     def lost_until(self, group: int, offset: int) -> int:

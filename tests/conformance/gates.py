@@ -28,6 +28,9 @@ class PasswordGate:
     def may_publish(self, identity: Identity, topic: bytes) -> bool:
         return True
 
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        return True
+
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         return True
 
@@ -88,6 +91,9 @@ class TopicGate(PasswordGate):
     def may_publish(self, identity: Identity, topic: bytes) -> bool:
         self.asked.append(topic)
         return not topic.startswith(self.forbidden)
+
+    def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
+        return True
 
     def may_subscribe(self, identity: Identity, topic_filter: bytes) -> bool:
         return not topic_filter.startswith(self.forbidden)

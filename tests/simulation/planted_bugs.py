@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from flockmq.testing.simulation.consensus.plan import parse_plan
-from flockmq.testing.simulation.layers import LAYERS, run_plan
+from flockmq.testing.simulation.layers import LAYERS, run_plan, run_seed
 from flockmq.testing.simulation.outcome import Outcome
 from flockmq.testing.simulation.plan import Plan
 from flockmq.testing.simulation.sweep import shrink_outcome, sweep
@@ -93,18 +93,41 @@ ROLLED_BACK = (
     "nodes=3 shards=2 copies=3 ms=9000; 1000 copy 2; 2000 kill 3; 4000 rollback 2; 4001 kill 1; 4200 start 2; "
     "4200 start 3; 6500 start 1"
 )
-TAKEN_OVER = "nodes=3 shards=1 copies=3 ms=9000 wills=1"
+AS_RANGE = """{
+    one: SentMessage(it.partition, min([old.offset for old in [*change.sent.values(), it]]) + len(change.sent) + place)
+    for place, (one, it) in enumerate(listed.items())
+}"""
+OWNERS_DIE = (
+    "nodes=3 shards=1 copies=3 ms=12000 sessions=1; 2000 kill 1; 3000 start 1; 4000 kill 2; 5000 start 2; "
+    "6000 kill 3; 7000 start 3; 8000 kill 1; 9000 start 1; 9500 kill 2; 10500 start 2"
+)
 NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
-    "a will overwritten by the next claim": (
-        TAKEN_OVER,
+    "SEND2 as a range": (
+        # From the first offset on, as if the session had got all records up to the last one.
+        OWNERS_DIE,
         [
             Change(
-                "durable.machine.session_table",
-                "SessionTable._grant",
-                "self.wills.taken_over(record.client, record.epoch, had_session, clock_ms)",
-                "self.wills.void(record.client, record.epoch)",
+                "durable.sessions.sending",
+                "SessionSending.take",
+                "change.sent.update(listed)",
+                "change.sent.update(" + AS_RANGE + ")",
             )
         ],
+    ),
+    "PUBREL before REC2": (
+        OWNERS_DIE,
+        [
+            Change(
+                "durable.sessions.sending",
+                "SessionSending.received",
+                "self.received_ids[packet_id] = None\n    self._notice(self, True)\n    return True",
+                "return False",
+            )
+        ],
+    ),
+    "PUBLISH before SEND2": (
+        OWNERS_DIE,
+        [Change("session.session", "Session.hold", "flight.is_unlisted = True", "self.send_held(flight, 0)")],
     ),
     "a wiped store founds again": (
         WIPED,
@@ -124,6 +147,139 @@ NODE_BUGS: dict[str, tuple[str, list[Change]]] = {
     ),
 }
 
+CLUSTER = "nodes=3 shards=1 copies=3"
+ROAMING = f"{CLUSTER} ms=9000 sessions=1; 2500 roam 1; 3000 roam 2; 4000 roam 3; 5000 roam 1; 6000 roam 2; 7000 roam 3"
+HOLD = "6000 hold 1; 6000 hold 2; 6000 hold 3"
+STUCK = f"{CLUSTER} ms=14000; " + "; ".join(
+    f"{at} pause {at // 1_500 % 3 + 1} 1500; {at + 100} roam {at // 1_500 % 3 + 1}"
+    for at in range(2_000, 12_500, 1_500)
+)
+SESSION_BUGS: dict[str, tuple[str, list[Change]]] = {
+    "claims do not say what they have seen": (
+        ROAMING,
+        [
+            Change(
+                "durable.machine.session_table",
+                "SessionTable.is_late",
+                "return record is not None and",
+                "return False and",
+            )
+        ],
+    ),
+    "a will overwritten by the next claim": (
+        f"{CLUSTER} ms=9000 wills=1",
+        [
+            Change(
+                "durable.machine.session_table",
+                "SessionTable._grant",
+                "self.wills.taken_over(record.client, record.epoch, had_session, clock_ms)",
+                "self.wills.void(record.client, record.epoch)",
+            )
+        ],
+    ),
+    "a goodbye leaves the will": (
+        f"{CLUSTER} ms=9000 wills=1; 3000 delay 20",
+        [
+            Change(
+                "durable.machine.session_table",
+                "SessionTable._detach",
+                "if statement.voids_will:",
+                "if False:",
+            )
+        ],
+    ),
+    "a delayed will outlives the return of its client": (
+        f"{CLUSTER} ms=9000 wills=2",
+        [
+            Change(
+                "durable.machine.session_wills",
+                "SessionWills.taken_over",
+                "if goes_on and known.will.delay_s:",
+                "if False:",
+            )
+        ],
+    ),
+    "a run of wills is another one each time it is sent": (
+        f"{CLUSTER} ms=12000 wills=1; " + "; ".join(f"{at} hand S{at // 500 % 4}" for at in range(2_500, 11_500, 500)),
+        [
+            Change(
+                "durable.sessions.firing",
+                "WillFiring._on_run",
+                "sequence = reader.number()",
+                "sequence = reader.number() + self._calls.now",
+            )
+        ],
+    ),
+    "leaders take records of replaced owners": (
+        STUCK,
+        [
+            Change(
+                "durable.machine.fences",
+                "Fences.admits",
+                "if epoch and not 0 < oldest[names[position]] <= epoch:",
+                "if False:",
+            )
+        ],
+    ),
+    "partitions are not noted before QoS 2 records go there": (
+        ROAMING,
+        [
+            Change(
+                "durable.qos2.touching",
+                "Touching.touch",
+                "while groups and",
+                "groups = []\n    while groups and",
+            )
+        ],
+    ),
+    "positions pass what is in flight": (
+        ROAMING,
+        [
+            Change(
+                "durable.sessions.positions",
+                "Positions.behind",
+                "outbound.oldest_logged() if outbound is not None else {}",
+                "{}",
+            )
+        ],
+    ),
+    "positions of a closed connection are one too far": (
+        ROAMING,
+        [
+            Change(
+                "durable.sessions.positions",
+                "Positions.of",
+                "found[group] = stream.next",
+                "found[group] = stream.next + 1",
+            )
+        ],
+    ),
+    "the time of sessions is the leader's time of day": (
+        f"{CLUSTER} ms=9000 sessions=1; 3000 jump 1 691200000; 3500 hand 2; 4000 jump 2 691200000; 4500 hand 3",
+        [
+            Change(
+                "durable.sessions.serving",
+                "SessionShards.clock_ms",
+                "term = self._term(group)",
+                "return self._control.wall.at(self._calls.now)\n    term = self._term(group)",
+            )
+        ],
+    ),
+    "captured messages are held to the end of their log": (
+        f"{CLUSTER} ms=12000 sessions=1 segment=2048; {HOLD}; 6500 jump 1 25200000; 6600 sweep 1",
+        [
+            Change(
+                "durable.sessions.holding",
+                "CaptureHolds._hold",
+                "offset = min(least.get(captured, found.end), found.end)",
+                "offset = found.end",
+            )
+        ],
+    ),
+}
+"""Mistakes of persistent sessions."""
+NODE_BUGS |= SESSION_BUGS
+
 MEMBERS = "nodes=10 loss=50 ms=60000; 10000 pause 4 1200; 20000 pause 5 1200; 30000 pause 6 1200; 40000 pause 7 1200"
 GOSSIP_BUGS: dict[str, tuple[str, list[Change]]] = {
     "a suspect has no time to contradict": (
@@ -141,7 +297,12 @@ GOSSIP_BUGS: dict[str, tuple[str, list[Change]]] = {
 LAYER_BUGS = {"nodes": NODE_BUGS, "gossip": GOSSIP_BUGS}
 """Layer -> its bugs, each with the plan that finds it."""
 FINDS = {
-    "nodes": ("safety", "nothing lost", "replicas", "will kept"),
+    "nodes": (
+        *("safety", "nothing lost", "replicas", "exactly once", "one record an id", "adopted"),
+        *("session claims", "session epochs", "session present", "session keeps", "session order", "session machines"),
+        *("exactly once out", "live order", "nothing before", "positions", "holds"),
+        *("will once", "will kept", "will void"),
+    ),
     "gossip": ("wrong death",),
 }
 
@@ -185,10 +346,10 @@ def plan_of(name: str) -> Plan:
     return plan
 
 
-def hunt_in_layer(name: str, first: int, seeds: int) -> Outcome | None:
-    """The same with another layer, and the plan of a bug."""
+def hunt_in_layer(name: str, first: int, seeds: int, is_drawn: bool = False) -> Outcome | None:
+    """The same with another layer, and the plan of a bug, or those that seeds draw."""
     for seed in range(first, first + seeds):
-        outcome = run_plan(seed, plan_of(name))
+        outcome = run_seed(layer_of(name), seed) if is_drawn else run_plan(seed, plan_of(name))
         if outcome.rule in FINDS[layer_of(name)]:
             return outcome
     return None
@@ -216,15 +377,16 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--schedule", help="this plan for all seeds, instead of their own")
+    parser.add_argument("--drawn", action="store_true", help="the plans of the seeds, not the one beside the bug")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller schedule that finds it")
     options = parser.parse_args()
-    if os.environ.get("FLOCKMQ_PURE") != "1":
+    if options.name in BUGS and os.environ.get("FLOCKMQ_PURE") != "1":
         print("Set FLOCKMQ_PURE=1: compiled functions can't be changed.")
         return 2
     if options.name != "none":
         plant_bug(options.name)
     if layer_of(options.name) != "consensus":
-        found = hunt_in_layer(options.name, options.first, options.seeds)
+        found = hunt_in_layer(options.name, options.first, options.seeds, options.drawn)
         print(f"{options.name}: not found" if found is None else f"{found.seed} {found.plan}\n{found.violation}")
         return int(found is None)
     outcome = hunt(options.first, options.seeds, parse_plan(options.schedule) if options.schedule else None)

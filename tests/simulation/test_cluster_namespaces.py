@@ -17,10 +17,8 @@ def cluster_of_two() -> ClusterHarness:
     return cluster
 
 
-def connect(
-    cluster: ClusterHarness, number: int, client_id: str, listener: str, *, clean: bool = True
-) -> HarnessClient:
-    packet = Connect(5, client_id, clean, 0, make_properties(session_expiry_s=600))
+def connect(cluster: ClusterHarness, number: int, client_id: str, listener: str) -> HarnessClient:
+    packet = Connect(5, client_id, True, 0, make_properties(session_expiry_s=600))
     client = cluster[number].harness.connect(packet, listener=listener)
     cluster.wait(lambda: client.has_received)
     client.connack = client.expect(Connack)
@@ -51,21 +49,3 @@ def test_messages_cross_nodes_and_not_namespaces() -> None:
     cluster.subscribe(late, b"a/+")
     cluster.run_for(500)
     assert got(late) == [(b"a/b", b"2")], "retained here, too"
-
-
-def test_a_session_moves_within_its_namespace() -> None:
-    cluster = cluster_of_two()
-    first, other = connect(cluster, 1, "c", "acme"), connect(cluster, 1, "c", "tcp")
-    cluster.subscribe(first, b"a", qos=1)
-    cluster.subscribe(other, b"a", qos=1)
-    moved = connect(cluster, 2, "c", "acme", clean=False)
-    assert moved.connack.session_present
-    assert first.closed
-    assert not other.closed
-    publisher = connect(cluster, 1, "p", "acme")
-    publisher.send(Publish(b"a", b"x", 1, packet_id=1))
-    cluster.run_for(2_000)
-    assert got(moved) == [(b"a", b"x")]
-    assert got(other) == []
-    counts = [node.harness.broker.node.spaces.by_name["acme"].sessions for node in cluster.processes()]
-    assert counts == [1, 1], "one has moved, the publisher's is where it was"

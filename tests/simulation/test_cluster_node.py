@@ -89,9 +89,3 @@ def test_clients_that_were_there_before_the_cluster_are_part_of_it() -> None:
     publisher.publish(b"early/1", b"x", qos=0)
     cluster.run_for(300)
     assert [message.payload for message in early[0].messages()] == [b"x"]
-    device = cluster.client(2, "device", clean_start=False, session_expiry_s=60)
-    assert device.connack is not None
-    assert device.connack.session_present
-    cluster.run_for(3_000)
-    assert early[0].closed
-    assert [[*node.harness.broker.sessions] for node in cluster.processes()] == [[], ["device"], ["publisher"]]

@@ -1,4 +1,4 @@
-"""Ten known mistakes of Raft implementations, planted one at a time: the simulator finds each of them.
+"""Known mistakes of Raft implementations, of whole nodes and of sessions, planted one at a time: each is found.
 
 The plans are those that found them, cut down. Chance within a run depends on every message, so a later version may need
 another seed for the same plan; some are tried.
@@ -15,7 +15,7 @@ import pytest
 
 from flockmq.testing.simulation.layers import run_plan
 from flockmq.testing.simulation.sweep import kept_runs
-from simulation.planted_bugs import BUGS, GOSSIP_BUGS, NODE_BUGS, plan_of
+from simulation.planted_bugs import BUGS, GOSSIP_BUGS, NODE_BUGS, SESSION_BUGS, plan_of
 
 SCRIPT = Path(__file__).with_name("planted_bugs.py")
 PLANS = dict(zip(BUGS, kept_runs(SCRIPT.with_suffix(".txt")), strict=True))
@@ -62,5 +62,6 @@ def test_leaders_that_take_what_replaced_owners_still_send_make_doubles() -> Non
     assert "AssertionError: each once" in told.stderr
 
 
-def test_ten_bugs_are_known() -> None:
+def test_the_bugs_are_known() -> None:
     assert len(BUGS) == 10
+    assert len(SESSION_BUGS) >= 8

@@ -78,7 +78,7 @@ class ClusterProcess(StorelessEdges):
                 rules=Rules(lists_peers=False, contact_points=1),
                 rng=self.rng,
                 now=now,
-                wall_ms=self.cluster.wall_ms(),
+                wall_ms=self.machine.wall_ms(),
                 edges=self,
                 store=store,
                 raft=RAFT,
@@ -216,6 +216,9 @@ class NodeMachine(Machine[P]):
     def __init__(self, cluster: VirtualCluster[P], number: int) -> None:
         super().__init__(cluster, number, cluster.rng(f"node {number}"), cluster.TICK_MS)
         self.cluster = cluster
+        self.wall_error_ms = 0
+        """How wrong its time of day is; a restart does not change that."""
+        self.segment_bytes = 32_768
         self.kept_state = b""
         """The copy of cluster state that lies beside the store."""
         self.is_kept_outdated = False
@@ -228,6 +231,10 @@ class NodeMachine(Machine[P]):
     def boot(self) -> P:
         """Make a process of the kind that the cluster is made of."""
         return self.cluster.make(self)
+
+    def wall_ms(self) -> int:
+        """The time of day as this machine has it."""
+        return self.cluster.wall_ms() + self.wall_error_ms
 
     def next_rng(self) -> random.Random:
         """Chance of the process that is being made."""

@@ -36,6 +36,7 @@ from flockmq.testing.lockstep import Lockstep, StoreNode
 if TYPE_CHECKING:
     from flockmq.cluster.commands import Command, Result
     from flockmq.cluster.state import ClusterState
+    from flockmq.node.ports import Gate
     from flockmq.raft.appends import OpenBatch, Outcome
 
 CLUSTER_ID: Final = 77
@@ -90,7 +91,7 @@ class WholeNode(StoreNode):
             Parts(
                 me=Member(self.number, self.boot, f"n{self.number}", host, PORT, role=self.role, cluster_id=CLUSTER_ID),
                 settings=cluster.settings,
-                gate=OpenGate(),
+                gate=cluster.gate,
                 gossip=profile("local"),
                 rules=Rules(lists_peers=False, contact_points=1),
                 rng=cluster.rng,
@@ -225,10 +226,18 @@ class WholeNode(StoreNode):
 class NodesLockstep(Lockstep[WholeNode, Part]):
     """All nodes, their links and the time."""
 
-    def __init__(self, seed: int = 1, cores: int = 3, edges: int = 0, settings: BrokerSettings | None = None) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        cores: int = 3,
+        edges: int = 0,
+        settings: BrokerSettings | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         super().__init__(seed + SEED, now=START_MS)
         self.policy = PolicySettings(autoclean_ms=60_000, seat_kept_ms=10_000, unseen_ms=10_000)
         self.settings = settings or BrokerSettings(sys_interval_ms=0)
+        self.gate: Gate = gate or OpenGate()
         self.links: dict[tuple[int, int], int] = {}
         """By the lower and the higher node id."""
         self._links_made = 0

@@ -8,9 +8,12 @@ import pytest
 
 from flockmq.mqtt.packets import Publish
 from flockmq.testing.simulation.events import EventQueue
+from flockmq.testing.simulation.nodes.archive import Archive
 from flockmq.testing.simulation.nodes.ledger import Ledger
 from flockmq.testing.simulation.nodes.plan import parse_plan
 from flockmq.testing.simulation.nodes.rules import Rules
+from flockmq.testing.simulation.nodes.session_machines import SessionMachineRules
+from flockmq.testing.simulation.nodes.session_positions import PositionRules
 from flockmq.testing.simulation.nodes.session_rules import STUCK_US, UNDER_WAY_US, SessionRules, under_way_us
 from flockmq.testing.simulation.world import Violation
 
@@ -29,6 +32,9 @@ class Cluster:
         self.figures: dict[str, int] = {}
         self.queue = EventQueue()
         self.groups = [1]
+        self.archive = Archive(cast("Any", self), [])
+        self.positions = PositionRules(cast("Any", self))
+        self.session_machines = SessionMachineRules(cast("Any", self), [])
 
     def count(self, name: str, by: int = 1) -> None:
         self.figures[name] = self.figures.get(name, 0) + by
@@ -50,7 +56,7 @@ class History:
 
     def ask(self) -> None:
         self.pass_time()
-        self.rules.connected(self.story, is_present=False, is_first=True)
+        self.rules.connected(self.story, is_present=False, is_first=True, node=1)
         self.rules.asked(self.story)
 
     def subscribe(self) -> None:
@@ -92,20 +98,20 @@ def broken(rule: str) -> Any:
 
 def test_a_session_that_was_promised_is_there(history: History) -> None:
     history.subscribe()
-    history.rules.connected(history.story, is_present=True, is_first=False)
+    history.rules.connected(history.story, is_present=True, is_first=False, node=1)
     with broken("session present"):
-        history.rules.connected(history.story, is_present=False, is_first=False)
+        history.rules.connected(history.story, is_present=False, is_first=False, node=1)
 
 
 def test_a_session_without_a_suback_may_be_lost_or_there(history: History) -> None:
     history.ask()
-    history.rules.connected(history.story, is_present=False, is_first=False)
-    history.rules.connected(history.story, is_present=True, is_first=False)
+    history.rules.connected(history.story, is_present=False, is_first=False, node=1)
+    history.rules.connected(history.story, is_present=True, is_first=False, node=1)
 
 
 def test_there_is_no_session_before_the_first_connect(history: History) -> None:
     with broken("session present"):
-        history.rules.connected(history.story, is_present=True, is_first=True)
+        history.rules.connected(history.story, is_present=True, is_first=True, node=1)
 
 
 # Session keeps.
@@ -308,9 +314,17 @@ def test_a_packet_id_of_two_messages() -> None:
         history.deliver(2, qos=2, packet_id=1)
 
 
-def test_repeats_at_qos_2_are_counted_while_the_rule_is_off() -> None:
+def test_repeats_at_qos_2_of_another_owner_are_counted_while_the_rule_is_off() -> None:
     history = qos_2(exactly_once_out=False)
+    history.cluster.session_machines.tenures[b"q"] = (2, 1, 1)
+    history.rules.connected(history.story, is_present=True, is_first=False, node=2)
     history.deliver(1, qos=2, packet_id=2)
-    history.deliver(2, qos=2, packet_id=2)
+    history.deliver(2, qos=2, packet_id=3)
     history.rules.check()
-    assert history.cluster.figures["session QoS 2 repeats"] == 2
+    assert history.cluster.figures["session QoS 2 repeats"] == 1
+
+
+def test_one_owner_repeats_nothing_at_qos_2() -> None:
+    history = qos_2(exactly_once_out=False)
+    with broken("exactly once out"):
+        history.deliver(1, qos=2, packet_id=2)

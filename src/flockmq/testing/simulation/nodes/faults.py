@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flockmq.cluster.commands import AlterTopic, CreateTopic, DeleteTopic, Rebalance
 from flockmq.testing.simulation.nodes.clients import TOPIC
+from flockmq.testing.simulation.nodes.compacting import compact
 from flockmq.testing.simulation.nodes.damage import flip
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 class NodeFaults:
     """Looks up ``_do_KIND`` for each fault. A fault names its node first, if it names one: ``2``, or ``L0`` for the
-    leader of shard 0."""
+    leader of shard 0, ``S0`` and ``C0`` for those of ``$sessions`` and ``$capture``."""
 
     def __init__(self, cluster: NodesWorld) -> None:
         self._cluster = cluster
@@ -31,8 +32,10 @@ class NodeFaults:
 
     def _machine(self, fault: Fault) -> NodeMachine[DurableProcess]:
         word = fault.words[0]
-        if word.startswith("L"):
-            return self._cluster.machine(self._cluster.leader_of(int(word[1:])) or 1)
+        if word[0] in "LSC":
+            cluster = self._cluster
+            groups = {"L": cluster.groups, "S": cluster.session_groups(), "C": cluster.capture_groups()}[word[0]]
+            return cluster.machine(cluster.leader_among(groups, int(word[1:])) or 1)
         return self._cluster.machine(int(word))
 
     # Processes and disks.
@@ -74,10 +77,46 @@ class NodeFaults:
     def _do_rollback(self, fault: Fault) -> None:
         self._cluster.stores.roll_back(self._machine(fault))
 
+    def _do_jump(self, fault: Fault) -> None:
+        self._machine(fault).wall_error_ms += fault.number(1)
+
+    # Sessions.
+
+    def _do_hand(self, fault: Fault) -> None:
+        machine = self._machine(fault)
+        if machine.process is not None:
+            machine.do(machine.life, self._hand_over, machine.process)
+
+    def _hand_over(self, process: DurableProcess) -> None:
+        self._cluster.count("groups handed over", process.engine.hand_over())
+
+    def _do_compact(self, fault: Fault) -> None:
+        machine = self._machine(fault)
+        if machine.process is not None:
+            machine.do(machine.life, compact, machine.process, self._cluster.session_groups())
+
+    def _do_sweep(self, fault: Fault) -> None:
+        machine = self._machine(fault)
+        if machine.process is not None:
+            for group in self._cluster.capture_groups():
+                machine.do(
+                    machine.life, machine.process.durable.retention_sweeper.look_at, group, self._cluster.now_ms()
+                )
+
+    def _do_hold(self, fault: Fault) -> None:
+        machine = self._machine(fault)
+        if machine.process is not None:
+            machine.do(machine.life, machine.process.durable.capture_holds.hurry)
+
     # The network and clients.
 
     def _do_split(self, fault: Fault) -> None:
         self._cluster.network.split([{int(number) for number in part.split(",")} for part in fault.words[0].split("|")])
+
+    def _do_isolate(self, fault: Fault) -> None:
+        number = self._machine(fault).number
+        others = {machine.number for machine in self._cluster.machines} - {number}
+        self._cluster.network.split([{number}, others])
 
     def _do_join(self, fault: Fault) -> None:  # noqa: ARG002
         self._cluster.network.split([])

@@ -30,6 +30,8 @@ class Ledger:
         self.sent_at: dict[bytes, int] = {}
         self.acknowledged_at: dict[bytes, int] = {}
         self.lines: dict[bytes, Line] = {}
+        self.connections: dict[bytes, int] = {}
+        """On which connection of its publisher it was sent first."""
         self.again: set[bytes] = set()
         """What was sent more than once."""
         self.refusals: dict[bytes, int] = {}
@@ -42,6 +44,7 @@ class Ledger:
         """For the first time. Order is that of a publisher; at QoS 0, where nothing is sent again, of a connection."""
         self.messages[payload] = (topic, qos)
         self.lines[payload] = (topic, connection if qos == 0 or self.is_early_at(qos) else 0)
+        self.connections[payload] = connection
         self.sent_at[payload] = self._cluster.queue.now
         self._cluster.count(f"{self._kind}sent")
 

@@ -1,8 +1,9 @@
 """Plans of the layer ``nodes``: a cluster with one durable topic, and what goes wrong. See ``simulation/plan.py``.
 
 ``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early, ``readers=1`` where logs
-are asked for their ends, and for a cursor, ``sessions=1`` where persistent sessions go away and come back. ``L0`` is
-the leader of shard 0 at that moment.
+are asked for their ends, and for a cursor, ``sessions=1`` where persistent sessions go away and come back, ``wills=1``
+where clients leave wills. ``L0`` is the leader of shard 0 at that moment, ``S0`` and ``C0`` those of shards 0 of
+``$sessions`` and ``$capture``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ KINDS: Final = {
     "flip": "NODE: a bit turns over in a segment file, among entries that are committed",
     "copy": "NODE: a copy of its store is put away",
     "rollback": "NODE: the process dies and that copy takes the place of its store; what lies beside the store stays",
+    "isolate": "NODE: it reaches no other node, until ``join``",
+    "hand": "NODE: it hands over all groups that it leads",
+    "jump": "NODE MS: its time of day is set to another one; its other clock goes on",
+    "compact": "NODE: its replicas of ``$sessions`` make a checkpoint and forget the entries before",
+    "sweep": "NODE: retention looks at its replicas of ``$capture`` at once",
+    "hold": "NODE: the shards of ``$sessions`` that it leads say at once what of ``$capture`` has to stay",
 }
 DRAWN: Final = (
     *("kill", "crash", "crash", "pause", "split", "split"),
@@ -42,6 +49,10 @@ DRAWN: Final = (
 ACKS: Final = (QUORUM, QUORUM, QUORUM, QUORUM, LEADER, MEMORY)
 SESSIONS_DRAWN: Final = True
 """Whether half of the seeds draw persistent sessions: those do not survive the death of their node yet."""
+DRAWN_OF_SESSIONS: Final = ("kill", "crash", "pause", "isolate", "hand", "hand", "compact", "jump", "roam")
+JUMPS_MS: Final = (-3_600_000, -60_000, 60_000, 7 * 3_600_000, 8 * 24 * 3_600_000)
+"""Of hours: captured messages that no session waits for may go. Of days: others as well, and sessions have a gap."""
+SEGMENT_BYTES: Final = 32_768
 START_MS: Final = 300
 """A node that is down is started after this at the earliest."""
 
@@ -58,9 +69,11 @@ class NodesPlan(Plan):
     readers: int = 0
     """Clients that ask where logs end, and move a cursor."""
     sessions: int = 0
-    """1: there are persistent sessions, and publishers to names of no durable topic."""
+    """1: there are persistent sessions, and publishers to names of no durable topic. 2: subscriptions come and go."""
     wills: int = 0
-    """1: there are clients that leave wills."""
+    """1: there are clients that leave wills. 2: some of them with a delay."""
+    segment: int = SEGMENT_BYTES
+    """Size of segment files: retention takes whole ones."""
 
     def head(self) -> str:
         """The cluster, as text."""
@@ -71,7 +84,9 @@ class NodesPlan(Plan):
             head += f" readers={self.readers}"
         if self.sessions:
             head += f" sessions={self.sessions}"
-        return f"{head} wills={self.wills}" if self.wills else head
+        if self.wills:
+            head += f" wills={self.wills}"
+        return f"{head} segment={self.segment}" if self.segment != SEGMENT_BYTES else head
 
 
 def parse_plan(text: str) -> NodesPlan:
@@ -87,6 +102,7 @@ def parse_plan(text: str) -> NodesPlan:
             readers=int(values.get("readers", 0)),
             sessions=int(values.get("sessions", 0)),
             wills=int(values.get("wills", 0)),
+            segment=int(values.get("segment", SEGMENT_BYTES)),
             faults=faults,
         )
     except (KeyError, ValueError) as error:
@@ -104,19 +120,58 @@ def draw_plan(seed: int, nodes: int = 0) -> NodesPlan:
         ack=random.Random(f"{seed} ack").choice(ACKS),  # noqa: S311
         readers=random.Random(f"{seed} readers").randrange(2),  # noqa: S311
         sessions=draw_sessions(seed) if SESSIONS_DRAWN else 0,
-        wills=random.Random(f"{seed} wills").randrange(2) if SESSIONS_DRAWN else 0,  # noqa: S311
+        wills=draw_wills(seed) if SESSIONS_DRAWN else 0,
+        segment=random.Random(f"{seed} segment").choice((SEGMENT_BYTES, SEGMENT_BYTES, 2_048)),  # noqa: S311
     )
     faults: list[Fault] = []
     at = rng.randrange(200, 1_500)
     while at < plan.duration_ms:
         at = _draw_fault(rng, plan, at, faults) + rng.choice((50, 400, 1_200, 2_500))
     stores = _draw_stores(seed, plan)
-    return plan.with_faults(sorted([*faults, *stores, *([] if stores else _draw_flips(seed, plan, faults))]))
+    flips = [] if stores else _draw_flips(seed, plan, faults)
+    return plan.with_faults(sorted([*faults, *stores, *flips, *_draw_of_sessions(seed, plan)]))
 
 
 def draw_sessions(seed: int) -> int:
     """Whether the plan of a seed has persistent sessions. Apart from all other draws, which stay as they are."""
-    return random.Random(f"{seed} sessions").randrange(2)  # noqa: S311
+    rng = random.Random(f"{seed} sessions")  # noqa: S311
+    return rng.randrange(2) and rng.choice((1, 1, 2))
+
+
+def draw_wills(seed: int) -> int:
+    """Whether clients leave wills."""
+    rng = random.Random(f"{seed} wills")  # noqa: S311
+    return rng.randrange(2) and rng.choice((1, 1, 2))
+
+
+def _draw_of_sessions(seed: int, plan: NodesPlan) -> list[Fault]:
+    """In half of the runs with sessions or wills: what goes wrong where those are kept."""
+    rng = random.Random(f"{seed} shards of sessions")  # noqa: S311
+    if not (plan.sessions or plan.wills) or rng.random() < 0.5:
+        return []
+    faults: list[Fault] = []
+    at = rng.randrange(500, 3_000)
+    while at < plan.duration_ms:
+        node = rng.choice((f"S{rng.randrange(4)}", f"C{rng.randrange(8)}", str(rng.randrange(plan.nodes) + 1)))
+        kind = rng.choice(DRAWN_OF_SESSIONS)
+        back = at + rng.choice((START_MS, 1_000, 3_000))
+        if kind == "pause":
+            faults.append(Fault(at, kind, (node, str(rng.choice((300, 1_500, 2_500, 4_000))))))
+        elif kind == "jump":
+            faults += [Fault(at, "hold", (str(one + 1),)) for one in range(plan.nodes)]
+            node = str(rng.randrange(plan.nodes) + 1)
+            faults.append(Fault(at + 200, kind, (node, str(rng.choice(JUMPS_MS)))))
+            faults.append(Fault(at + 300, "sweep", (node,)))
+        elif kind == "compact":
+            faults += [Fault(at, kind, (str(one + 1),)) for one in range(plan.nodes)]
+        else:
+            faults.append(Fault(at, kind, (node,)))
+        if kind in ("kill", "crash"):
+            faults.append(Fault(back, "start", ("all",)))
+        elif kind == "isolate":
+            faults.append(Fault(at + rng.choice((500, 2_500, 5_000)), "join"))
+        at += rng.choice((300, 1_000, 3_000))
+    return faults
 
 
 def _draw_flips(seed: int, plan: NodesPlan, faults: list[Fault]) -> list[Fault]:

@@ -11,12 +11,14 @@ Everything above disk and sockets is the real thing.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.log.recovery import open_store
 from flockmq.log.settings import StoreSettings
 from flockmq.log.witness import OLDER, OTHER, Witnessing, begin_life, is_marked, judge, read_witness
 from flockmq.testing.cluster_harness import CLUSTER_ID, RAFT, ClusterProcess, NodeMachine
+from flockmq.testing.simulation.nodes.plan import SEGMENT_BYTES
 from flockmq.testing.simulation.storage import StorageWorker
 from flockmq.testing.simulation.world import Violation
 
@@ -30,7 +32,7 @@ SETTLE_MS: Final = 5_000
 STORE: Final = StoreSettings(
     journal_bytes=262_144,
     commit_bytes=65_536,
-    segment_bytes=32_768,
+    segment_bytes=SEGMENT_BYTES,
     index_bytes=2_048,
     cache_bytes=65_536,
     verify_bytes=262_144,
@@ -42,7 +44,7 @@ class DurableProcess(ClusterProcess):
 
     def __init__(self, machine: NodeMachine[Any]) -> None:
         rng = machine.next_rng()
-        self.store = _open_checked(machine, rng)
+        self.store = _open_checked(machine, replace(STORE, segment_bytes=machine.segment_bytes), rng)
         machine.witness = begin_life(self.store, machine.disk)
         self._witnessing = Witnessing(self.store.identity)
         super().__init__(machine, rng, self.store)
@@ -75,7 +77,8 @@ class DurableProcess(ClusterProcess):
     def tick(self) -> None:
         """Time passes."""
         super().tick()
-        now, wall_ms = self.cluster.now_ms(), self.cluster.wall_ms()
+        now, wall_ms = self.cluster.now_ms(), self.machine.wall_ms()
+        self.harness.broker.set_wall(wall_ms, now)
         self.durable.tick(now, wall_ms)
         self.durable.take_events()
         work = self.durable.scrubbing.take(now, wall_ms)
@@ -133,9 +136,9 @@ class DurableProcess(ClusterProcess):
 DurableMachine = NodeMachine[DurableProcess]
 
 
-def _open_checked(machine: NodeMachine[Any], rng: random.Random) -> Store:
+def _open_checked(machine: NodeMachine[Any], settings: StoreSettings, rng: random.Random) -> Store:
     """As ``server/store_opening.py`` does it: a store that is not the one that was here is set aside."""
-    store = open_store(machine.disk, STORE, rng)
+    store = open_store(machine.disk, settings, rng)
     verdict = judge(
         read_witness(machine.witness),
         store.identity,
@@ -147,4 +150,4 @@ def _open_checked(machine: NodeMachine[Any], rng: random.Random) -> Store:
         return store
     machine.cluster.count("stores set aside")
     machine.disk.wipe()
-    return open_store(machine.disk, STORE, rng)
+    return open_store(machine.disk, settings, rng)

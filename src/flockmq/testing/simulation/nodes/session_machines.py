@@ -1,25 +1,33 @@
 """The rules of session tables, as the replicas of the shards of ``$sessions`` hold them.
 
 ```
- after each turn:  a replica has moved on --> its state, by (shard, applied index) == that of all other replicas
-                                         `--> decoded and encoded again == itself;  claims: epochs only grow
- in the end:       the log, from its checkpoint on, statement by statement --> == what the replica has
+ committed entries (archive.py) --> a table beside all nodes, statement by statement --> epochs, wills, positions
+ after each turn:  a replica has moved on --> its state, by (shard, applied index) == that of the table beside
+                                         `--> decoded and encoded again == itself
+ in the end:       the log of each replica, from its checkpoint on --> == what the replica has
 ```
 
 | rule | broken when |
 | --- | --- |
-| session machines | two replicas differ at one applied index; a checkpoint loses something; a replay ends elsewhere |
-| session epochs | a later claim of a client has no higher epoch; a statement of an older epoch changes a record |
+| session machines | a replica differs at an applied index; a checkpoint loses something; a replay ends elsewhere |
+| session epochs | a claim has no higher epoch than those before; a statement of an older epoch changes a record |
+| session claims | a claim wins that its node made before it heard of the claim that it takes the session from |
+| session present | a CLAIM says that there was a session, or was none, and the table says otherwise |
 """
 
 from __future__ import annotations
 
 import zlib
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from flockmq.durable.machine.machine import PartitionMachine
-from flockmq.durable.machine.session_bodies import ClaimStatement, read_session_body, session_body, wall_ms_of
+from flockmq.durable.machine.session_bodies import (
+    CLEAN_START,
+    ClaimStatement,
+    read_session_body,
+    session_body,
+    wall_ms_of,
+)
 from flockmq.log.batch import SESSION, BatchView
 from flockmq.raft.entry import entry_of
 from flockmq.testing.simulation.nodes.rules import read_log
@@ -27,59 +35,169 @@ from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.session_bodies import SessionStatement
+    from flockmq.durable.machine.session_record import SessionRecord
     from flockmq.durable.machine.session_table import SessionTable
+    from flockmq.raft.entry import Entry
     from flockmq.testing.simulation.nodes.process import DurableProcess
     from flockmq.testing.simulation.nodes.world import NodesWorld
+
+
+class Before:
+    """A record before a statement."""
+
+    def __init__(self, record: SessionRecord, clock_ms: int) -> None:
+        self.epoch = record.epoch
+        self.nonce = record.nonce
+        self.claimed_index = record.claimed_index
+        self.is_connected = record.is_connected
+        self.is_over = record.has_expired(clock_ms) or not record.expiry_s
+        """Whether a claim finds no session."""
+
+
+class Step:
+    """One statement that was applied."""
+
+    def __init__(
+        self,
+        statement: SessionStatement,
+        index: int,
+        clock_ms: int,
+        before: dict[bytes, Before],
+        table: SessionTable,
+    ) -> None:
+        self.statement = statement
+        self.index = index
+        self.clock_ms = clock_ms
+        self.before = before
+        """All records before it."""
+        self.table = table
+        """All records after it."""
+
+    def granted(self) -> SessionRecord | None:
+        """The record, if this was a claim that was granted."""
+        statement = self.statement
+        if not isinstance(statement, ClaimStatement):
+            return None
+        record = self.table.records.get(statement.client)
+        is_granted = record is not None and record.nonce == statement.nonce and record.claimed_index == self.index
+        known = self.before.get(statement.client)
+        return record if is_granted and (known is None or known.nonce != statement.nonce) else None
+
+
+class StepRule(Protocol):
+    """Follows the statements of all shards."""
+
+    def applied(self, group: int, step: Step) -> None:
+        """A statement is applied."""
 
 
 class SessionMachineRules:
     """See the module."""
 
-    def __init__(self, cluster: NodesWorld) -> None:
+    def __init__(self, cluster: NodesWorld, rules: list[StepRule]) -> None:
+        self.tables: dict[int, PartitionMachine] = {}
+        """By shard: what its replicas have to be."""
+        self.present: dict[tuple[bytes, int], bool] = {}
+        """(Client, owner) -> whether there was a session when the last claim of that owner was applied."""
+        self.tenures: dict[bytes, tuple[int, int, int]] = {}
+        """Client -> owner, its boot, and how many there were before."""
         self._cluster = cluster
+        self._rules = rules
+        self._states: dict[tuple[int, int], int] = {}
+        """(Shard, applied index) -> the checksum of the state."""
         self._looked: dict[tuple[int, int, int], int] = {}
         """(Node, life, shard) -> the applied index at the last look."""
-        self._states: dict[tuple[int, int], tuple[int, int]] = {}
-        """(Shard, applied index) -> the first node that was there, and the checksum of its state."""
-        self._epochs: dict[bytes, dict[int, int]] = {}
-        """Client -> index of each claim that was seen -> its epoch."""
+        self._newest: dict[bytes, int] = {}
+        """Client -> the highest epoch that it ever had."""
+
+    # What is committed.
+
+    def committed(self, group: int, entry: Entry) -> None:
+        """An entry is committed; see ``archive.Follower``."""
+        machine = self.tables.get(group)
+        if machine is None:
+            if group not in self._cluster.session_groups():
+                return
+            machine = self.tables[group] = PartitionMachine(group)
+        if entry.index != machine.applied + 1:
+            raise Violation("session machines", f"shard {group}: entry {entry.index} follows {machine.applied}")
+        self._apply(machine, entry)
+        state = machine.encode()
+        self._states[group, entry.index] = zlib.crc32(state)
+        again = PartitionMachine(group)
+        again.decode(state)
+        if again.encode() != state or _derived(again.sessions) != _derived(machine.sessions):
+            raise Violation("session machines", f"shard {group}: a checkpoint at index {entry.index} loses something")
+
+    def _apply(self, machine: PartitionMachine, entry: Entry) -> None:
+        body = BatchView(entry.data).body() if entry.kind == SESSION else b""
+        clock_ms = max(machine.clock_ms, wall_ms_of(body))  # as the machine does with a whole batch: its time first
+        for statement in (read_session_body(body) or []) if body else []:
+            self._follow(machine, statement, entry.index, clock_ms)
+        state = machine.sessions
+        machine.sessions = PartitionMachine(machine.group).sessions  # the batch is in ``state`` already
+        machine.apply(entry)
+        machine.sessions = state
+
+    def _follow(self, machine: PartitionMachine, statement: SessionStatement, index: int, clock_ms: int) -> None:
+        table = machine.sessions
+        before = {client: Before(record, clock_ms) for client, record in table.records.items()}
+        client: bytes | None = getattr(statement, "client", None)
+        epoch: int | None = getattr(statement, "epoch", None)
+        is_claim = isinstance(statement, ClaimStatement)
+        is_old = client is not None and epoch is not None and not is_claim and epoch < self._newest.get(client, 0)
+        encoded = _record(table, client) if is_old else b""
+        table.apply(session_body(clock_ms, [statement]), index, clock_ms)
+        if is_old and _record(table, client) != encoded:
+            text = (
+                f"{client!r}: {type(statement).__name__} of epoch {epoch} changes epoch {self._newest[client or b'']}"
+            )
+            raise Violation("session epochs", text)
+        self._cluster.count("session statements of older epochs", int(is_old))
+        step = Step(statement, index, clock_ms, before, table)
+        record = step.granted()
+        if record is not None and isinstance(statement, ClaimStatement):
+            self._check_claim(statement, record, before.get(record.client))
+        for rule in self._rules:
+            rule.applied(machine.group, step)
+
+    def _check_claim(self, claim: ClaimStatement, record: SessionRecord, before: Before | None) -> None:
+        self._cluster.count("session claims granted")
+        newest = self._newest.get(record.client, 0)
+        if record.epoch <= newest:
+            raise Violation("session epochs", f"{record.client!r}: a claim gets epoch {record.epoch} after {newest}")
+        self._newest[record.client] = record.epoch
+        if before is not None and before.claimed_index > claim.seen:
+            text = f"{record.client!r}: a claim that had seen {claim.seen} wins over the one at {before.claimed_index}"
+            raise Violation("session claims", text)
+        was_there = before is not None and not before.is_over and not claim.flags & CLEAN_START
+        if record.had_session != was_there:
+            raise Violation("session present", f"{record.client!r}: the claim says {record.had_session}: {was_there}")
+        self.present[record.client, record.owner] = was_there
+        owner, boot, count = self.tenures.get(record.client, (0, 0, 0))
+        if (owner, boot) != (record.owner, record.boot):
+            self.tenures[record.client] = (record.owner, record.boot, count + 1)
+
+    # What nodes have.
 
     def look_at(self, process: DurableProcess) -> None:
         """A turn of a node is over."""
         machines = process.durable.machines.by_group
-        for group in process.durable.session_room.log.groups():
+        for group in self.tables:
             machine = machines.get(group)
             place = (process.number, process.life, group)
             if machine is not None and self._looked.get(place) != machine.applied:
                 self._looked[place] = machine.applied
                 self._compare(process.number, machine)
-                self._check_epochs(machine.sessions)
 
     def _compare(self, number: int, machine: PartitionMachine) -> None:
-        state = machine.encode()
-        place = (machine.group, machine.applied)
-        first, checksum = self._states.setdefault(place, (number, zlib.crc32(state)))
-        if checksum != zlib.crc32(state):
-            text = f"shard {machine.group}: nodes {first} and {number} differ at index {machine.applied}"
+        wanted = self._states.get((machine.group, machine.applied))
+        if wanted is None:
+            return  # nothing is applied, or no node could read these entries yet
+        self._cluster.count("session machines compared")
+        if wanted != zlib.crc32(machine.encode()):
+            text = f"shard {machine.group}: node {number} has another state at index {machine.applied}"
             raise Violation("session machines", text)
-        if first != number:
-            self._cluster.count("session machines compared")
-            return
-        again = PartitionMachine(machine.group)
-        again.decode(state)
-        if again.encode() != state or _derived(again.sessions) != _derived(machine.sessions):
-            text = f"shard {machine.group}: a checkpoint at index {machine.applied} of node {number} loses something"
-            raise Violation("session machines", text)
-
-    def _check_epochs(self, table: SessionTable) -> None:
-        for client, record in table.records.items():
-            claims = self._epochs.setdefault(client, {})
-            if record.claimed_index in claims and claims[record.claimed_index] == record.epoch:
-                continue
-            claims[record.claimed_index] = record.epoch
-            epochs = [claims[index] for index in sorted(claims)]
-            if any(later <= earlier for earlier, later in pairwise(epochs)):
-                raise Violation("session epochs", f"{client!r}: claims in order of their entries have {epochs}")
 
     # In the end.
 
@@ -96,43 +214,17 @@ class SessionMachineRules:
         machine = PartitionMachine(group)
         if content is not None:
             machine.decode(content.state)
+            self._cluster.count("session checkpoints")
         entries, _ = read_log(replica.log)
         live = process.durable.machines.by_group[group]
-        newest = {client: record.epoch for client, record in machine.sessions.records.items()}
         for index in range(machine.applied + 1, live.applied + 1):
             if index not in entries:
                 raise Violation("session machines", f"shard {group}: node {process.number} has no entry {index}")
-            entry = entry_of(entries[index])
-            statements = read_session_body(BatchView(entry.data).body()) if entry.kind == SESSION else None
-            for statement in statements or []:
-                # As the machine does with a whole batch: the log's time first.
-                clock_ms = max(machine.clock_ms, wall_ms_of(BatchView(entry.data).body()))
-                self._follow(machine.sessions, statement, index, clock_ms, newest)
-            state = machine.sessions
-            machine.sessions = PartitionMachine(group).sessions  # the batch is in ``state`` already
-            machine.apply(entry)
-            machine.sessions = state
+            machine.apply(entry_of(entries[index]))
         if machine.encode() != live.encode():
             text = f"shard {group}: a replay up to index {live.applied} is not what node {process.number} has"
             raise Violation("session machines", text)
         self._cluster.count("session logs replayed")
-
-    def _follow(
-        self, table: SessionTable, statement: SessionStatement, index: int, clock_ms: int, newest: dict[bytes, int]
-    ) -> None:
-        client: bytes | None = getattr(statement, "client", None)
-        epoch: int | None = getattr(statement, "epoch", None)
-        is_claim = isinstance(statement, ClaimStatement)
-        is_old = client is not None and epoch is not None and not is_claim and epoch < newest.get(client, 0)
-        before = _record(table, client) if is_old else b""
-        table.apply(session_body(clock_ms, [statement]), index, clock_ms)
-        if is_old and _record(table, client) != before:
-            text = f"{client!r}: {type(statement).__name__} of epoch {epoch} changes epoch {newest[client or b'']}"
-            raise Violation("session epochs", text)
-        self._cluster.count("session statements of older epochs", int(is_old))
-        record = table.records.get(client) if client is not None else None
-        if record is not None:
-            newest[record.client] = max(record.epoch, newest.get(record.client, 0))
 
 
 def _record(table: SessionTable, client: bytes | None) -> bytes:

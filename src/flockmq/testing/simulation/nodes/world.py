@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.cluster.commands import CreateTopic
-from flockmq.cluster.model import DEFAULT_NAMESPACE, QUORUM
+from flockmq.cluster.model import CAPTURE_TOPIC, DEFAULT_NAMESPACE, QUORUM, SESSIONS_TOPIC
 from flockmq.cluster.tables import key_of
 from flockmq.testing.cluster_harness import NodeMachine, VirtualCluster
 from flockmq.testing.simulation.links import DELAY_US_MAX
+from flockmq.testing.simulation.nodes.archive import Archive
 from flockmq.testing.simulation.nodes.clients import TOPIC, Client, Publisher, Subscriber
 from flockmq.testing.simulation.nodes.damage import scrub
 from flockmq.testing.simulation.nodes.faults import NodeFaults
@@ -24,16 +25,21 @@ from flockmq.testing.simulation.nodes.process import TICK_MS, DurableProcess
 from flockmq.testing.simulation.nodes.readers import LogReader
 from flockmq.testing.simulation.nodes.rules import Rules
 from flockmq.testing.simulation.nodes.session_machines import SessionMachineRules
+from flockmq.testing.simulation.nodes.session_positions import PositionRules
 from flockmq.testing.simulation.nodes.session_rules import SessionRules, under_way_us
 from flockmq.testing.simulation.nodes.sessions import (
     LIVE_PUBLISHERS,
+    LIVE_SUBSCRIBERS,
     PERSISTENT_SUBSCRIBERS,
+    FickleSubscriber,
     LivePublisher,
+    LiveSubscriber,
     PersistentSubscriber,
 )
 from flockmq.testing.simulation.nodes.settling import Settling
 from flockmq.testing.simulation.nodes.stores import StoreFaults
-from flockmq.testing.simulation.nodes.wills import WILL_CLIENTS, WillClient, WillRules, WillWatcher
+from flockmq.testing.simulation.nodes.will_rules import WillRules
+from flockmq.testing.simulation.nodes.wills import WILL_CLIENTS, WillClient, WillWatcher
 from flockmq.testing.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -55,12 +61,16 @@ class NodesWorld(VirtualCluster[DurableProcess]):
     def __init__(self, seed: int, plan: NodesPlan, trace: bool = False) -> None:
         super().__init__(plan.nodes, seed, trace=trace)
         self.plan = plan
+        for machine in self.machines:
+            machine.segment_bytes = plan.segment
         self.rules = Rules(self, plan.shards, is_early=plan.ack != QUORUM)
         self.live = Ledger(self, kind="live ")
         """Of names that belong to no durable topic."""
         self.sessions = SessionRules(self, [self.rules, self.live], under_way_us(plan))
         self.wills = WillRules(self)
-        self.session_machines = SessionMachineRules(self)
+        self.positions = PositionRules(self)
+        self.session_machines = SessionMachineRules(self, [self.wills, self.positions])
+        self.archive = Archive(self, [self.session_machines])
         self.stores = StoreFaults(self)
         self.clients: list[Client] = []
         self.groups: list[int] = []
@@ -72,6 +82,8 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         """At some moment no node lived: what only memories had is gone (disks of retained messages are not simulated).
         """
         self._created: Result | None = None
+        self._hidden: dict[str, list[int]] = {}
+        """Hidden topic -> groups of its shards."""
 
     def make(self, machine: NodeMachine[DurableProcess]) -> DurableProcess:
         """A whole node."""
@@ -121,8 +133,11 @@ class NodesWorld(VirtualCluster[DurableProcess]):
                 self.clients.append(WillClient(self, f"w{number}", self.rng(f"will {number}")))
 
     def _begin_sessions(self) -> None:
+        kind = FickleSubscriber if self.plan.sessions > 1 else PersistentSubscriber
         for number, qos in enumerate(PERSISTENT_SUBSCRIBERS):
-            self.clients.append(PersistentSubscriber(self, f"q{number}", qos, self.rng(f"persistent {number}")))
+            self.clients.append(kind(self, f"q{number}", qos, self.rng(f"persistent {number}")))
+        for number, qos in enumerate(LIVE_SUBSCRIBERS if self.plan.sessions > 1 else ()):
+            self.clients.append(LiveSubscriber(self, f"a{number}", qos, self.rng(f"live subscriber {number}")))
         for number, qos in enumerate(LIVE_PUBLISHERS):
             self.clients.append(LivePublisher(self, f"l{number}", qos, self.rng(f"live {number}")))
 
@@ -149,7 +164,8 @@ class NodesWorld(VirtualCluster[DurableProcess]):
 
     def _create(self, number: int) -> None:
         plan = self.plan
-        command = CreateTopic(TOPIC, shards=plan.shards, replication_factor=plan.copies, ack=plan.ack)
+        # All is kept: clocks that are set to another day must not take what rules are checked against.
+        command = CreateTopic(TOPIC, shards=plan.shards, replication_factor=plan.copies, ack=plan.ack, retention_ms=0)
         self[number].durable.meta.submit(command).then(self._topic_made)
 
     def _topic_made(self, result: Result) -> None:
@@ -166,12 +182,32 @@ class NodesWorld(VirtualCluster[DurableProcess]):
 
     def leader_of(self, shard: int) -> int:
         """Number of the node that leads a shard in the latest term; 0 without one."""
+        return self.leader_among(self.groups, shard)
+
+    def leader_among(self, groups: list[int], shard: int) -> int:
+        """The same for the shards of any topic."""
         best = (0, 0)
         for process in self.processes():
-            if shard < len(self.groups) and process.engine.is_leader(self.groups[shard]):
-                term = process.engine.host.groups[self.groups[shard]].state.term
+            if shard < len(groups) and process.engine.is_leader(groups[shard]):
+                term = process.engine.host.groups[groups[shard]].state.term
                 best = max(best, (term, process.number))
         return best[1]
+
+    def session_groups(self) -> list[int]:
+        """The shards of ``$sessions``, once any node knows them."""
+        return self._hidden_groups(SESSIONS_TOPIC)
+
+    def capture_groups(self) -> list[int]:
+        """The shards of ``$capture``, once any node knows them."""
+        return self._hidden_groups(CAPTURE_TOPIC)
+
+    def _hidden_groups(self, name: str) -> list[int]:
+        if not self._hidden.get(name):
+            for process in self.processes():
+                topic = process.durable.meta.state.topics.get(key_of(DEFAULT_NAMESPACE, name))
+                if topic is not None:
+                    self._hidden[name] = [partition.group for partition in topic.partitions]
+        return self._hidden.get(name, [])
 
     def not_led(self) -> str:
         """Which shard has no leader; empty when all have one."""
@@ -184,7 +220,11 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         """A turn of a node is over: see how far its logs are."""
         process = self[number]
         self.stores.look_at(process)
+        for event in process.harness.broker.node.events.take():
+            self.positions.happened(event.kind, event.fields)
+        self.archive.look_at(process)
         self.session_machines.look_at(process)
+        self.positions.look_at(process)
         topic = self.topic(process)
         if topic is not None and len(topic.partitions) > len(self.groups):
             self.groups = [one.group for one in sorted(topic.partitions, key=lambda one: one.shard)]
