@@ -200,7 +200,13 @@ steps = st.lists(
 captured = st.builds(
     StoredSubscription, st.sampled_from([b"x", b"y/#"]), st.integers(1, 2), st.just(0), st.just(0), positions
 )
-subscribes = st.builds(SubscribeStatement, st.just(b"a"), epochs, st.lists(captured, min_size=1, max_size=2))
+subscribes = st.builds(
+    SubscribeStatement,
+    st.just(b"a"),
+    epochs,
+    st.lists(captured, min_size=1, max_size=2, unique_by=lambda one: one.full_filter),
+)
+"""An owner names each filter once in a statement."""
 busy = st.lists(
     st.one_of(subscribes, marks, marks).map(lambda statement: Step([statement], True, 0, False, False)), max_size=20
 )
