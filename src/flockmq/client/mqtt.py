@@ -193,7 +193,7 @@ class MqttClient:
         packet = p.Publish(topic.encode(), payload, qos, retain, properties=properties)
         if qos == 0:
             self._check()
-            self._writer.write(encode_publish(packet, self.options.version))
+            self._write(encode_publish(packet, self.options.version))
             await self._drain()
             return None
         async with self._send_quota:
@@ -265,11 +265,17 @@ class MqttClient:
         self._waiting[packet_id] = answer
         self._room.set()
         try:
-            self._writer.write(data)
+            self._write(data)
             await self._drain()
             return await answer
         finally:
             self._waiting.pop(packet_id, None)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+        except RuntimeError as error:  # uvloop's word for a closed transport
+            raise self._error or self._lost(error) from None
 
     async def _drain(self) -> None:
         try:
@@ -302,7 +308,7 @@ class MqttClient:
             await self._received_message(packet)
         elif isinstance(packet, p.Ack) and packet.kind == p.PUBREL:
             self._released.discard(packet.packet_id)
-            self._writer.write(encode_ack(p.PUBCOMP, packet.packet_id, 0, self.options.version))
+            self._write(encode_ack(p.PUBCOMP, packet.packet_id, 0, self.options.version))
         elif isinstance(packet, (p.Ack, p.Suback, p.Unsuback)):
             waiting = self._waiting.get(packet.packet_id)
             if waiting is not None and not waiting.done():
@@ -325,9 +331,9 @@ class MqttClient:
             self._arrived.set()
         if packet.qos == 2:
             self._released.add(packet.packet_id)
-            self._writer.write(encode_ack(p.PUBREC, packet.packet_id, 0, self.options.version))
+            self._write(encode_ack(p.PUBREC, packet.packet_id, 0, self.options.version))
         elif packet.qos == 1:
-            self._writer.write(encode_ack(p.PUBACK, packet.packet_id, 0, self.options.version))
+            self._write(encode_ack(p.PUBACK, packet.packet_id, 0, self.options.version))
 
     async def _keep_alive(self) -> None:
         granted = self.connack.properties.server_keep_alive_s
@@ -343,7 +349,7 @@ class MqttClient:
             last = self._send_ping()
 
     def _send_ping(self) -> int:
-        self._writer.write(PINGREQ)
+        self._write(PINGREQ)
         self._pings_sent += 1
         return self._pings_sent
 

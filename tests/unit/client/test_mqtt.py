@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from callee import serving
 from flockmq.client.mqtt import QUEUE_MESSAGES_MAX, Message, MqttClient, MqttError, Options
@@ -339,3 +340,17 @@ async def test_keep_alive_pings_and_notices_silence() -> None:
         assert isinstance(await peer.receive(), p.Pingreq)
         with pytest.raises(MqttError, match="no longer answers"):
             await take(client, 1)
+
+
+def test_a_packet_for_a_transport_that_uvloop_has_closed_says_that_the_connection_is_lost() -> None:
+    async def scenario() -> None:
+        async with scripted() as (options, _):
+            client = await MqttClient.connect(options)
+            client._writer.transport.abort()
+            await asyncio.sleep(0)  # closed, and the reader has not heard of it yet
+            with pytest.raises(MqttError, match="closed the connection"):
+                await client.publish("a", b"", qos=1)
+            await client.disconnect()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
