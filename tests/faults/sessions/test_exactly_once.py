@@ -8,6 +8,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import MessageState
 
 from faults.sessions.clients import WAIT_S, Connection
 from flockmq.testing.nodes import HOST, NodeCluster, NodeProcess
@@ -99,8 +100,19 @@ def go_on_at(connection: Connection, node: NodeProcess) -> None:
     while True:
         connection.client.loop_stop()
         connection.client._reset_sockets(sockpair_only=True)  # else paho leaks them
+        remember_pubrels(connection.client)
         connection.client.connect(HOST, node.mqtt_port)
         if connection.welcome():
             return
         assert time.monotonic() < until, f"not let in\n{node.log_tail()}"
         time.sleep(0.1)
+
+
+def remember_pubrels(client: paho.Client) -> None:
+    """Paho 2.2 forgets at each attempt to connect that an earlier attempt was to repeat a PUBREL.
+
+    After a refused CONNACK it would send the message anew, without DUP, under an id that the broker has released.
+    """
+    for message in client._out_messages.values():
+        if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
+            message.state = MessageState.MQTT_MS_WAIT_FOR_PUBCOMP
