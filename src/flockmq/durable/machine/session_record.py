@@ -188,6 +188,8 @@ class SessionRecord:
             self._touched = dict.fromkeys(self._touched, 0)
         if self._sent is not None and not claim.flags & SAME_EPOCH:
             self._sent.stamp = 0  # another owner numbers its statements anew
+            if not self._sent.count():
+                self._sent = None
         self.nonce = claim.nonce
         self.owner = claim.owner
         self.boot = claim.boot

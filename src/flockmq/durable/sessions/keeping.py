@@ -296,6 +296,7 @@ class SessionKeeper:
             | subscription.retain_handling << 2
         )
         starts = {} if subscription.group else self._positions.starts_of(subscription)
+        self._sending.subscribed(subscription.session, starts)
         return StoredSubscription(full_filter, subscription.qos, options, subscription.identifier, starts)
 
     # UNSUBSCRIBE.
