@@ -56,6 +56,26 @@ def test_what_no_mark_covers_comes_again_after_the_death_of_a_node() -> None:
     assert nodes.got(nodes.connect(1, "c")) == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_topic_that_is_younger_than_a_subscription_does_not_come_again_from_its_beginning(qos: int) -> None:
+    nodes = SessionNodes()
+    device = nodes.subscriber(3, "c", b"a/#", qos)
+    publisher = nodes.clean(2, "p")
+    nodes.submit(1, CreateTopic("t", filters=("a/#",), shards=2))
+    for number in range(6):
+        assert nodes.publish(publisher, b"a/%d" % number, b"%d" % number, qos) < 0x80
+    for _ in range(60):
+        nodes.run(MARK_MS // 20)
+        device.look()
+    assert len(device.payloads()) == 6
+    nodes[3].kill()
+    device = nodes.connect(1, "c")
+    assert device.connack.session_present
+    assert nodes.got(device) == []
+    assert nodes.publish(publisher, b"a/0", b"later", qos) < 0x80
+    assert nodes.until_got(device, 1) == [b"later"]
+
+
 # Statements without a result.
 
 

@@ -34,6 +34,8 @@ class Interest:
         self.table = table
         self.topics: dict[bytes, DurableTopic] = {}
         """By id, as of the last look at the table's map."""
+        self.changes = 0
+        """How often that map was another one."""
         self.wants_capture = False
         """Whether a session here gets messages from the log of persistent sessions."""
         self._wanted: dict[bytes, set[bytes]] = {}
@@ -55,6 +57,7 @@ class Interest:
         fresh = [topic for identity, topic in current.items() if self.topics.get(identity) is not topic]
         gone = [topic for identity, topic in self.topics.items() if identity not in current]
         if gone or fresh:
+            self.changes += 1
             self._found.clear()
         for topic in [*gone, *fresh]:
             old = self.topics.pop(topic.id, None)

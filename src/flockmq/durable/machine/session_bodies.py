@@ -9,7 +9,7 @@
    DETACH       client, epoch, expiry, voids its will?, positions                  the connection is closed
    END          client, epoch, voids its will?                                     the session is over
    MARK         owner, boot, covers, positions, slow sessions                      how far all sessions of a node are
-   ORPHAN       owner, boot                                                        the node of these sessions is gone
+   ORPHAN       owner, boot, sessions                                              the node of these sessions is gone
    EXPIRE       (client, epoch)...                                                 their time is over
    ABANDON      client, nonces                                                     no connection waits for that claim
    ADVANCE      client, epoch, covers, positions                                   the session wants nothing before
@@ -83,7 +83,7 @@ CLIENT_BYTES_MAX: Final = 65_535
 TOUCHED_MAX: Final = 1_024
 """Partitions into which a session may publish at QoS 2 at a time."""
 NAMED_MAX: Final = 65_536
-"""Sessions that one MARK or EXPIRE names."""
+"""Sessions that one MARK, ORPHAN or EXPIRE names."""
 
 POSITION_BYTES: Final = 16
 _OPTIONS_MAX: Final = 0b1011
@@ -283,16 +283,24 @@ class MarkStatement(SessionStatement):
 
 
 class OrphanStatement(SessionStatement):
-    """Sessions of ``owner`` with a boot before ``boot`` have lost their node; boot 0: all sessions of that owner."""
+    """Sessions of ``owner`` with a boot before ``boot`` have lost their node; boot 0: whatever their boot is.
 
-    def __init__(self, owner: int, boot: int) -> None:
+    A node may have too many sessions for one turn of its replicas: a statement names some of them, or means all.
+    """
+
+    def __init__(self, owner: int, boot: int, sessions: list[tuple[bytes, int]] | None = None) -> None:
         super().__init__(ORPHAN)
         self.owner = owner
         self.boot = boot
+        self.sessions = sessions
+        """(client, epoch); None: all of them."""
 
     def content(self) -> bytes:
         """What follows kind and length."""
-        return U64.pack(self.owner) + U64.pack(self.boot)
+        head = U64.pack(self.owner) + U64.pack(self.boot) + bytes((self.sessions is not None,))
+        if self.sessions is None:
+            return head
+        return head + U32.pack(len(self.sessions)) + b"".join([encode_named(*named) for named in self.sessions])
 
 
 class ExpireStatement(SessionStatement):
@@ -562,7 +570,11 @@ def read_mark(reader: Reader) -> MarkStatement:
 
 def _read_orphan(reader: Reader) -> SessionStatement:
     owner = reader.u64()
-    return OrphanStatement(owner, reader.u64())
+    boot = reader.u64()
+    if not reader.u8():
+        return OrphanStatement(owner, boot)
+    count = reader.count(NAMED_MAX, _LEAST_NAMED_BYTES)
+    return OrphanStatement(owner, boot, [read_named(reader) for _ in range(count)])
 
 
 def _read_expire(reader: Reader) -> SessionStatement:

@@ -169,10 +169,17 @@ class SessionRecord:
 
     # Claims.
 
+    def outlives_connections(self) -> bool:
+        """Whether the session has outlived a connection, or will: messages of QoS 1 and 2 come to it from logs alone.
+
+        A client may go on with a session that is to end with this very connection.
+        """
+        return self.expiry_s > 0 or self.had_session
+
     def take(self, claim: ClaimStatement, epoch: int, index: int, had_session: bool) -> None:
         """A claim is granted."""
         self._unpack()
-        self.before = self.epoch if had_session else 0
+        self.before = self.epoch if had_session or claim.flags & SAME_EPOCH else 0
         self.former = self.owner if had_session else 0
         self.epoch = epoch
         if not had_session:
@@ -181,6 +188,8 @@ class SessionRecord:
             self._touched = dict.fromkeys(self._touched, 0)
         if self._sent is not None and not claim.flags & SAME_EPOCH:
             self._sent.stamp = 0  # another owner numbers its statements anew
+            if not self._sent.count():
+                self._sent = None
         self.nonce = claim.nonce
         self.owner = claim.owner
         self.boot = claim.boot
@@ -339,14 +348,14 @@ class SessionRecord:
                 }
                 self.subscription_bytes -= POSITION_BYTES * (len(starts) - len(subscription.starts))
 
-    def least_start(self, group: int) -> int:
-        """Where the first captured subscription starts in a group; -1: none says so."""
-        starts = [
-            subscription.starts[group]
-            for subscription in self.subscriptions.values()
-            if group in subscription.starts and subscription.is_captured()
-        ]
-        return min(starts) if starts else -1
+    def least_starts(self) -> dict[int, int]:
+        """By group, where the first captured subscription starts that says so."""
+        found: dict[int, int] = {}
+        for subscription in self.subscriptions.values():
+            if subscription.is_captured():
+                for group, start in subscription.starts.items():
+                    found[group] = min(start, found.get(group, start))
+        return found
 
     # Time.
 

@@ -21,6 +21,7 @@ is that of the log. A statement about a (client, epoch) is void unless the recor
 | CLAIM, otherwise | granted: epoch = max(proposed, record's + 1, ``epoch_floor`` + 1) |
 | ... CLEAN_START, or the record's expiry is 0 or over | no session present; all but ``touched`` goes |
 | ... otherwise | positions that are certain are kept with the record; session present if there was a record |
+| ... SAME_EPOCH, the record's expiry is 0, its connection went on with a session | as otherwise |
 | SUBSCRIBE | stores or replaces; a replaced subscription keeps its older starts. Void when there is no room |
 | UNSUBSCRIBE | removes |
 | DETACH | positions move forwards, the session's time begins to run; an expiry of 0: the record goes |
@@ -54,6 +55,7 @@ A record that goes raises ``epoch_floor`` to its epoch, so that epochs of a clie
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 from typing import Final, NamedTuple
 
 from flockmq.durable.machine.session_bodies import (
@@ -250,10 +252,12 @@ class SessionTable:
             return
         mark = self._mark_of(record)
         positions = record.positions
+        starts: dict[int, int] | None = None
         for group in groups:
             offset = record.position(group, mark) if mark is not None else positions.get(group, -1)
             if offset < 0:
-                offset = record.least_start(group)
+                starts = record.least_starts() if starts is None else starts  # it takes time
+                offset = starts.get(group, -1)
             if offset >= 0:
                 least[group] = min(offset, least.get(group, offset))
 
@@ -266,6 +270,12 @@ class SessionTable:
             elif boot < boots.get(owner, 0):
                 due[owner] = boots[owner]
         return list(due.items())
+
+    def orphaned(self, owner: int, boot: int, limit: int) -> list[tuple[bytes, int]]:
+        """(client, epoch) of some sessions that an ORPHAN is about."""
+        owned = self.by_owner.get(owner, {}).values()
+        lost = ((record.client, record.epoch) for record in owned if not boot or record.boot < boot)
+        return list(islice(lost, limit))
 
     def expired(self, clock_ms: int, limit: int) -> list[tuple[bytes, int]]:
         """(client, epoch) of sessions whose time is over, those that expired first first; they stay until EXPIRE."""
@@ -332,7 +342,7 @@ class SessionTable:
             if record.owner != claim.owner and len(self.displaced) < DISPLACED_MAX:
                 self.displaced.append(Displaced(record.owner, record.client, record.epoch))
             epoch = max(epoch, record.epoch + 1)
-            had_session = record.expiry_s > 0 and not claim.flags & CLEAN_START
+            had_session = _lasts(record, claim) and not claim.flags & CLEAN_START
             if claim.flags & SAME_EPOCH:
                 self.wills.carry(record.client, record.epoch, epoch)
             else:
@@ -438,13 +448,16 @@ class SessionTable:
             self._disconnect(record, record.expiry_s, index, clock_ms)
 
     def _orphan(self, statement: OrphanStatement, index: int, clock_ms: int) -> None:
-        for record in list(self.by_owner.get(statement.owner, {}).values()):
-            if not statement.boot or record.boot < statement.boot:
+        owned = self.by_owner.get(statement.owner, {})
+        named = [client for client, epoch in statement.sessions or () if self.current(client, epoch) is not None]
+        for client in list(owned) if statement.sessions is None else named:
+            record = owned.get(client)
+            if record is not None and (not statement.boot or record.boot < statement.boot):
                 self._settle(record, index)
                 self._disconnect(record, record.expiry_s, index, clock_ms)
         mark = self.marks.get(statement.owner)
-        if mark is not None and (not statement.boot or mark.boot < statement.boot):
-            del self.marks[statement.owner]
+        if mark is not None and (statement.owner, mark.boot) not in self.boots:
+            del self.marks[statement.owner]  # no session has it any more
 
     def _disconnect(self, record: SessionRecord, expiry_s: int, index: int, clock_ms: int) -> None:
         if record.is_connected:
@@ -584,6 +597,11 @@ class SessionTable:
         """All records of the checkpoint at ``index`` are there."""
         self.captured.restart(index)
         self._find_deadlines()
+
+
+def _lasts(record: SessionRecord, claim: ClaimStatement) -> bool:
+    """Whether a session outlives the connection that it has, or that connection goes on with it."""
+    return record.expiry_s > 0 or (claim.flags & SAME_EPOCH > 0 and record.had_session)
 
 
 def decode_sessions(content: bytes, applied_index: int) -> SessionTable:

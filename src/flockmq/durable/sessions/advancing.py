@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-RECORDS: Final = 2_000
+RECORDS: Final = 500
 """Records that are looked at before other work has its turn."""
 QUESTIONS_MAX: Final = 5_000
 """Questions of one pass, for one shard."""

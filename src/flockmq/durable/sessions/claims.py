@@ -208,6 +208,7 @@ class SessionClaims:
         """Say a claim until its result is known, while its client waits."""
         if statement.expiry_s or not statement.flags & CLEAN_START:
             self._uncertain.unknown[client] = statement.nonce  # it may be applied before its result is here
+        yield from within(self.until_said(client), due_at - self._calls.now)
         result = None
         while result is None and self._calls.now < due_at and connection.phase == AUTHENTICATING:
             said = self._log.say(client, statement, CLAIM_BYTES + len(statement.will))
@@ -215,6 +216,10 @@ class SessionClaims:
             if result is None:
                 yield Sleep(max(min(RETRY_MS, due_at - self._calls.now), 0))
         return result
+
+    def until_said(self, client: bytes) -> Promise[None]:
+        """Wait until the goodbyes of earlier connections of a client, and claims that were given up, are in the log."""
+        return self._repeating.until_said(client)
 
     def abandon(self, client: bytes, nonce: int) -> None:
         """No client waits for a claim any more: if it is granted after all, its session is away."""

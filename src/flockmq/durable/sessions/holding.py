@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flockmq.tasks import Task
 
 HOLD_MS: Final = 30_000
-RECORDS: Final = 2_000
+RECORDS: Final = 500
 """Records that are looked at before other work has its turn."""
 
 

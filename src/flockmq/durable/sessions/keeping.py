@@ -34,7 +34,7 @@ from flockmq.durable.sessions.standing import Standing
 from flockmq.durable.sessions.submitting import DONE, REFUSED_FULL, StatementResult
 from flockmq.mqtt import reasons
 from flockmq.mqtt.namespaces import split_client_id
-from flockmq.node.lifecycle import disconnect, drop_session
+from flockmq.node.lifecycle import disconnect, displace, drop_session
 from flockmq.node.ports import Claimed
 from flockmq.node.publishing import forwardable
 from flockmq.node.subscribing import leave, problem_text, tell_routes
@@ -135,6 +135,19 @@ class SessionKeeper:
                 del self._uncertain.granted[record.client]
             self._uncertain.leaving[record.client] = record.epoch
             self._settle(record.client, DetachStatement(record.client, record.epoch, record.expiry_s, {}, True))
+            self._replaced(record)
+
+    def _replaced(self, record: SessionRecord) -> None:
+        """A claim that came to nothing has replaced the connection that the client has here."""
+        session = self._node.sessions.get(record.client.decode("utf-8", "replace"))
+        if session is None or not session.has_record or session.record_epoch >= record.epoch:
+            return
+        if session.record_epoch != record.before:
+            displace(self._node, session, self._node.now)
+            return
+        session.record_epoch = record.epoch  # where it stands exactly is said under the epoch of that claim
+        if session.connection is not None:
+            disconnect(self._node, session.connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
 
     def is_outdated(self, session: Session, claimed: Claimed) -> bool:
         """Whether a session that is here is older than the record: another node had it since, or it is over."""
@@ -161,7 +174,7 @@ class SessionKeeper:
                 self._reclaiming.register(session)
             return
         session.has_record = isinstance(record, SessionRecord)
-        session.is_logged = isinstance(record, SessionRecord) and record.expiry_s > 0
+        session.is_logged = isinstance(record, SessionRecord) and record.outlives_connections()
         session.record_epoch = record.epoch if isinstance(record, SessionRecord) else 0
         session.is_will_logged = claimed.keeps_will
         if isinstance(record, SessionRecord):
@@ -283,6 +296,7 @@ class SessionKeeper:
             | subscription.retain_handling << 2
         )
         starts = {} if subscription.group else self._positions.starts_of(subscription)
+        self._sending.subscribed(subscription.session, starts)
         return StoredSubscription(full_filter, subscription.qos, options, subscription.identifier, starts)
 
     # UNSUBSCRIBE.

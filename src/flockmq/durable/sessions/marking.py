@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from flockmq.durable.sessions.leases import Leases
     from flockmq.durable.sessions.positions import Positions
     from flockmq.durable.sessions.reclaiming import Reclaiming
+    from flockmq.durable.sessions.sending import Sending
     from flockmq.durable.sessions.submitting import SessionLog, StatementResult
     from flockmq.node.state import NodeState
     from flockmq.tasks import Promise, Task
 
 MARK_MS: Final = 5_000
-MARK_SESSIONS: Final = 2_000
+MARK_SESSIONS: Final = 500
 """Sessions looked at for a MARK before others have their turn."""
 MARK_BYTES: Final = 400 * 1_024
 """A MARK with a larger list of slow sessions lists those alone that are uncertain: it says of all others that they are
@@ -60,6 +61,7 @@ class Marking:
         reclaiming: Reclaiming,
         leases: Leases,
         uncertain: Uncertain,
+        sending: Sending,
     ) -> None:
         self._node = node
         self._node_id = calls.me
@@ -72,6 +74,7 @@ class Marking:
         self._regained = 0
         """How many lapsed leases were regained when all sessions were asked about last."""
         self._uncertain = uncertain
+        self._sending = sending
         self._unchecked: list[str] = []
         """Clients whose sessions are still to be asked about in this round."""
         self._marked: dict[int, bytes] = {}
@@ -102,6 +105,7 @@ class Marking:
                 if session.is_logged and session.connection is not None:
                     group = self._log.group_of(session.client_id.encode())
                     logged.add(group)
+                    self._sending.place(session)
                     behind = self._positions.behind(session)
                     if behind:
                         slow[group][session.client_id.encode()] = SlowSession(session.record_epoch, behind)

@@ -61,14 +61,22 @@ class Positions:
             groups += [topic.group_of(topic_filter)] if topic.is_capture and is_name else topic.groups
         return groups
 
-    def of(self, session: Session) -> dict[int, int]:
-        """By partition, the first offset that a session's client may not have acknowledged."""
+    def generation(self) -> int:
+        """Grows when topics, and with them the partitions of sessions, may be others."""
+        return self._streams.interest.changes
+
+    def all_groups(self, session: Session) -> dict[int, None]:
+        """Partitions that may hold messages for a session."""
         groups: dict[int, None] = {}
         for subscription in session.subscriptions.values():
             if not subscription.group:
                 groups.update(dict.fromkeys(self.groups_of(subscription.topic_filter)))
+        return groups
+
+    def of(self, session: Session) -> dict[int, int]:
+        """By partition, the first offset that a session's client may not have acknowledged."""
         found = self.behind(session)
-        for group in groups:
+        for group in self.all_groups(session):
             stream = self._streams.by_group.get(group)
             if group not in found and stream is not None and stream.next != UNKNOWN:
                 found[group] = stream.next

@@ -151,6 +151,8 @@ class Reclaiming:
             result = None
             while self._is_unknown(session) and (result is None or result.code == REFUSED_FULL):
                 if (yield from self._claims.make_topics(self._calls.now + RETRY_MS, False)):
+                    # A claim that this node gave up may have been granted, and have brought the will of this client.
+                    yield from self._claims.until_said(statement.client)
                     result = yield from self._log.say(statement.client, statement)
                 if result is None or result.code == REFUSED_FULL:
                     yield Sleep(RETRY_MS)

@@ -3,7 +3,9 @@
 ```
  say(unsaid) --> SessionLog --> a result --> told
                      `--> None: not known in time --> again, at a later tick, until it is too late
+ until_said(client) --> all that no client waits for (goodbyes, claims that were given up) has its result
 ```
+A claim waits for that. Otherwise it could be applied first, and the goodbye before it would come to nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.durable.machine.session_bodies import UnsubscribeStatement
 from flockmq.session.connection import CONNECTED
+from flockmq.tasks import Promise, promised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +62,24 @@ class Repeating:
         self._again: list[Unsaid] = []
         """Statements without a result, to be said again."""
         self._again_at = 0
+        self._open: dict[bytes, int] = {}
+        """By client, how many statements have no result yet, of those that no client waits for."""
+        self._until: dict[bytes, Promise[None]] = {}
+        """By client, what ``until_said`` promised."""
+
+    def until_said(self, client: bytes) -> Promise[None]:
+        """Wait until nothing is left to be said of a client that no client waits for."""
+        if client not in self._open:
+            return promised(None)
+        return self._until.setdefault(client, Promise())
 
     def say(self, unsaid: Unsaid) -> None:
         """Say a statement until its result is known."""
+        if unsaid.connection is None:
+            self._open[unsaid.client] = self._open.get(unsaid.client, 0) + 1
+        self._say(unsaid)
+
+    def _say(self, unsaid: Unsaid) -> None:
         statement = unsaid.statement
         if unsaid.session is not None and isinstance(statement, UnsubscribeStatement):
             here = unsaid.session.subscriptions  # what was subscribed again since stays
@@ -72,8 +90,18 @@ class Repeating:
         is_open = unsaid.connection is None or unsaid.connection.phase == CONNECTED
         if result is None and self._calls.now < unsaid.due_at and is_open:
             self._again.append(unsaid)
-        else:
-            unsaid.told(result)
+            return
+        unsaid.told(result)
+        if unsaid.connection is None:
+            self._close(unsaid.client)
+
+    def _close(self, client: bytes) -> None:
+        self._open[client] -= 1
+        if not self._open[client]:
+            del self._open[client]
+            until = self._until.pop(client, None)
+            if until is not None:
+                until.set(None)
 
     def tick(self, now: int) -> None:
         """Say again what has no result."""
@@ -83,4 +111,4 @@ class Repeating:
         again = self._again[:AGAIN_MAX]
         del self._again[:AGAIN_MAX]
         for unsaid in again:
-            self.say(unsaid)
+            self._say(unsaid)

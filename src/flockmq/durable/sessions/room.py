@@ -69,7 +69,9 @@ class SessionRoom:
         )
         self.reclaiming = Reclaiming(node, boot, base.rng, calls, self.log, self.claims, self.uncertain, members)
         self.sending = Sending(node, calls, self.log, delivery, positions)
-        self.marking = Marking(node, boot, calls, self.log, positions, self.reclaiming, self.leases, self.uncertain)
+        self.marking = Marking(
+            node, boot, calls, self.log, positions, self.reclaiming, self.leases, self.uncertain, self.sending
+        )
         self.keeper = SessionKeeper(
             node,
             calls,

@@ -19,6 +19,10 @@
 | nothing | in flight | SEND2, then PUBLISH |
 
 A session without memory here is made of the record (``restoring.py``) before that.
+
+The same statement tells the record of partitions that it does not know: of a topic that was declared, or got shards,
+since the session subscribed. Otherwise a MARK would say nothing of these, and a next owner would begin with their first
+record.
 """
 
 from __future__ import annotations
@@ -76,6 +80,12 @@ class SessionSending:
         self.received_ids: dict[int, None] = {}
         self.finished_ids: dict[int, None] = {}
         """Packet ids with news that no statement has said."""
+        self.placed: set[int] = set()
+        """Partitions in which the record knows where the session stands, or from where on it wants messages."""
+        self.placed_as_of = -1
+        """The generation of topics for which that was looked at."""
+        self.unplaced: dict[int, int] = {}
+        """Partitions that it is to be told of, and where the session stands there."""
         self.wants_reading = False
         self.is_busy = False
         """A statement is under way."""
@@ -120,7 +130,7 @@ class SessionSending:
 
     def has_news(self) -> bool:
         """Whether a client waits for something that is not said."""
-        return bool(self.unlisted or self.received_ids or len(self.finished_ids) >= DONE_IDS)
+        return bool(self.unlisted or self.received_ids or self.unplaced or len(self.finished_ids) >= DONE_IDS)
 
     def take(self, behind: dict[int, int]) -> tuple[SentChange, list[Delivery]]:
         """All that is new, with the flights that are listed by it. ``behind``: what is not acknowledged."""
@@ -144,6 +154,9 @@ class SessionSending:
             for message in messages.values():
                 highest[message.partition] = max(message.offset, highest.get(message.partition, 0))
         change.floors = {partition: behind.get(partition, offset + 1) for partition, offset in highest.items()}
+        self.unplaced.update(change.floors)
+        change.floors = self.unplaced
+        self.unplaced = {}
         return change, flights
 
     # What the record says.
@@ -217,8 +230,31 @@ class Sending:
             session.exact = None
             return
         sending = SessionSending(session, record.sent.copy(), self._notice)
+        sending.placed.update(record.positions)
+        sending.placed.update(*[subscription.starts for subscription in record.subscriptions.values()])
         session.exact = sending
         sending.agree()
+
+    def subscribed(self, session: Session, starts: dict[int, int]) -> None:
+        """A SUBSCRIBE tells the record from where on a subscription wants messages."""
+        sending = session.exact
+        if isinstance(sending, SessionSending):
+            sending.placed.update(starts)
+
+    def place(self, session: Session) -> None:
+        """Tell the record where a session stands in partitions that are new to it."""
+        sending = session.exact
+        generation = self._positions.generation()
+        if not isinstance(sending, SessionSending) or sending.placed_as_of == generation:
+            return
+        if sending.placed.issuperset(self._positions.all_groups(session)):
+            sending.placed_as_of = generation
+            return
+        fresh = {group: at for group, at in self._positions.of(session).items() if group not in sending.placed}
+        if fresh:  # others begin when their streams do
+            sending.placed.update(fresh)
+            sending.unplaced.update(fresh)
+            self._notice(sending, True)
 
     def detached(self, session: Session) -> None:
         """A session has lost its connection: what is finished is said at once."""
@@ -276,8 +312,9 @@ class Sending:
 
     def _say(self, sending: SessionSending) -> None:
         session = sending.session
+        is_needed = len(sending.unplaced) > 0
         change, flights = sending.take(self._positions.behind(session))
-        if not change.is_empty():
+        if is_needed or not change.is_empty():
             sending.is_busy = True
             statement = SentStatement(session.client_id.encode(), session.record_epoch, change)
             self._submit(sending, statement, flights)

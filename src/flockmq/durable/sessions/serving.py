@@ -72,6 +72,8 @@ POLL_MS: Final = 500
 LOOK_MS: Final = 1_000
 EXPIRED_MAX: Final = 1_000
 """Sessions that end in one batch."""
+ORPHANS_MAX: Final = 1_000
+"""Sessions that lose their node in one batch: all replicas apply it in one turn."""
 DISPLACED_TOLD: Final = 1_000
 """Sessions in one message to a former owner."""
 RESULTS_BYTES_MAX: Final = 900_000
@@ -136,6 +138,8 @@ class SessionShards:
         self._members = members
         self._terms: dict[int, _Term] = {}
         self._look_at = 0
+        self._orphaning: set[int] = set()
+        """Shards whose sessions of lost nodes are being told of."""
         calls.serve_leader(SESSION_CALL, self._on_statements)
         calls.serve_leader(LEASE_CALL, self._on_lease)
 
@@ -254,14 +258,27 @@ class SessionShards:
 
     def _look(self, group: int) -> None:
         table = self._machines.by_group[group].sessions
-        statements: list[SessionStatement] = [
-            OrphanStatement(owner, boot) for owner, boot in table.orphans(*self._living())
-        ]
         expired = table.expired(self.clock_ms(group), EXPIRED_MAX)
         if expired:
-            statements.append(ExpireStatement(expired))
-        if statements:
-            self.put(group, statements)
+            self.put(group, [ExpireStatement(expired)])
+        if group not in self._orphaning and table.orphans(*self._living()):
+            self._orphaning.add(group)
+            self._calls.tasks.start("sessions whose node is gone", self._orphan(group))
+
+    def _orphan(self, group: int) -> Task[None]:
+        """Say which sessions have lost their nodes, some at a time, until all have been told of."""
+        try:
+            while self._engine.is_leader(group) and group in self._machines.by_group:
+                table = self._machines.by_group[group].sessions
+                due = table.orphans(*self._living())
+                if not due:
+                    return
+                owner, boot = due[0]
+                named = table.orphaned(owner, boot, ORPHANS_MAX)
+                if not (yield from self.put(group, [OrphanStatement(owner, boot, named)])):
+                    return
+        finally:
+            self._orphaning.discard(group)
 
     def _living(self) -> tuple[set[int], dict[int, int]]:
         """Nodes that are there, also those that are leaving, and the boots that gossip has heard of."""

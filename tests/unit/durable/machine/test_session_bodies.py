@@ -45,6 +45,7 @@ EVERY: list[SessionStatement] = [
     EndStatement(b"c", 7),
     MarkStatement(11, 12, 40, {3: 9}, {b"d": SlowSession(8, {3: 1}), b"e": SlowSession(9, {})}),
     OrphanStatement(11, 0),
+    OrphanStatement(11, 3, [(b"c", 7), (b"d", 9)]),
     ExpireStatement([(b"c", 7), (b"d", 8)]),
     TouchStatement(b"c", 7, 3, [9, 4]),
     UntouchStatement(b"c", 7, 3, []),

@@ -9,6 +9,7 @@ from flockmq.durable.machine.session_bodies import (
     CHECKS_USER,
     CLEAN_START,
     REGISTERS,
+    SAME_EPOCH,
     TOUCHED_MAX,
     AdvanceStatement,
     CheckStatement,
@@ -106,6 +107,26 @@ class Log:
 
 
 # Claims.
+
+
+def test_a_session_that_is_to_end_with_its_connection_goes_on_when_its_node_makes_sure_of_it() -> None:
+    log = Log()
+    log.subscribe(log.claim(), b"a/#")
+    last = log.claim(expiry_s=0)
+    assert last.had_session
+    assert last.outlives_connections()
+    sure = log.claim(flags=SAME_EPOCH, epoch=last.epoch, expiry_s=0)
+    assert sure.outlives_connections()
+    assert list(sure.subscriptions) == [b"a/#"]
+
+
+def test_a_session_that_ends_with_its_connection_is_none_for_the_next_one() -> None:
+    log = Log()
+    log.subscribe(log.claim(), b"a/#")
+    log.claim(expiry_s=0)
+    following = log.claim(owner=OTHER)
+    assert not following.had_session
+    assert not following.subscriptions
 
 
 def test_a_claim_makes_a_record() -> None:
@@ -446,6 +467,33 @@ def test_orphans_of_a_node_that_started_again_are_those_of_earlier_boots() -> No
     assert (before.is_connected, after.is_connected) == (False, True)
     assert before.positions == {1: 80}
     assert log.table.marks == {}
+
+
+def test_sessions_of_a_lost_node_are_told_of_some_at_a_time() -> None:
+    log = Log()
+    for number in range(5):
+        log.subscribe(log.claim(b"%d" % number), b"a", {1: 5})
+    log.mark({1: 80})
+    table = log.table
+    for count in (3, 1):
+        named = table.orphaned(NODE, 0, 2)
+        assert len(named) == 2
+        log.say(OrphanStatement(NODE, 0, named))
+        assert len(table.by_owner[NODE]) == count
+        assert table.orphans(set(), {}) == [(NODE, 0)]
+        assert list(table.marks) == [NODE], "it still holds for the others"
+    log.say(OrphanStatement(NODE, 0, table.orphaned(NODE, 0, 2)))
+    assert (table.orphans(set(), {}), table.marks) == ([], {})
+    assert all(record.positions == {1: 80} for record in table.records.values())
+
+
+def test_a_session_that_was_claimed_since_it_was_named_stays() -> None:
+    log = Log()
+    log.claim()
+    named = log.table.orphaned(NODE, 0, 9)
+    assert log.claim().is_connected
+    log.say(OrphanStatement(NODE, 0, named))
+    assert log.table.records[b"c"].is_connected
 
 
 def test_the_mark_of_the_present_boot_stays() -> None:

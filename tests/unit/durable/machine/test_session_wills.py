@@ -169,13 +169,14 @@ def test_a_connection_that_ends_while_its_node_makes_sure_of_it_leaves_its_will(
     assert not log.table.records[b"c"].is_connected
 
 
+@pytest.mark.parametrize("expiry_s", [60, 0])
 @pytest.mark.parametrize("goodbye", [DetachStatement(b"c", 1, 60, {}, True), EndStatement(b"c", 1, True)])
 def test_a_goodbye_counts_for_the_connection_that_goes_on_under_a_new_epoch(
-    goodbye: DetachStatement | EndStatement,
+    goodbye: DetachStatement | EndStatement, expiry_s: int
 ) -> None:
     log = Log()
-    goodbye.epoch = log.claim(will_of()).epoch
-    log.claim(flags=SAME_EPOCH, epoch=goodbye.epoch)
+    goodbye.epoch = log.claim(will_of(), expiry_s=expiry_s).epoch
+    log.claim(flags=SAME_EPOCH, epoch=goodbye.epoch, expiry_s=expiry_s)
     log.say(goodbye)
     assert log.kept() == []
 

@@ -36,3 +36,24 @@ def test_clients_that_try_again_and_again_leave_one_statement_each() -> None:
     nodes.run(4_000)
     durable = nodes[1].durable
     assert len(durable.session_room.repeating._again) + durable.session_room.log._waiting <= 1
+
+
+def test_a_claim_waits_for_the_goodbye_of_the_connection_before_it() -> None:
+    nodes = SessionNodes()
+    device = nodes.subscriber(1, "c", b"a/#")
+    room = nodes[1].durable.session_room
+    nodes.isolate(1)
+    nodes.isolate(2)
+    nodes.run(100)
+    device.client.drop()
+    nodes.run(50)
+    told: list[None] = []
+    room.repeating.until_said(b"c").then(told.append)
+    room.repeating.until_said(b"other").then(told.append)
+    assert len(told) == 1, "nothing is to be said of the other one"
+    nodes.run(3_000)
+    assert len(told) == 1
+    nodes.heal()
+    nodes.until(lambda: len(told) == 2)
+    assert not nodes.record("c").is_connected
+    assert not room.repeating._open

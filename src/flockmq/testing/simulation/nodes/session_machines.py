@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from flockmq.durable.machine.machine import PartitionMachine
 from flockmq.durable.machine.session_bodies import (
     CLEAN_START,
+    SAME_EPOCH,
     ClaimStatement,
     read_session_body,
     session_body,
@@ -51,7 +52,8 @@ class Before:
         self.claimed_index = record.claimed_index
         self.is_connected = record.is_connected
         self.is_over = record.has_expired(clock_ms) or not record.expiry_s
-        """Whether a claim finds no session."""
+        """Whether a claim of another connection finds no session."""
+        self.had_session = record.had_session
 
 
 class Step:
@@ -170,7 +172,8 @@ class SessionMachineRules:
         if before is not None and before.claimed_index > claim.seen:
             text = f"{record.client!r}: a claim that had seen {claim.seen} wins over the one at {before.claimed_index}"
             raise Violation("session claims", text)
-        was_there = before is not None and not before.is_over and not claim.flags & CLEAN_START
+        goes_on = before is not None and before.had_session and claim.flags & SAME_EPOCH
+        was_there = before is not None and (goes_on or not before.is_over) and not claim.flags & CLEAN_START
         if record.had_session != was_there:
             raise Violation("session present", f"{record.client!r}: the claim says {record.had_session}: {was_there}")
         self.present[record.client, record.owner] = was_there
