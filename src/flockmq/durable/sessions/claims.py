@@ -129,6 +129,10 @@ class SessionClaims:
         self.waits = Waits()
         """How long clients waited for their claims."""
 
+    def are_needed(self, expiry_s: int, has_will: bool) -> bool:
+        """Whether the log must have the claim of a client, or may hold a record that the claim ends."""
+        return expiry_s > 0 or has_will or bool(self._log.groups()) or not self._members.is_alone()
+
     def claim(
         self,
         connection: Connection,

@@ -49,12 +49,10 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.session_bodies import SessionStatement
     from flockmq.durable.qos2.releases import Releases
     from flockmq.durable.sessions.claims import SessionClaims, Uncertain
-    from flockmq.durable.sessions.membership import Membership
     from flockmq.durable.sessions.positions import Positions
     from flockmq.durable.sessions.reclaiming import Reclaiming
     from flockmq.durable.sessions.repeating import Repeating
     from flockmq.durable.sessions.sending import Sending
-    from flockmq.durable.sessions.submitting import SessionLog
     from flockmq.mqtt.packets import Suback, Will
     from flockmq.node.state import NodeState
     from flockmq.routing.subscription import Subscription
@@ -80,7 +78,6 @@ class SessionKeeper:
         self,
         node: NodeState,
         calls: PartitionCalls,
-        log: SessionLog,
         delivery: Delivery,
         positions: Positions,
         claims: SessionClaims,
@@ -89,11 +86,9 @@ class SessionKeeper:
         releases: Releases,
         sending: Sending,
         reclaiming: Reclaiming,
-        members: Membership,
     ) -> None:
         self._node = node
         self._calls = calls
-        self._log = log
         self._streams = delivery.streams
         self._readers = delivery.readers
         self._positions = positions
@@ -103,13 +98,12 @@ class SessionKeeper:
         self._releases = releases
         self._sending = sending
         self._reclaiming = reclaiming
-        self._members = members
 
     # CONNECT.
 
     def wants(self, expiry_s: int, has_will: bool) -> bool:
         """Whether a claim has to be in the log, or a record may be there that it ends."""
-        return expiry_s > 0 or has_will or bool(self._log.groups()) or not self._members.is_alone()
+        return self._claims.are_needed(expiry_s, has_will)
 
     def claim(
         self,
@@ -156,9 +150,7 @@ class SessionKeeper:
         """A client has its session, under the epoch of its claim."""
         record = claimed.record
         if not claimed.is_certain:  # a session that has a record keeps it, and ends it
-            session.is_unregistered = not session.has_record and not self._members.is_alone()
-            if session.is_unregistered:
-                self._reclaiming.register(session)
+            session.is_unregistered = self._reclaiming.register_unknown(session)
             return
         session.has_record = isinstance(record, SessionRecord)
         session.is_logged = isinstance(record, SessionRecord) and record.expiry_s > 0
@@ -170,8 +162,7 @@ class SessionKeeper:
             self._sending.attached(session, record)
         if session.is_logged:
             self._streams.want_capture(now)
-        if not session.has_record and not self._members.is_alone():
-            self._reclaiming.register(session)  # a leader that knew of no other node wrote nothing
+        self._reclaiming.register_unknown(session)  # a leader that knew of no other node wrote no record
         if session.has_record:
             self._uncertain.pending.pop(session.client_id.encode(), None)
             self._uncertain.leaving.pop(session.client_id.encode(), None)

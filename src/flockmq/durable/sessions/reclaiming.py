@@ -121,6 +121,13 @@ class Reclaiming:
         """The log is to know a clean session that this node has."""
         self._unregistered[session] = None
 
+    def register_unknown(self, session: Session) -> bool:
+        """Register a session unless it has a record or this node is alone; whether it will be registered."""
+        is_unknown = not session.has_record and not self._members.is_alone()
+        if is_unknown:
+            self.register(session)
+        return is_unknown
+
     def tick(self, now: int) -> None:  # noqa: ARG002
         """Let some sessions be known to the log."""
         is_alone = self._members.is_alone()

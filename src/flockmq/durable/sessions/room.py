@@ -73,7 +73,6 @@ class SessionRoom:
         self.keeper = SessionKeeper(
             node,
             calls,
-            self.log,
             delivery,
             positions,
             self.claims,
@@ -82,7 +81,6 @@ class SessionRoom:
             releases,
             self.sending,
             self.reclaiming,
-            members,
         )
         self.yielding = Yielding(node, calls, delivery.replay, self.uncertain)
         self.reloading = Reloading(node, calls, delivery.logs)
