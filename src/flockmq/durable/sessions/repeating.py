@@ -1,4 +1,4 @@
-"""Statements that are said until their result is known: in a table, not in a task each, however many sessions end.
+"""Statements that are repeated until their result is known: one table, not one task each, however many sessions end.
 
 ```
  say(unsaid) --> SessionLog --> a result --> told
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 500
 AGAIN_MAX: Final = 5_000
-"""Statements that are said again in one tick."""
+"""Statements that are repeated in one tick."""
 
 
 class Unsaid:
-    """A statement that is said until its result is known."""
+    """A statement that is repeated until its result is known."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Unsaid:
         self.told = told
         self.connection = connection
         self.session: Session | None = None
-        """Whose subscriptions it ends."""
+        """The session whose subscriptions the statement ends; None: it ends none."""
 
 
 class Repeating:
@@ -57,14 +57,14 @@ class Repeating:
         self._calls = calls
         self._log = log
         self._again: list[Unsaid] = []
-        """Statements without a result, to be said again."""
+        """Statements without a result, to be repeated."""
         self._again_at = 0
 
     def say(self, unsaid: Unsaid) -> None:
-        """Say a statement until its result is known."""
+        """Send a statement, and repeat it until its result is known."""
         statement = unsaid.statement
         if unsaid.session is not None and isinstance(statement, UnsubscribeStatement):
-            here = unsaid.session.subscriptions  # what was subscribed again since stays
+            here = unsaid.session.subscriptions  # a filter that the client subscribed to again stays
             statement.full_filters = [one for one in statement.full_filters if one not in here]
         self._log.say(unsaid.client, unsaid.statement, unsaid.size).then(partial(self._said, unsaid))
 
@@ -76,7 +76,7 @@ class Repeating:
             unsaid.told(result)
 
     def tick(self, now: int) -> None:
-        """Say again what has no result."""
+        """Repeat statements without a result."""
         if not self._again or now < self._again_at:
             return
         self._again_at = now + RETRY_MS

@@ -1,4 +1,4 @@
-"""All parts of this room, put together: see the package for what they decide."""
+"""All parts of this room, put together; the package's docstring lists what each decides."""
 
 from __future__ import annotations
 
