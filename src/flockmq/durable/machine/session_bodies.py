@@ -1,4 +1,4 @@
-"""What logs say about persistent sessions: statements that change the table of sessions (``session_table.py``).
+"""Statements about persistent sessions in logs; they change the table of sessions (``session_table.py``).
 
 ```
  SESSION batch   format, wall time | count | (what, length, content)...
@@ -62,11 +62,11 @@ ANY_EPOCH: Final = 0
 """Instead of the epoch of a slow session: its owner does not know the epoch yet."""
 
 CLEAN_START: Final = 1
-"""Flag of a CLAIM: what an earlier session left is dropped."""
+"""Flag of a CLAIM: subscriptions and messages of an earlier session are dropped."""
 CHECKS_USER: Final = 2
-"""Flag of a CLAIM: another user's session refuses it."""
+"""Flag of a CLAIM: the claim is refused if the session belongs to another user."""
 SAME_EPOCH: Final = 8
-"""Flag of a CLAIM: the owner makes sure of a session that it has; void unless the record has exactly this epoch."""
+"""Flag of a CLAIM: the owner reclaims a session that it has; void unless the record has exactly this epoch."""
 REGISTERS: Final = 16
 """Flag of a CLAIM: the client was let in while the log could not be asked; void if it is connected to another node."""
 _HAS_USER: Final = 4
@@ -112,7 +112,7 @@ class StoredSubscription:
         """Entry that stored this subscription; statements do not carry it."""
 
     def is_captured(self) -> bool:
-        """Whether publishers have to store what matches: QoS 1 or 2, and not shared."""
+        """Whether publishers must store matching messages: QoS 1 or 2, and not shared."""
         return self.qos > 0 and not self.full_filter.startswith(SHARE_PREFIX)
 
     def size(self) -> int:
@@ -172,7 +172,7 @@ class ClaimStatement(SessionStatement):
         self.seen = NUMBER_MAX
         """The index of this log that the owner knew when the client connected: a later claim is not undone."""
         self.room = Room()
-        """Said by the leader that appends the claim."""
+        """Set by the leader that appends the claim."""
 
     def content(self) -> bytes:
         """What follows kind and length."""
@@ -257,8 +257,8 @@ class SlowSession:
 class MarkStatement(SessionStatement):
     """All sessions of a node have acknowledged what is before ``positions``, except those in ``slow``.
 
-    ``covers`` is the index of this log up to which the node has applied claims and subscriptions: the mark says nothing
-    of later ones. A node lists a closed session as slow until its DETACH is applied.
+    ``covers`` is the index of this log up to which the node has applied claims and subscriptions: the mark does not
+    hold for later ones. A node lists a closed session as slow until its DETACH is applied.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class ExpireStatement(SessionStatement):
 
 
 class AbandonStatement(SessionStatement):
-    """The connections that made these claims are gone: if one was granted after all, the session is away."""
+    """The connections that made these claims are gone: if a claim was granted later, its session is away."""
 
     def __init__(self, client: bytes, nonces: list[int]) -> None:
         super().__init__(ABANDON)
@@ -367,7 +367,7 @@ class UntouchStatement(SessionStatement):
 
 
 class SentStatement(SessionStatement):
-    """What is new about QoS 2 messages on their way to the client of a session."""
+    """Changes of the QoS 2 messages under way to the client of a session."""
 
     def __init__(self, client: bytes, epoch: int, change: SentChange) -> None:
         super().__init__(SENT2)
@@ -421,7 +421,7 @@ class RevokeStatement(SessionStatement):
 
 
 class CheckStatement(SessionStatement):
-    """A node asks which of its sessions (client, epoch) the table does not have so.
+    """A node asks which of its sessions (client, epoch) differ in the table.
 
     ``sessions`` are those with a connection; those in ``away`` have none, and the node keeps a copy.
     """
@@ -671,7 +671,7 @@ def wall_ms_of(body: bytes) -> int:
 
 
 def read_session_body(body: bytes) -> list[SessionStatement] | None:
-    """The statements of a SESSION batch; None when this version can't read all that it should."""
+    """The statements of a SESSION batch; None when this version can't read a statement that it must apply."""
     reader = Reader(body)
     try:
         at = reader.skip(_HEAD.size)
