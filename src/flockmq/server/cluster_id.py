@@ -38,8 +38,8 @@ def save_cluster_id(folder: Path, cluster_id: int) -> None:
 
 
 def note_founded(folder: Path, store: int = 0) -> None:
-    """Note that this node founds a cluster with this store (0: not made yet). If the node stops before the cluster state
-    has begun, its next start begins the state."""
+    """Note that this node founds a cluster with this store (0: not made yet). If the node stops before the cluster
+    state has begun, its next start begins the state."""
     replace_file(folder / FOUNDED, f"{store:016x}\n".encode())
 
 

@@ -30,8 +30,6 @@ ADOPT: Final = 2
 FORGET: Final = 3
 
 NAME_BYTES_MAX: Final = 1_024
-CLIENT_BYTES_MAX: Final = 65_535
-IDS_MAX: Final = 65_535
 COMMANDS_MAX: Final = 4_096
 """Statements in one control batch."""
 BODY_BYTES_MAX: Final = 256 * 1_024

@@ -79,7 +79,6 @@ STATEMENTS_MAX: Final = 4_096
 SUBSCRIPTIONS_MAX: Final = 100_000
 """Subscriptions or filters that one statement names; those of a session are bounded by their bytes."""
 POSITIONS_MAX: Final = 4_096
-CLIENT_BYTES_MAX: Final = 65_535
 TOUCHED_MAX: Final = 1_024
 """Partitions into which a session may publish at QoS 2 at a time."""
 NAMED_MAX: Final = 65_536

@@ -147,10 +147,6 @@ class SessionRecord:
             self._positions = _NO_OFFSETS
             self._touched = _NO_OFFSETS
 
-    def is_packed(self) -> bool:
-        """Whether reading subscriptions and positions takes time."""
-        return bool(self._packed)
-
     def _unpack(self) -> None:
         """Before a change."""
         if self._packed:

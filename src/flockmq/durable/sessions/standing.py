@@ -24,7 +24,6 @@ FORMAT: Final = 1
 RANGES_MAX: Final = 8_192
 """Ranges that a standing lists."""
 PLACES_MAX: Final = 8_192
-RANGE_RECORDS_MAX: Final = 65_535
 PROPERTIES_BYTES_MAX: Final = 4_096
 _RETAIN: Final = 4
 _RANGE: Final = struct.Struct("<QQHBH")
