@@ -98,7 +98,7 @@ class ClusterMoves:
             if plan.kind == REFUSE:
                 raise FlockError(plan.reason)
             if plan.kind != MOVE:
-                service.node.swim.join([(contact.host, contact.port)], now_ms())  # it may not know where the others are
+                service.node.swim.join([(contact.host, contact.port)], now_ms())  # it may not know the other nodes
                 return _result(target, changed=False)
             if plan.leave_first:
                 await self._part("`flockmq cluster leave --discard-data` goes all the same.")

@@ -80,7 +80,7 @@ async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str
     log.event("info", "stopping")
     if starting.done():
         await server.stop()
-    else:  # it may wait for other nodes; what it has started it stops itself
+    else:  # the start may wait for other nodes; a cancelled start stops its own parts
         starting.cancel()
         await asyncio.wait((starting,))
     log.event("info", "stopped")

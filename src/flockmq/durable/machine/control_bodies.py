@@ -1,4 +1,4 @@
-"""What control batches of a partition say: where cursors stand, and which QoS 2 packet ids are done with.
+"""The content of control batches of a partition: positions of cursors, and statements about QoS 2 packet ids.
 
 ```
  CURSOR  format, wall time | count | (what, name, offset)...              COMMIT, RESET or DELETE

@@ -131,7 +131,7 @@ class SessionStatement:
         self.what = what
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         raise NotImplementedError
 
     def encode(self) -> bytes:
@@ -174,7 +174,7 @@ class ClaimStatement(SessionStatement):
         """Set by the leader that appends the claim."""
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         flags = self.flags | (0 if self.user is None else _HAS_USER)
         fields = (self.nonce, self.epoch, self.owner, self.boot, self.seen, self.expiry_s, self.version, flags)
         return (
@@ -192,7 +192,7 @@ class SubscribeStatement(SessionStatement):
         self.subscriptions = subscriptions
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         stored = b"".join([subscription.encode() for subscription in self.subscriptions])
         return encode_named(self.client, self.epoch) + U32.pack(len(self.subscriptions)) + stored
 
@@ -207,7 +207,7 @@ class UnsubscribeStatement(SessionStatement):
         self.full_filters = full_filters
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         filters = b"".join([sized(full_filter) for full_filter in self.full_filters])
         return encode_named(self.client, self.epoch) + U32.pack(len(self.full_filters)) + filters
 
@@ -226,7 +226,7 @@ class DetachStatement(SessionStatement):
         self.voids_will = voids_will
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         head = encode_named(self.client, self.epoch) + U32.pack(self.expiry_s) + bytes((self.voids_will,))
         return head + encode_positions(self.positions)
 
@@ -241,7 +241,7 @@ class EndStatement(SessionStatement):
         self.voids_will = voids_will
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + bytes((self.voids_will,))
 
 
@@ -271,7 +271,7 @@ class MarkStatement(SessionStatement):
         self.slow = slow
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         parts = [U64.pack(self.owner), U64.pack(self.boot), U64.pack(self.covers)]
         parts.append(encode_positions(self.positions))
         parts.append(U32.pack(len(self.slow)))
@@ -290,7 +290,7 @@ class OrphanStatement(SessionStatement):
         self.boot = boot
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return U64.pack(self.owner) + U64.pack(self.boot)
 
 
@@ -302,7 +302,7 @@ class ExpireStatement(SessionStatement):
         self.sessions = sessions
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         named = b"".join([encode_named(client, epoch) for client, epoch in self.sessions])
         return U32.pack(len(self.sessions)) + named
 
@@ -316,7 +316,7 @@ class AbandonStatement(SessionStatement):
         self.nonces = nonces
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return sized(self.client) + U32.pack(len(self.nonces)) + b"".join([U64.pack(nonce) for nonce in self.nonces])
 
 
@@ -331,7 +331,7 @@ class AdvanceStatement(SessionStatement):
         self.positions = positions
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.covers) + encode_positions(self.positions)
 
 
@@ -346,7 +346,7 @@ class TouchStatement(SessionStatement):
         self.groups = groups
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
 
 
@@ -361,7 +361,7 @@ class UntouchStatement(SessionStatement):
         self.groups = groups
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
 
 
@@ -375,7 +375,7 @@ class SentStatement(SessionStatement):
         self.change = change
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + self.change.encode()
 
 
@@ -388,7 +388,7 @@ class FiringStatement(SessionStatement):
         self.wills = wills
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         named = b"".join([encode_named(client, epoch) for client, epoch in self.wills])
         return U64.pack(self.target) + U32.pack(len(self.wills)) + named
 
@@ -402,7 +402,7 @@ class FiredStatement(SessionStatement):
         self.sequence = sequence
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return U64.pack(self.target) + U64.pack(self.sequence)
 
 
@@ -415,7 +415,7 @@ class RevokeStatement(SessionStatement):
         self.epoch = epoch
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch)
 
 
@@ -431,7 +431,7 @@ class CheckStatement(SessionStatement):
         self.away = away
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return _encode_all_named(self.sessions) + _encode_all_named(self.away)
 
 

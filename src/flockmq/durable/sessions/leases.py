@@ -52,7 +52,7 @@ APPLY_MS: Final = 20
 
 
 class _Shard:
-    """What this node knows of one shard."""
+    """The filters and the lease of one shard, as this node has them."""
 
     def __init__(self, number: int, group: int) -> None:
         self.number = number

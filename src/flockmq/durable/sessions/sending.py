@@ -63,7 +63,7 @@ WHY_FULL: Final = "The record of the session lists too many messages"
 
 
 class SessionSending:
-    """What is under way to one client. Fulfils ``ExactPort``."""
+    """The QoS 2 messages under way to one client. Fulfils ``ExactPort``."""
 
     def __init__(self, session: Session, kept: SentMessages, notice: Callable[[SessionSending, bool], None]) -> None:
         self.session = session
