@@ -74,7 +74,6 @@ class Flusher:
         "_scheduled",
         "_turns",
         "_unit_us",
-        "slow_turns",
     )
 
     def __init__(
@@ -101,7 +100,6 @@ class Flusher:
         self._unit_us = 1.0
         self._on_fault = on_fault
         self._on_slow = on_slow
-        self.slow_turns = 0
 
     def note_read(self, size: int) -> None:
         """Bytes were handed to the broker: flush at the end of the turn, or now if it has been many."""
@@ -171,6 +169,5 @@ class Flusher:
         self._turns.set_speed(max(percent, SPEED_PERCENT_MIN))
 
     def _note_slow(self, turn: SlowTurn) -> None:
-        self.slow_turns += 1
         if self._on_slow is not None:
             self._on_slow(turn)

@@ -168,14 +168,7 @@ class DurableNode:
         )
         facts = MapFacts(base.maps, base.swim, node_id)
         self.meta = Meta(
-            self.engine,
-            base.calls,
-            facts,
-            base.rng,
-            self._wall,
-            edges,
-            self._state_changed,
-            self._was_taken_out,
+            self.engine, base.calls, facts, base.rng, self._wall, edges, self._state_changed, self._was_taken_out
         )
         self.barrier = AppliedBarrier(facts)
         self.members = Members(self.meta, self.engine, self._seen, policy)
@@ -223,13 +216,7 @@ class DurableNode:
         self.upper = Upper({RAFT}, self.engine.writable, {INDEX: self.meta.peer_told})
         self._ticks = [tick for _, tick in slow_tick_of(self)]
         room = self.session_room
-        self._followers: tuple[Listener, ...] = (
-            self.control,
-            self.logs,
-            self.sinks,
-            room.shards,
-            room.firing,
-        )
+        self._followers: tuple[Listener, ...] = (self.control, self.logs, self.sinks, room.shards, room.firing)
         """Parts that follow what partitions apply, in the order in which they hear of it."""
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:

@@ -43,7 +43,7 @@ def components_of(base: Base, durable: DurableNode | None) -> dict[int, Componen
 
 
 def turn_of(base: Base, formation: Formation, components: dict[int, Component]) -> tuple[Step, ...]:
-    """What happens at the end of a loop turn."""
+    """The steps at the end of a loop turn."""
     return (
         ("routes", base.routes.flush),  # subscriptions of this turn become entries of the own map
         *((type(one).__name__, one.flush) for one in components.values()),
@@ -52,7 +52,7 @@ def turn_of(base: Base, formation: Formation, components: dict[int, Component]) 
 
 
 def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
-    """What goes into this turn of consensus."""
+    """The steps before a turn of consensus, whose results go into it."""
     return (
         ("clock", durable.begin_turn),
         ("cursors", durable.cursors.flush),
@@ -64,7 +64,7 @@ def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
 
 
 def after_consensus(durable: DurableNode) -> tuple[Step, ...]:
-    """What follows from this turn of consensus."""
+    """The steps that follow from a turn of consensus."""
     return (
         ("state", durable.meta.flush),
         ("barrier", durable.barrier.flush),
@@ -72,7 +72,7 @@ def after_consensus(durable: DurableNode) -> tuple[Step, ...]:
 
 
 def tick_of(base: Base, formation: Formation, components: dict[int, Component]) -> tuple[Step, ...]:
-    """What looks at the time about every 100 ms, behind membership."""
+    """The steps of a tick, about every 100 ms, after membership."""
     return (
         ("formation", formation.tick),
         *((type(one).__name__, one.tick) for one in components.values()),
@@ -82,7 +82,7 @@ def tick_of(base: Base, formation: Formation, components: dict[int, Component]) 
 
 
 def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
-    """What durable topics look at about every 100 ms, behind consensus."""
+    """The steps of durable topics in a tick, about every 100 ms, after consensus."""
     return (
         ("barrier", durable.barrier.flush),
         ("members", durable.members.tick),

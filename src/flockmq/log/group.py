@@ -321,15 +321,16 @@ class GroupLog(LogState):
                     if view.kind == DATA and view.latest_timestamp >= timestamp_ms:
                         return _first_since(view, timestamp_ms)
                 index += len(batches)
-        return self.offset_after(commit)
+        return _offset_after(self, commit)
 
-    def offset_after(self, index: int) -> int:
-        """Offset of the first record after an entry."""
-        if index < self.first:
-            return self.first_offset
-        if index >= self.last:
-            return self.end_offset
-        return BatchView(self.entries(index, index + 1, 1)[0]).next_offset
+
+def _offset_after(log: GroupLog, index: int) -> int:
+    """Offset of the first record after an entry."""
+    if index < log.first:
+        return log.first_offset
+    if index >= log.last:
+        return log.end_offset
+    return BatchView(log.entries(index, index + 1, 1)[0]).next_offset
 
 
 def _first_since(view: BatchView, timestamp_ms: int) -> int:

@@ -53,7 +53,7 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
     while pos + 4 <= end and buf[pos] == 0x40 and buf[pos + 1] == 2:
         pid = buf[pos + 2] << 8 | buf[pos + 3]
         if pid == 0:
-            break  # the decoder will say what is wrong; so below
+            break  # the decoder will report the error; so below
         if outbound is not None and outbound.settle(pid, 1):
             outbound.inflight -= 1
         pos += 4
@@ -62,7 +62,7 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
 
 
 def go_on(node: NodeState, session: Session, now: int) -> None:
-    """The window may have opened: send what waits."""
+    """The window may have opened: send waiting messages."""
     outbound = session.outbound
     if outbound is not None and outbound.is_waiting():
         node.stats.dropped_queue += session.pump(now)
@@ -134,7 +134,7 @@ def on_pubrels(
 def on_durable_pubrels(
     node: NodeState, connection: Connection, session: Session, buf: bytes, pos: int, end: int, now: int
 ) -> int:
-    """As ``on_pubrels``, where logs may have to forget ids, too. They are told of all that come together."""
+    """As ``on_pubrels``, where logs may hold some of the ids. Ids that come together go to the logs together."""
     known: dict[int, None] = {}
     while pos + 4 <= end and buf[pos] == 0x62 and buf[pos + 1] == 2:
         pid = buf[pos + 2] << 8 | buf[pos + 3]
@@ -154,7 +154,7 @@ def on_durable_pubrels(
 def release_known(node: NodeState, connection: Connection, session: Session, packet_ids: list[int], now: int) -> None:
     """Release ids of messages that were taken; those in logs when the logs have forgotten them."""
     if session.collected is not None and not session.collected.isdisjoint(packet_ids):
-        session.collected = None  # it remembers the session that had them
+        session.collected = None  # the client remembers its former session
     if not packet_ids or (
         node.ports.appending is not None and node.ports.appending.release(connection, packet_ids, now) == PENDING
     ):

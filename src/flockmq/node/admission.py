@@ -1,4 +1,4 @@
-"""What is known of a client between its CONNECT and its CONNACK."""
+"""The state of a client between its CONNECT and its CONNACK."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """What is known between CONNECT and CONNACK; rides on the AuthRequest that is being judged."""
+    """The state between CONNECT and CONNACK; belongs to the AuthRequest that the gate judges."""
 
     def __init__(self, connect: Connect, request: AuthRequest, assigned: bool) -> None:
         self.connect = connect
         self.request = request
         self.assigned = assigned
         self.accept: Accept | None = None
-        """The verdict, while the cluster is asked whose the client id is."""
+        """The gate's verdict, kept while the claim of the client id is under way."""
         self.is_let_on = False
-        """It is its turn among the clients that come back to persistent sessions."""
+        """True: the client has had its turn among those that come back to persistent sessions."""
         self.is_claimed = False
-        """The client id is this node's."""
+        """True: the client id belongs to this node."""
         self.unreleased: set[int] | None = None
         """Packet ids of QoS 2 messages that an owner which died left in logs; None: no log had to be asked."""
         self.claimed: Claimed | None = None
-        """What the log says of the session; None: it was not asked, or the session is attached."""
+        """The result of the claim; None: no claim was made, or the session is attached."""

@@ -1,6 +1,6 @@
 """Clients, user names and addresses that may not connect for a while. Bounded, and forgetting by itself.
 
-A node of a cluster holds what cluster state says (``hold``); one without cluster state keeps bans of its own (``add``).
+A node of a cluster holds the bans of cluster state (``hold``); a node without cluster state keeps its own (``add``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BanList:
         return True
 
     def hold(self, bans: list[Ban]) -> bool:
-        """Hold exactly these; whether one is new, so that clients which are connected may have to go."""
+        """Hold exactly these bans; returns whether one is new, so that it may hit connected clients."""
         known = self.bans
         held: dict[tuple[str, str], Ban] = {}
         has_new = False

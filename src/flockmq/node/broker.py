@@ -102,9 +102,9 @@ LEVEL_BYTES = 9
 """Of a CONNECT, without its fixed header: these tell which version it speaks."""
 TOO_MANY_STRANGERS = "Too many connections wait to be let in; try again in a moment"
 SHORT_BYTES = 128
-"""Nothing is gained by letting so little wait for more."""
+"""Pieces up to this size are processed at once: waiting for more would gain nothing."""
 ALL_WORK = 1 << 60
-"""The share of a connection whose last words are worked on."""
+"""The share of a lost connection whose last packets are processed."""
 
 
 class Broker:
@@ -200,13 +200,13 @@ class Broker:
         return connection.waits_turn
 
     def put_off(self, connection: Connection, data: bytes) -> None:
-        """Others have this turn: keep the bytes for a later one."""
+        """Other connections have used up this turn: keep the bytes for a later one."""
         chunks = connection.chunks
         if chunks is not None:
             chunks += data
             connection.missing -= len(data)
             if connection.missing > 0:
-                return  # nothing to do before all of the packet is there
+                return  # wait until the packet is complete
             connection.chunks = None
             connection.rest = bytes(chunks)
         else:
@@ -214,10 +214,10 @@ class Broker:
         self.node.turns.wait(connection, len(connection.rest) > LIGHT_BYTES)
 
     def take_turn(self, connection: Connection, data: bytes, now: int) -> None:
-        """Work on what a connection has sent, as far as its share of the turn goes."""
+        """Process the bytes of a connection, up to its share of the turn."""
         chunks = connection.chunks
         if chunks is not None:
-            # A large packet comes in pieces: look at it once, when all are there.
+            # A large packet comes in pieces: decode it once, when it is complete.
             chunks += data
             connection.missing -= len(data)
             if connection.missing > 0:
@@ -239,7 +239,7 @@ class Broker:
         connection.turn_work = turns.work - others
 
     def finish(self, connection: Connection, now: int) -> None:
-        """Work on all that a connection has said, about one read at most, before another one takes its place."""
+        """Process the remaining bytes of a connection, about one read, before another one takes over its session."""
         if connection.phase != CONNECTED or not (connection.waits_turn or connection.held_back):
             return
         data = connection.rest
@@ -274,7 +274,7 @@ class Broker:
         connection.mark()  # it is read again when nothing waits any more
         try:
             self.take_turn(connection, b"", now)
-        except Exception:  # a bug: no driver can tell whose words these were
+        except Exception:  # a bug: the driver can't know which connection sent these bytes
             hang_up(self.node, connection, reasons.UNSPECIFIED_ERROR, "", now, True)
             raise
         if connection.is_lost:
@@ -283,12 +283,12 @@ class Broker:
             self.hold_for_stranger(connection, now)
 
     def hold_for_stranger(self, connection: Connection, now: int) -> None:
-        """Count what is held for a connection that is not let in, and make room if that is too much."""
+        """Count the bytes held for a connection before its CONNACK, and make room when they are too many."""
         strangers = self.node.strangers
         is_judged = connection.phase == AUTHENTICATING and not connection.awaits_auth
         if is_judged and connection.rest and not connection.reading_paused:
-            # It did not wait for its CONNACK: what it said counts, if it is let in, also when it has gone meanwhile.
-            # One that waits is read, to see when it goes: then no verdict of the gate is needed any more.
+            # The client did not wait for its CONNACK: its packets count if it is let in, even if it has gone meanwhile.
+            # Go on reading a client that waits, to notice when it goes: then the gate's verdict is not needed.
             connection.reading_paused = True
             connection.mark()
         chunks = connection.chunks
@@ -384,7 +384,7 @@ class Broker:
             self.note_packets(connection, pos, end, now)
 
     def note_packets(self, connection: Connection, pos: int, end: int, now: int) -> None:
-        """Note when whole packets came, and since when one is not all there: bytes alone keep no client alive."""
+        """Note when whole packets came, and since when one is incomplete: bytes alone keep no client alive."""
         if pos:
             connection.last_read_at = now
         if pos == end:
@@ -411,7 +411,7 @@ class Broker:
         return True
 
     def check_first(self, connection: Connection, first: int) -> None:
-        """Refuse to wait for the rest of what can't be right: only CONNECT may come first."""
+        """Refuse a first packet other than CONNECT, without waiting for the rest of it."""
         if connection.phase == NEW and first != 0x10:
             raise RemoteProtocolError(reasons.PROTOCOL_ERROR, "The first packet is not a CONNECT")  # [MQTT-3.1.0-1]
 
@@ -483,7 +483,7 @@ class Broker:
             self.unexpected(packet)
 
     def bad_connect(self, connection: Connection, body: bytes, error: RemoteProtocolError, now: int) -> None:
-        """A CONNECT that is wrong: say so where the protocol has words for it, then close."""
+        """Refuse a malformed CONNECT, with a CONNACK where the protocol has a code, then close."""
         level = protocol_level(body)
         speaks_mqtt = level > 0 or body.startswith(b"\x00\x04MQTT\x00")
         self.stats.protocol_errors += 1
@@ -547,7 +547,7 @@ class Broker:
             is_heavy = session is not None and len(session.subscriptions) > LIGHT_FILTERS
             self.node.turns.wait(connection, is_heavy)
         if connection.held_back and not connection.waits_turn:
-            # Nothing more will come: look at what was held back, a DISCONNECT may be in it.
+            # No more bytes will come: process those held back, which may end with a DISCONNECT.
             self.take_turn(connection, b"", now)
         self.end_lost(connection, now)
 
@@ -578,7 +578,7 @@ class Broker:
         connection.blocked = True
 
     def resume_writing(self, connection: Connection, now: int) -> None:
-        """The transport takes bytes again: write what waited, go on with the queue, let publishers go on."""
+        """The transport takes bytes again: write waiting bytes, continue the queue, let publishers go on."""
         connection.blocked = False
         connection.reply_bytes = 0
         connection.mark()
@@ -649,7 +649,7 @@ class Broker:
             self.receive(connection, b"", now)
 
     def claimed(self, connection: Connection, now: int) -> None:
-        """The answer to a claim that had to wait: the client id is this node's."""
+        """The answer to a claim that had to wait: the client id belongs to this node."""
         go_on_admitting(self.node, connection, now)
         if connection.phase != CLOSED and connection.rest:
             self.receive(connection, b"", now)
@@ -674,7 +674,7 @@ class Broker:
             overdue.reverse()  # should one fail, the others come with the next tick
 
     def set_wall(self, wall_ms: int, now: int) -> None:
-        """Tell what the calendar's clock says now; it may have been set since the start."""
+        """Take the present wall clock time; an operator may have set the clock since the start."""
         self.node.wall_offset_ms = wall_ms - now
         self.retained.wall_offset_ms = wall_ms - now
 

@@ -66,7 +66,7 @@ def look_at_peer(node: NodeState, peer: Peer) -> None:
 
 
 def on_grace_over(node: NodeState, subscriber: Connection, timer: Timer) -> None:
-    """The subscriber had its time. A timer that is no longer its own is one that came due while it was taken back."""
+    """The grace of a subscriber is over. A timer that is not its present one was cancelled as it came due."""
     if subscriber.congestion_timer is timer:
         let_go(node, subscriber, False)
 
@@ -82,5 +82,5 @@ def let_go(node: NodeState, subscriber: Connection, drained: bool) -> None:
     subscriber.waiting = None
     for publisher in waiting.values():
         publisher.waits_for -= 1
-        publisher.last_read_at = node.now  # it was not silent, it was not listened to
+        publisher.last_read_at = node.now  # the broker did not read from it; the client was not silent
         publisher.start_reading_again()

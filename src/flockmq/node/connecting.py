@@ -1,4 +1,4 @@
-"""CONNECT and AUTH: which user is it, may it come in, and which session is its own.
+"""CONNECT and AUTH: which user is the client, may it connect, and which session does it get.
 
 ```
  CONNECT --> listener full? banned? --> gate --Refuse--> CONNACK code, close
@@ -81,7 +81,7 @@ def on_connect(node: NodeState, connection: Connection, connect: Connect, now: i
     client_id = connect.client_id or assign_client_id(node)
     namespace, username = node.spaces.of_listener(connection.listener), connect.username
     if username is not None:
-        if "/" in username and not node.spaces.is_known:  # whether that names a namespace can't be told now
+        if "/" in username and not node.spaces.is_known:  # this node does not know its namespaces yet
             refuse(node, connection, client_id, reasons.SERVER_UNAVAILABLE, NOT_KNOWN_YET, now)
             return
         namespace, username = node.spaces.locate(username, connection.listener)
@@ -133,7 +133,7 @@ def check_will(connection: Connection, connect: Connect) -> None:
 
 
 def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now: int) -> None:
-    """Act on what the gate said; None means that it will say so later."""
+    """Act on the gate's verdict; None: the verdict comes later."""
     request = connection.auth
     if request is None or verdict is None:
         return
@@ -166,7 +166,7 @@ def settle(node: NodeState, connection: Connection, verdict: Verdict | None, now
 
 
 def is_claiming(connection: Connection) -> bool:
-    """Whether the client is accepted, and the cluster is being asked whose its client id is."""
+    """Whether the gate has accepted the client, and the claim of its client id is under way."""
     admission = connection.admission
     return isinstance(admission, Admission) and admission.accept is not None
 
@@ -176,7 +176,7 @@ def refuse(node: NodeState, connection: Connection, client_id: str, code: int, t
     node.stats.connects_refused += 1
     text = text[:REASON_CHARACTERS_MAX]
     if connection.version == 5:
-        if code not in reasons.IN_CONNACK:  # what a packet before CONNACK is wrong with may have no code there
+        if code not in reasons.IN_CONNACK:  # an error of a packet before CONNACK may have no code of CONNACK
             code = reasons.PROTOCOL_ERROR
         properties = Properties()
         if text and connection.wants_problem_information:
@@ -261,7 +261,7 @@ def encode_auth(connection: Connection, reason: int, data: bytes | None) -> byte
 
 
 def set_authority_timer(node: NodeState, connection: Connection, accept: Accept) -> None:
-    """End the connection when what it proved itself with runs out."""
+    """End the connection when its credentials expire."""
     node.timers.cancel(connection.authority_timer)
     connection.authority_timer = None
     if accept.expires_at_ms:
@@ -279,7 +279,7 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     client_id = inside_client_id(identity.namespace, admission.request.client_id)
     old = node.sessions.get(client_id)
     if old is not None and old.connection is not None:
-        node.finish(old.connection, now)  # what it said before counts, a DISCONNECT too
+        node.finish(old.connection, now)  # packets that it sent before count, also a DISCONNECT
     problem = objection(node, connection, connect, identity, client_id, now)
     if problem is not None:
         refuse(node, connection, client_id, problem.reason_code, problem.text, now)
@@ -301,7 +301,7 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     if present and node.ports.replay is not None:
         node.ports.replay.resumed(session)
     if present:
-        review_session(node, session, None)  # rules may be others by now, its address or its token too
+        review_session(node, session, None)  # rules, the client's address or its token may have changed
     node.online += 1
     node.stats.connects_accepted += 1
     settings = agree(node, connection, session, connect)
@@ -347,12 +347,12 @@ def objection(
 
 
 def take_unreleased(node: NodeState, session: Session, admission: Admission, present: bool) -> None:
-    """QoS 2 ids that logs know of become those of the session."""
+    """Add the QoS 2 ids in logs to the ids of the session."""
     if present and node.ports.ownership is not None and session.received:
         # Another owner may have had the session since, and died with it.
         session.collected = session.received.difference(admission.unreleased or ())
     if admission.unreleased and not admission.connect.clean_start:
-        if not present or not session.received:  # all that is known of them comes from logs
+        if not present or not session.received:  # the logs alone know its ids
             session.collected = set(admission.unreleased)
         session.received = admission.unreleased.union(session.received or ())
 
@@ -384,7 +384,7 @@ def welcome(node: NodeState, connection: Connection, settings: Properties, prese
     if connection.version == 5:
         connack = encode_packet(Connack(present, 0, settings), 5)
         if connection.client_packet_max and len(connack) > connection.client_packet_max:
-            settings.response_information = None  # the one thing the client can do without
+            settings.response_information = None  # the only part that the client can do without
             connack = encode_packet(Connack(present, 0, settings), 5)
             if len(connack) > connection.client_packet_max:  # [MQTT-3.1.2-24]
                 text = "The client accepts no packet as large as its CONNACK"
@@ -447,7 +447,7 @@ def may_resume(node: NodeState, connection: Connection, admission: Admission, ac
 
 
 def refuse_to_resume(node: NodeState, connection: Connection, now: int) -> None:
-    """A client can't wait any longer for its turn."""
+    """A client has waited too long for its turn: refuse it."""
     admission = connection.admission
     if connection.phase == AUTHENTICATING and isinstance(admission, Admission) and admission.accept is not None:
         client_id = inside_client_id(admission.accept.identity.namespace, admission.request.client_id)
@@ -456,7 +456,7 @@ def refuse_to_resume(node: NodeState, connection: Connection, now: int) -> None:
 
 
 def go_on_resuming(node: NodeState, now: int) -> None:
-    """Let clients on that wait to resume their sessions, as many as the rate allows."""
+    """Let waiting clients resume their sessions, as many as the rate allows."""
     resumes = node.resumes
     while True:
         connection = resumes.take(now)
@@ -496,7 +496,7 @@ def has_claimed(node: NodeState, connection: Connection, admission: Admission, a
 
 
 def go_on_admitting(node: NodeState, connection: Connection, now: int) -> None:
-    """The cluster has answered: the client id is this node's."""
+    """The claim is granted: the client id belongs to this node."""
     admission = connection.admission
     if connection.phase != AUTHENTICATING or not isinstance(admission, Admission) or admission.accept is None:
         return
@@ -514,7 +514,7 @@ def may_send_will(node: NodeState, identity: Identity, topic: bytes) -> bool:
 def claim_session(
     node: NodeState, connection: Connection, admission: Admission, client_id: str, now: int
 ) -> tuple[Session, bool]:
-    """The session this client shall have, and whether it was there before."""
+    """Give the client its session, and take over from its earlier connection; whether the session was there before."""
     connect = admission.connect
     claimed = admission.claimed
     keeper = node.ports.sessions
@@ -546,7 +546,7 @@ def claim_session(
 
 
 def agree(node: NodeState, connection: Connection, session: Session, connect: Connect) -> Properties:
-    """Settle limits between client and broker; what the client must be told comes back as CONNACK properties."""
+    """Settle limits between client and broker; returns the properties of the CONNACK."""
     limits = connection.limits
     asked = connect.properties
     told = Properties()
@@ -598,7 +598,7 @@ def set_keep_alive_timer(node: NodeState, connection: Connection, now: int) -> N
 
 
 def on_connection_timer(node: NodeState, connection: Connection, now: int) -> None:
-    """A client has been silent: too long, or not yet."""
+    """The keep alive timer fired: end the connection if the client was silent for too long."""
     connection.timer = None
     if connection.phase == CLOSED:  # by a timer that came due with this one
         return

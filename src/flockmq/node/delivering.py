@@ -1,4 +1,4 @@
-"""A run and all that it goes to: clients here, members of shared groups, other nodes.
+"""Delivers a run to clients of this node, members of shared groups, and other nodes.
 
 ```
  published here ----> route --> plan: targets --> their sessions
@@ -24,7 +24,7 @@ from flockmq.session.connection import Connection
 
 
 def route(node: NodeState, plan: RoutePlan, run: Run, publisher: Connection | None, now: int) -> bool:
-    """Deliver a run to all that want it, here and on other nodes; False when none does."""
+    """Deliver a run to all its subscribers, here and on other nodes; False when there are none."""
     if plan.targets:
         deliver_here(node, plan, run, publisher, now)
     if plan.remotes:
@@ -80,7 +80,7 @@ def deliver_here(node: NodeState, plan: RoutePlan, run: Run, publisher: Connecti
             dropped += lost
             if publisher is not None and connection.is_crowded():
                 slow_down(node, publisher, connection, now)
-        elif not session.is_logged:  # else it gets this from a log
+        elif not session.is_logged:  # a logged session gets the run from a log
             lost = session.deliver(run, qos, retain, target.identifier_properties, None, now)
             if lost:
                 stats.dropped_queue += lost
@@ -187,7 +187,7 @@ def share_out(
 
 
 def take_run(node: NodeState, run: Run, peer: Peer, now: int) -> None:
-    """A run from another node, for all clients of this one. It is neither retained nor sent on: that is done there."""
+    """A run from another node, for all clients of this one. The publisher's node retains and forwards it."""
     topic = run.topic
     plan = node.table.plans.get(topic)
     if plan is None:

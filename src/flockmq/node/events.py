@@ -1,6 +1,6 @@
-"""What happened, for the log: one event, one line. The core collects them, the shell writes them.
+"""Events for the log: one event, one line. The core collects events, the shell writes them.
 
-The list is bounded: a storm of events must not cost the broker its memory, so what comes when it is full is counted.
+The list is bounded, so that a storm of events can't exhaust memory: beyond the bound, events are only counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ EVENTS_MAX: Final = 10_000
 
 
 class Event:
-    """One thing that happened. Fields may hold what clients sent: the log writer escapes them."""
+    """One event. Fields may hold text of clients: the log writer escapes them."""
 
     def __init__(self, kind: str, fields: dict[str, object]) -> None:
         self.kind = kind

@@ -5,7 +5,7 @@
  the timer --> a whole packet came since: no timer any more, or one for the next half
           `--> still the same half: it has GRACE_MS, and then as long as all its bytes take at the slowest rate
 ```
-Keep alive counts whole packets [MQTT-3.1.2-22], so bytes that trickle in do not keep a client alive. This here is for
+Keep alive counts whole packets [MQTT-3.1.2-22], so bytes that trickle in do not keep a client alive. This module bounds
 clients whose keep alive is long, or 0. A stream of packets that reads cut anywhere costs a timer every GRACE_MS.
 """
 
@@ -19,7 +19,7 @@ from flockmq.node.state import PACKET_TIMER, NodeState
 from flockmq.session.connection import CONNECTED, Connection
 
 GRACE_MS: Final = 30_000
-"""What any packet may take, however small it is."""
+"""The time that any packet may take, however small it is."""
 
 
 def watch_half(node: NodeState, connection: Connection, now: int) -> None:
@@ -30,12 +30,12 @@ def watch_half(node: NodeState, connection: Connection, now: int) -> None:
 
 
 def on_packet_timer(node: NodeState, connection: Connection, now: int) -> None:
-    """Look whether the packet that had begun is there by now."""
+    """The timer fired: check whether the packet that had begun is complete."""
     connection.packet_timer = None
     if connection.phase != CONNECTED or not connection.half_since:
         return
     if connection.reading_paused or connection.held_back or connection.waits_turn:
-        connection.half_since = now  # it is not listened to, or what it said waits for its turn
+        connection.half_since = now  # the broker does not read from it, or its bytes wait for their turn
     chunks = connection.chunks
     size = len(chunks) + connection.missing if chunks is not None else len(connection.rest)
     allowed_ms = GRACE_MS + size * 1000 // connection.limits.packet_bytes_per_s_min

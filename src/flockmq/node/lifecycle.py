@@ -1,4 +1,4 @@
-"""How connections and sessions end, and what becomes of wills.
+"""How connections and sessions end, and when wills are published.
 
 ```
  protocol error, timeout, kick, takeover --> disconnect(reason) --.
@@ -6,9 +6,9 @@
  DISCONNECT from the client --------------------------------------'        |
                                                                            +--> session ends now, or when it expires
 ```
-A will is published once: when its delay has passed or its session ends, whichever is first, and not at all if the
-client took its leave with reason 0 or came back before that. Where the log keeps the will (``is_will_logged``), it is
-told how the connection ended, and sees to the rest.
+A will is published once, when its delay has passed or its session ends, whichever is first. It is not published if the
+client disconnected with reason 0, or came back before. Where the log keeps the will (``is_will_logged``), the node
+states there how the connection ended, and the leader of the shard publishes the will.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def disconnect(node: NodeState, connection: Connection, reason: int, text: str, 
 
 
 def hang_up(node: NodeState, connection: Connection, reason: int, text: str, now: int, will: bool) -> None:
-    """Close a connection without a word more than what is in its buffer already."""
+    """Close a connection after the bytes in its buffer, without another packet."""
     if connection.phase == CLOSED:
         return
     was_connected = connection.phase == CONNECTED
@@ -77,7 +77,7 @@ def hang_up(node: NodeState, connection: Connection, reason: int, text: str, now
 
 
 def forget_connection(node: NodeState, connection: Connection) -> None:
-    """Let go of everything the node holds for a connection."""
+    """Release everything that the node holds for a connection."""
     node.turns.work += LEAVE
     connection.phase = CLOSED
     node.strangers.leave(connection)
@@ -104,7 +104,7 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
 
 
 def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
-    """A session has lost its connection: see to its will and its expiry."""
+    """A session has lost its connection: start its will's delay and its expiry."""
     session.connection = None
     session.detached_at = now
     node.online -= 1
@@ -127,7 +127,7 @@ def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
 
 
 def displace(node: NodeState, session: Session, now: int) -> None:
-    """Another connection has the client id, and the log knows: close the client, forget this copy."""
+    """The log has granted the client id to another connection: close the client, forget this copy."""
     leave_will(session)
     session.is_logged = False
     session.has_record = False
@@ -189,7 +189,7 @@ def hand_over(node: NodeState, session: Session, now: int) -> None:
 
 
 def leave_will(session: Session) -> None:
-    """The log knows how the connection ended: a will that it keeps is none of this node's business any more."""
+    """The log has the end of the connection: the leader of the shard publishes the will, not this node."""
     if session.is_will_logged:
         session.is_will_logged = False
         session.will = None
@@ -206,13 +206,13 @@ def forget_will(node: NodeState, session: Session) -> None:
 
 
 def send_will(node: NodeState, session: Session, now: int) -> None:
-    """Publish the will, if there still is one, and never again; unless the log does so."""
+    """Publish the will once, if the session still has one and the log does not keep it."""
     if not session.is_will_logged:
         send_will_now(node, session, now)
 
 
 def send_will_now(node: NodeState, session: Session, now: int) -> None:
-    """Publish the will from here, also one that the log keeps: that is told so with the end of the connection."""
+    """Publish the will from this node, also one that the log keeps: the end of the connection voids it there."""
     will = session.will
     session.will = None
     node.timers.cancel(session.will_timer)

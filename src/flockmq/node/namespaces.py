@@ -64,7 +64,7 @@ def on_edge_publish(node: NodeState, connection: Connection, first: int, body: b
     size = body[0] << 8 | body[1] if end >= 2 else 0
     after = 2 + size
     if after > end or qos == 3 or (qos and after + 2 > end):
-        on_publish(node, connection, first, body, now)  # it is wrong, and will be told so
+        on_publish(node, connection, first, body, now)  # the packet is wrong; on_publish refuses it
         return
     topic = body[2:after]
     space = connection.space

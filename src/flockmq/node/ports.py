@@ -1,4 +1,4 @@
-"""What the broker asks of the packages around it: a gate, and five ports that a node alone leaves empty.
+"""The questions of the broker to the packages around it: a gate, and five ports that a node alone leaves empty.
 
 | port | asks | implemented by |
 | --- | --- | --- |
@@ -42,7 +42,7 @@ CLAIM_BUSY: Final = -1
 PENDING: Final = -2
 """Instead of a reason code: the answer comes later."""
 NAMESPACE_FULL: Final = -3
-"""Instead of a reason code: the durable topics of this namespace store as much as they may."""
+"""Instead of a reason code: the durable topics of this namespace are at their limit of bytes."""
 TOO_LARGE: Final = -4
 """Instead of a reason code: no log takes so large a message."""
 CUT_OFF: Final = -5
@@ -50,7 +50,7 @@ CUT_OFF: Final = -5
 NOT_KEPT: Final = -7
 """Instead of a reason code: there is no room to retain the message."""
 BEYOND_CAPTURE: Final = -6
-"""Instead of a reason code: the namespace has as many bytes a second captured as it may."""
+"""Instead of a reason code: the namespace is at its limit of captured bytes a second."""
 
 
 @dataclass(slots=True)
@@ -66,12 +66,12 @@ class Identity:
     claims: object = None
     namespace: str = DEFAULT_NAMESPACE
     peer: str = ""
-    """Its address, for rules that come later than the connection; empty where there is none."""
+    """The address of the client, for rules that come later than the connection; empty where there is none."""
 
 
 Identify = Callable[[str, str | None, str, str], Identity | None]
-"""Finds the identity of a session without a connection, by client id, user name, namespace, and the address that its
-client came from last; None: can't be told."""
+"""Finds the identity of a session without a connection, by client id, user name, namespace, and the last address of its
+client; None: the identity can't be known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class AuthRequest:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Let it in. ``expires_at_ms`` ends the connection then (token expiry), 0 means never."""
+    """Let the client in. ``expires_at_ms`` is the end of the connection (token expiry), 0 means never."""
 
     identity: Identity
     expires_at_ms: int = 0
@@ -124,7 +124,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Keep it out, with an MQTT 5 reason code (mapped for 3.1.1) and a sentence that gives away no secret."""
+    """Refuse the client, with an MQTT 5 reason code (mapped for 3.1.1) and a sentence that gives away no secret."""
 
     reason_code: int
     text: str
@@ -159,11 +159,11 @@ class Gate(Protocol):
         """Whether this identity may subscribe to this (valid) filter; ``$share/group/`` is already off."""
 
     def may_capture(self, identity: Identity, topic_filter: bytes) -> bool:
-        """Whether publishers may have to store, for this identity, what a filter matches that it may subscribe to."""
+        """Whether publishers may have to store messages for this identity on a filter that it may subscribe to."""
 
 
 class SubscribePort(Protocol):
-    """The rest of the cluster, where a SUBACK promises that it knows about the subscription."""
+    """The other nodes of the cluster: a SUBACK promises that they know the subscription."""
 
     def hold(
         self,
@@ -196,23 +196,23 @@ class DurablePort(Protocol):
         """
 
     def repeat(self, connection: Connection, packet_id: int) -> bool:
-        """A QoS 2 message came again that has no outcome yet: acknowledge this one, too, then; False: it has one."""
+        """A QoS 2 message without an outcome came again: acknowledge both when it has one; False: it has one now."""
 
     def release(self, connection: Connection, packet_ids: list[int], now: int) -> int:
-        """PUBREL. Anything but ``PENDING``: no log knows them, go on.
+        """PUBREL. Any result but ``PENDING``: no log holds the ids, go on.
 
         ``PENDING``: PUBCOMP follows when the logs have forgotten these ids, and so has the session by then.
         """
 
 
 class LogPort(Protocol):
-    """The logs of durable topics, for subscribers: history where it is asked for, and where it goes live."""
+    """The logs of durable topics, for subscribers: history on request, and the offset at which it goes live."""
 
     def refusal(self, topic_filter: bytes, start: bytes) -> str:
         """Why history can't be replayed from ``start`` for this filter; empty: it can."""
 
     def entered(self, subscription: Subscription, old: Subscription | None, start: bytes, now: int) -> None:
-        """A subscription stands in the table, maybe in place of an old one; ``start``: history from there, or none."""
+        """A subscription is in the table, maybe in place of an old one; ``start``: where its history begins."""
 
     def left(self, subscription: Subscription) -> None:
         """A subscription was taken out of the table."""
@@ -235,7 +235,7 @@ class LogPort(Protocol):
         fresh: list[Subscription],
         now: int,
     ) -> bool:
-        """Keep a SUBACK until it is known where ``entered`` begin, then call ``answer``; False: it is known."""
+        """Keep a SUBACK until the starts of ``entered`` are known, then call ``answer``; False: they are known now."""
 
 
 class OwnerPort(Protocol):
@@ -255,7 +255,7 @@ class OwnerPort(Protocol):
 
 
 class Claimed:
-    """What the log says of a claim, and the record."""
+    """The result of a claim, with the record."""
 
     def __init__(
         self,
@@ -269,9 +269,9 @@ class Claimed:
         """0, or the reason code of the refusal."""
         self.text = text
         self.record = record
-        """The keeper's own; None: the session has none and ends with its connection."""
+        """The record, in the keeper's own form; None: the session has none and ends with its connection."""
         self.standing: object = None
-        """The keeper's own: where the former owner says that the session stands; None: no node said so."""
+        """The session's standing as its former owner told it, in the keeper's own form; None: no node told one."""
         self.keeps_will = keeps_will
         """The record has the will of this connection."""
         self.is_certain = is_certain
@@ -288,7 +288,7 @@ class SessionPort(Protocol):
         """Whether a session that is here is older than the record."""
 
     def restore(self, client_id: str, claimed: Claimed, now: int) -> Session | None:
-        """The session of a record whose node is gone; None: there was none to go on with."""
+        """Make the session of a record whose copy is not on this node; None: the record had no session to continue."""
 
     def attached(self, session: Session, claimed: Claimed, now: int) -> None:
         """A client has its session."""
@@ -356,7 +356,7 @@ class Alone:
 
 
 class OpenGate:
-    """Lets every client in: what ``--allow-anonymous`` without any file means."""
+    """Lets every client in: the gate of ``--allow-anonymous`` without any file."""
 
     version = 0
 

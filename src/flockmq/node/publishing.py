@@ -179,12 +179,12 @@ def capture(
     client_id: str = "",
     is_repeat: bool = False,
 ) -> int:
-    """Retain a run, copy it into the log of persistent sessions and deliver it to all others; the outcome is as
-    ``DurablePort.append`` says it.
+    """Retain a run, copy it into the log of persistent sessions, deliver it to all others; returns an outcome of
+    ``DurablePort.append``.
 
-    Persistent sessions get it from that log. QoS 2 goes to the others when it is committed: a message that is refused
-    may come again. Without a lease this node may not know all filters: then it captures every name, and takes nothing
-    from clients where it does not even know of the log.
+    Persistent sessions get the run from that log. Other subscribers get QoS 2 messages once these are committed,
+    because a refused message may come again. Without a lease this node may not know all filters: then it captures every
+    name, and refuses messages of clients if it does not know of the log.
     """
     topic = plan.captured if plan.captured is not None else node.table.capture.topic
     appending = node.ports.appending
@@ -255,7 +255,7 @@ def may_publish(node: NodeState, connection: Connection, topic: bytes) -> bool:
 
 
 def renew_ids(connection: Connection, run: Run, is_repeat: bool) -> None:
-    """Its session was lost, and logs know ids of it: a message that is not sent again is new, whatever they know."""
+    """A client lost its session, while logs hold ids of it: a message without DUP is new, even if a log has its id."""
     session = connection.session
     if session is None or session.collected is None:
         return
@@ -263,7 +263,7 @@ def renew_ids(connection: Connection, run: Run, is_repeat: bool) -> None:
         if pid not in session.collected:
             continue
         if is_repeat:
-            session.collected = None  # it remembers: its ids mean what they meant
+            session.collected = None  # the client remembers its session: the ids in logs are repeats
             return
         session.collected.discard(pid)
         if session.received is not None:
@@ -296,7 +296,7 @@ def take_all(connection: Connection, run: Run) -> bool:
 
 
 def take_one(node: NodeState, connection: Connection, run: Run) -> bool:
-    """QoS 2, one message: note its packet id; if it is here already it only gets its PUBREC again. [MQTT-4.3.3-10]"""
+    """QoS 2 dedupe: note the packet id of one message; a known id only gets its PUBREC again. [MQTT-4.3.3-10]"""
     session = connection.session
     if session is None or session.received is None:
         return False
@@ -519,7 +519,7 @@ def publish_message(node: NodeState, run: Run, now: int, client_id: str = "") ->
 
 
 def publish_will(node: NodeState, session: Session, will: Will, now: int) -> None:
-    """Publish a will as if its client had."""
+    """Publish a will as a message of its client."""
     properties = b""
     expires_at = 0
     version = 4

@@ -1,4 +1,4 @@
-"""Clients of persistent sessions that come at once: let on by rate, fair between namespaces.
+"""Clients that resume persistent sessions at the same time are admitted by rate, fairly between namespaces.
 
 ```
  CONNECT, accepted --> within the rate, and no other client waits --------------------> its claim
@@ -40,11 +40,11 @@ class Resumes:
         """Thousandths of clients that may be let on now."""
         self._credit_at = now
         self._lines: dict[str, deque[Waiting]] = {}
-        """By namespace, that which is next first; none is empty."""
+        """Waiting clients by namespace, the next namespace first; no line is empty."""
         self.waiting = 0
 
     def passes(self, now: int) -> bool:
-        """Whether a client that came may go on at once; if so, it is counted."""
+        """Whether a client may resume at once; a client that may is counted."""
         if not self._rate:
             return True
         self._earn(now)
@@ -54,7 +54,7 @@ class Resumes:
         return True
 
     def wait(self, connection: Connection, namespace: str, now: int) -> Connection | None:
-        """A client waits for its turn. The one that has to be refused for it, if there are too many."""
+        """Let a client wait for its turn. If too many wait, returns the one to refuse."""
         line = self._lines.get(namespace)
         if line is None:
             line = self._lines[namespace] = deque()
@@ -71,7 +71,7 @@ class Resumes:
         return surplus.connection
 
     def take(self, now: int) -> Connection | None:
-        """The next one that goes on; None: no client waits, or it is not time yet."""
+        """The next client to resume; None: no client waits, or the rate allows none yet."""
         self._earn(now)
         while self._lines and self._credit >= 1_000:
             namespace = next(iter(self._lines))
@@ -85,7 +85,7 @@ class Resumes:
         return None
 
     def late(self, now: int) -> list[Connection]:
-        """Those that have waited for too long: they are in no line any more."""
+        """Take the clients that have waited for too long out of their lines."""
         found: list[Connection] = []
         for namespace in list(self._lines):
             line = self._lines[namespace]

@@ -5,9 +5,9 @@
                          ^                                                       |
                          `--- the buffer was written, acknowledgements came -----'
 ```
-A filter may match every retained message there is. Only one match list at a time is held for a connection; the
-filters behind it wait as what they are. A message that was replaced or deleted meanwhile is left out, and so is one
-that was stored after the SUBSCRIBE: the client has seen it, or what came in its place, as a message of its own.
+A filter may match every retained message. The node holds one match list at a time for a connection; its other filters
+wait unmatched. The feed leaves out messages that were replaced or deleted meanwhile, or stored after the SUBSCRIBE: the
+client gets the newer message as a live one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FEED_BYTES: Final = 262_144
 FEED_STEPS: Final = 50_000
 """Steps of matching filters in one loop turn, after which others have their turn."""
 STEPS_PER_MESSAGE: Final = 10
-"""What a message costs in such steps, also one that is too large for the client."""
+"""Steps that a message costs, also when it is too large for the client."""
 FEED_MESSAGES: Final = 1_000
 """Messages in a session's queue at which feeding pauses."""
 
 
 class RetainedFeed:
-    """What a connection is still to be sent."""
+    """The retained messages that a connection is still to get."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Subscription, int]] = deque()
@@ -60,7 +60,7 @@ class RetainedFeed:
         return None
 
     def begin_next(self, node: NodeState, session: Session, now: int) -> bool:
-        """Go on to the next filter that still stands; False when there is none. ``node.retained.steps`` is the cost."""
+        """Match the next filter that is still subscribed; False: none is left. ``node.retained.steps`` has the cost."""
         self.at = 0
         self.messages = []
         self.subscription = None
@@ -96,7 +96,7 @@ def add_retained(node: NodeState, connection: Connection, session: Session, fres
 
 
 def has_enough(outbound: Outbound) -> bool:
-    """Whether so much waits for acknowledgements that more could be dropped."""
+    """Whether so many messages wait for acknowledgements that further ones could be dropped."""
     return outbound.queued >= FEED_MESSAGES or outbound.is_crowded()
 
 

@@ -1,4 +1,4 @@
-"""Rights that change while clients are here: which clients must go, and which subscriptions are no longer allowed.
+"""Rights that change while clients are connected: which clients must go, which subscriptions are no longer allowed.
 
 ```
  the gate's users or rules changed --review--> gone: DISCONNECT 0x98, its session ends
@@ -7,9 +7,9 @@
                                                other rules for a whole namespace: the same, a few thousand a tick
  a session is resumed ----------------------> judged again, by its user and address
 ```
-Publishing needs none of this: verdicts are kept for one version of the gate only. A will is given long before it is
-published, so it is judged with the subscriptions. A dropped subscription or will is an event; the client is not told,
-MQTT has no word for it. What waited for it already is still delivered.
+Publishing needs no review: the broker keeps verdicts for one version of the gate only. A will is given long before it
+is published, so it is judged with the subscriptions. A dropped subscription or will is an event; MQTT has no packet to
+tell the client. Messages that waited for a dropped subscription are still delivered.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from flockmq.session.session import Session
 
 CHECKS_PER_TICK: Final = 5_000
 SESSIONS_AT_ONCE: Final = 5_000
-"""With more sessions than that, changes that come one after the other are acted on together."""
+"""With more sessions than this, changes that come in quick succession are reviewed together."""
 GAP_MS: Final = 400
 """Between two looks at all sessions, then."""
 
 
 class Review:
-    """What changed, and for which users. User names are with their namespace."""
+    """A change of rights: its kind and its users. User names have their namespace in front."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Review:
 
 
 def review(node: NodeState, found: Review, now: int) -> None:
-    """Act on a change of users and rules: at once, or together with others where a look at all sessions takes long."""
+    """Review a change of users and rules: at once, or together with others where many sessions make a review long."""
     reviews = node.reviews
     reviews.identify = found.identify
     if len(node.sessions) <= SESSIONS_AT_ONCE and not reviews.pending:
@@ -104,7 +104,7 @@ def act_on(node: NodeState, found: Review, now: int) -> None:
 
 
 def refuse_waiting(node: NodeState, found: Review, now: int) -> None:
-    """Clients that were let in before the change, and wait for the cluster to let them go on."""
+    """Review clients that the gate accepted before the change, and whose claim is under way."""
     gone = found.removed | found.changed
     if not gone:
         return
@@ -115,7 +115,7 @@ def refuse_waiting(node: NodeState, found: Review, now: int) -> None:
 
 
 def remove(node: NodeState, session: Session, now: int) -> None:
-    """The client of a session is no longer one."""
+    """The client of a session is no longer registered: end the session."""
     connection = session.connection
     if connection is not None:
         disconnect(node, connection, reasons.ADMINISTRATIVE_ACTION, "This client was removed", now)
@@ -124,7 +124,7 @@ def remove(node: NodeState, session: Session, now: int) -> None:
 
 
 def ask_for_proof(node: NodeState, proving: frozenset[str], now: int) -> None:
-    """Clients had to prove nothing so far: the names and namespaces that they gave count no longer.
+    """Clients needed no credentials so far: the names and namespaces that they gave no longer count.
 
     Where clients have passwords now (``proving``), sessions wait for a client that proves the name that was given.
     """
@@ -158,7 +158,7 @@ def go_on_reviewing(node: NodeState, now: int) -> None:
 
 
 def review_session(node: NodeState, session: Session, identify: Identify | None) -> int:
-    """Drop what a session may not have any more, subscriptions and its will; how many were looked at."""
+    """Drop subscriptions and the will that are no longer allowed; returns how many were judged."""
     connection = session.connection
     identity = connection.identity if connection is not None else None
     if identity is None and identify is not None:

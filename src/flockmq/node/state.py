@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CONNECTION_TIMER: Final = 1
 """Connect timeout, then keep alive."""
 AUTHORITY_TIMER: Final = 2
-"""What the client proved itself with (a token) runs out."""
+"""The client's credentials (a token) expire."""
 SESSION_TIMER: Final = 3
 WILL_TIMER: Final = 4
 DELAYED_TIMER: Final = 5
@@ -60,7 +60,7 @@ class Reviews:
         self.waiting: list[str] = []
         self.identify: Identify | None = None
         self.pending: object = None
-        """What changed and was not acted on yet (a Review)."""
+        """The changes that are not reviewed yet (a Review)."""
         self.due_at = 0
 
 
@@ -80,7 +80,7 @@ class NodeState:
     ) -> None:
         """``ports``: the parts around the broker; None: this node is alone.
 
-        ``finish`` works on what a connection has said and waits for a turn."""
+        ``finish`` processes a connection's bytes that wait for a turn."""
         self.settings = settings
         self.topic_levels_max = settings.limits.topic_levels_max
         """Names in the table of plans were checked against this limit."""

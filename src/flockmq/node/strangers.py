@@ -6,8 +6,8 @@
              `--> holding: half a CONNECT, or a whole one that is being judged
  one too many, or more bytes than all may hold together --> the one that has been at it for the longest time is closed
 ```
-An honest CONNECT is there in a moment. A client that sends half of one and waits is the oldest soon, so a crowd of
-strangers makes room for clients, and holds a bounded amount. Which bytes are legal: ``Broker.packet_before_connack``.
+An honest CONNECT is complete in a moment. A client that sends half of a CONNECT and waits is soon the oldest and is
+closed, so a crowd of strangers holds a bounded amount. Which bytes are legal: ``Broker.packet_before_connack``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Strangers:
         connection.held_bytes = 0
 
     def surplus(self) -> Connection | None:
-        """The one to close now; None while all limits hold."""
+        """The connection to close now; None while all limits hold."""
         if self.held_bytes > self._bytes_max:
             return next(iter(self._holding.values()))
         if len(self._waiting) > self._count_max:

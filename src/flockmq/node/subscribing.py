@@ -1,8 +1,8 @@
-"""SUBSCRIBE and UNSUBSCRIBE: enter a filter, answer, and send what is retained for it.
+"""SUBSCRIBE and UNSUBSCRIBE: enter a filter, answer, and send retained messages.
 
 Each filter of a packet gets its own reason code. The answer goes out before any message of the new subscription; in a
 cluster it waits until the other nodes know of it (port ``routes``), and messages may come before it, as MQTT allows.
-Retained messages follow it always: only then nothing is published any more by a node that does not know.
+Retained messages always follow the answer: from then on each node that publishes knows the subscription.
 
 ```
  user property flockmq-from: START     |--> the filter itself, ``node.ports.replay`` brings history first
@@ -44,7 +44,7 @@ WHY_NOT_CAPTURED: Final = (
 
 
 class Entering:
-    """What the filters of one SUBSCRIBE have in common, and what became of them."""
+    """The common data of the filters of one SUBSCRIBE, and their results."""
 
     def __init__(self, properties: Properties | None) -> None:
         self.identifier = 0
@@ -129,7 +129,7 @@ def tell_routes(
 def subscribed(
     node: NodeState, connection: Connection, session: Session, suback: bytes, fresh: list[Subscription]
 ) -> None:
-    """Tell the client, and send what is retained; a connection that closed meanwhile is left alone."""
+    """Send the SUBACK and retained messages; a connection that closed meanwhile is left alone."""
     if session.connection is not connection:
         return
     connection.answer(suback)

@@ -59,21 +59,21 @@ class Turns:
     def __init__(self) -> None:
         self.number = 1
         self.work = 0
-        """Done in this turn so far."""
+        """Work done in this turn so far."""
         self.share = SHARE
         self.turn = TURN
         self.for_waiting = WAITING
         self.waiting = 0
         """How many connections wait."""
         self.lost_bytes = 0
-        """Held for connections whose transport is gone."""
+        """Bytes held for connections whose transport is gone."""
         self._lost: dict[int, int] = {}
-        """How many of them each such connection has, by its number."""
+        """Bytes held for each connection whose transport is gone, by its number."""
         self._light: deque[Connection] = deque()
         self._heavy: deque[Connection] = deque()
 
     def set_speed(self, percent: int) -> None:
-        """How much of this work fits into the time it is meant to take: less where code is not compiled."""
+        """The share of the work units that fits into a turn's time: less where code is not compiled."""
         self.share = SHARE * percent // 100
         self.turn = TURN * percent // 100
         self.for_waiting = WAITING * percent // 100
@@ -95,7 +95,7 @@ class Turns:
             self._light.append(connection)
 
     def keep_lost(self, connection: Connection) -> bool:
-        """Whether what a connection said waits on though its transport is gone; else it waits no longer."""
+        """Whether the bytes of a lost connection go on waiting for a turn; otherwise they are no longer held."""
         size = len(connection.rest)
         held = self.lost_bytes + size - self._lost.get(connection.number, 0)
         if held <= LOST_BYTES_MAX:
@@ -116,11 +116,11 @@ class Turns:
         self.lost_bytes -= self._lost.pop(connection.number, 0)
 
     def take_light(self) -> Connection | None:
-        """The next one that waited for others only."""
+        """The next light connection: it waited only for others."""
         return self._take(self._light)
 
     def take_heavy(self) -> Connection | None:
-        """The next one that had its share before."""
+        """The next heavy connection: it used up its share before."""
         return self._take(self._heavy)
 
     def _take(self, queue: deque[Connection]) -> Connection | None:

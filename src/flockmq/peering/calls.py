@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 QUESTION: Final = 1
 ANSWER: Final = 2
 REFUSAL: Final = 3
-"""An answer that says no: the peer does not serve this kind, or what was asked made no sense."""
+"""A refusal: the peer does not serve this kind, or could not read the question."""
 
 TIMEOUT_MS: Final = 2_000
 OPEN_MAX: Final = 1_024
 ANSWERS_MAX: Final = TASKS_MAX // 4
-"""With so many tasks on this node questions that take a task are refused: the rest is for its own flows."""
+"""With this many tasks the node refuses questions that need a task, to keep room for its own flows."""
 BODY_BYTES_MAX: Final = 1 << 20
 _HEAD: Final = struct.Struct("<BQH")
 _BOOT_SHIFT: Final = 20
@@ -59,7 +59,7 @@ class Calls:
         self.tasks = Tasks() if tasks is None else tasks
         self._outbox = outbox
         self._number = (boot & _BOOT_MASK) << _BOOT_SHIFT
-        """Of the last question; no number of an earlier start of this node comes again."""
+        """The number of the last question. Numbers of earlier starts of this node do not come again."""
         self._open: dict[int, _Open] = {}
         self._served: dict[int, Serve] = {}
         self._served_tasks: dict[int, ServeTask] = {}
@@ -73,11 +73,11 @@ class Calls:
         return self.tasks.now
 
     def serve(self, kind: int, answer: Serve) -> None:
-        """Answer questions of a kind; ``answer`` must be quick, and raise RemoteProtocolError for nonsense."""
+        """Answer questions of a kind. ``answer`` must be quick, and raise RemoteProtocolError for unreadable bodies."""
         self._served[kind] = answer
 
     def serve_task(self, kind: int, answer: ServeTask) -> None:
-        """Answer questions of a kind with what a task returns. The asking node gives up by itself."""
+        """Answer questions of a kind with the result of a task. The asking node has its own timeout."""
         self._served_tasks[kind] = answer
 
     def ask(self, peer: int, kind: int, body: bytes, timeout_ms: int = TIMEOUT_MS) -> Promise[bytes | None]:
@@ -95,7 +95,7 @@ class Calls:
         self._linked[peer] = self._links
 
     def peer_down(self, peer: int, now: int) -> None:
-        """The peer will answer nothing that it was asked."""
+        """The link is lost: every open question to the peer gets None."""
         self.tasks.now = now
         self._linked.pop(peer, None)
         self._give_up([number for number, one in self._open.items() if one.peer == peer])
@@ -150,7 +150,7 @@ class Calls:
             self._outbox.send(peer, CALLS, _HEAD.pack(ANSWER, number, kind) + found)
 
     def tick(self, now: int) -> None:
-        """Time passes: give up on what took too long, let tasks go on."""
+        """Time passes: end questions that are past their timeout, let tasks go on."""
         self.tasks.now = now
         self._give_up([number for number, one in self._open.items() if one.due_at <= now])
         self.tasks.tick(now)
@@ -160,10 +160,10 @@ class Calls:
         for waiting in [self._open.pop(number) for number in numbers]:
             try:
                 waiting.answer.set(None)
-            except Exception as error:  # of this caller alone: the others must not wait for ever
+            except Exception as error:  # a bug of one caller; the other callers must get their answers
                 failure = failure or error
         if failure is not None:
             raise failure
 
     def flush(self, now: int) -> None:
-        """Nothing is collected."""
+        """Questions and answers are sent at once; nothing waits for the end of a turn."""

@@ -3,8 +3,8 @@
 ```
  frame = part part part ...          part = channel (1 byte), length (4 bytes, little-endian), body
 ```
-Everything that one node has to say to another in a loop turn goes into one frame. A node that reads a channel which it
-does not know skips it: a newer node may speak of more.
+All parts that one node has for another in a loop turn go into one frame. A node skips parts on channels that it does
+not know, because newer nodes may have more channels.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 from flockmq.errors import FlockError
 
 PORT: Final = 16_000
-"""Where nodes listen for each other when nothing else is said."""
+"""The default port on which nodes listen for each other."""
 HOST_CHARACTERS_MAX: Final = 253
 """As long as a name in DNS may be."""
 _FORBIDDEN: Final = frozenset(" \t\r\n/@\\\"'<>[]{}#?,;")
 
 
 class Contact(NamedTuple):
-    """A node's address as others are told it."""
+    """The address of a node, as other nodes get it."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""What a node says to its linked peers in one turn: the ``Outbox`` of all components.
+"""The parts that a node sends to its linked peers in one turn: the ``Outbox`` of all components.
 
 ```
  component.send(peer, channel, body) --> parts of this turn, by peer --> take_frames(): one frame per peer
@@ -21,7 +21,7 @@ class Exchange:
 
     def __init__(self, ship: Callable[[int, list[bytes]], None]) -> None:
         self.clusters: dict[int, int] = {}
-        """Linked peers, each with the cluster that it says it belongs to."""
+        """Linked peers, each with the cluster id that it told."""
         self.frames_dropped = 0
         """Parts for peers without a link."""
         self._ship = ship

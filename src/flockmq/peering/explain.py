@@ -6,8 +6,8 @@
                                             here: this node's clients
  explain_here(topic) on the other nodes --> their clients                  asked for over CALLS, encoded as JSON
 ```
-Nothing is published, and no choice of a shared group is used up. ACLs are not considered: they
-decide before that, when a client publishes or subscribes.
+Nothing is published, and no choice of a shared group is used up. ACLs are not considered: they decide earlier, when a
+client publishes or subscribes.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Recipient:
         self.group = group
         """Empty when the client subscribed alone."""
         self.qos = qos
-        """The highest QoS that it gets."""
+        """The highest QoS that the client gets."""
         self.connected = connected
-        """False: at QoS 0 it gets nothing, above that the message waits for it."""
+        """False: the client gets nothing at QoS 0; messages of QoS 1 and 2 wait for it."""
 
 
 class Recipients:
@@ -56,7 +56,7 @@ class Recipients:
     def __init__(self, clients: list[Recipient], more: int) -> None:
         self.clients = clients
         self.more = more
-        """How many there are beyond those."""
+        """How many more clients there are."""
 
 
 class FilterTrace:
@@ -76,13 +76,13 @@ class HopTrace:
         self.name = name
         self.filters = filters
         self.groups = groups
-        """Shared groups with members there, as ``$share/GROUP/FILTER``: it is one of the nodes that can be chosen."""
+        """Shared groups with members on that node, as ``$share/GROUP/FILTER``: the router may choose the node."""
         self.problem = problem
-        """What is wrong with the way there; empty when nothing is."""
+        """The problem on the way to the node; empty: none."""
 
 
 class Explanation:
-    """All that a node knows about the way of a message."""
+    """The way of a message, as one node knows it."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Explanation:
 
 
 def explain(node: NodeState, routes: Routes, name: str, topic: bytes) -> Explanation:
-    """Say where a message to this name would go if it were published on this node, which is called ``name``."""
+    """Explain where a message to this name would go if it were published on this node, called ``name``."""
     check_topic_name(topic)
     filters: list[FilterTrace] = []
     by_peer: dict[int, tuple[Peer, list[str], list[str]]] = {}
@@ -137,7 +137,7 @@ def explain(node: NodeState, routes: Routes, name: str, topic: bytes) -> Explana
 
 
 def why_captured(node: NodeState, topic: bytes) -> str:
-    """Say why messages of QoS 1 and 2 to this name are stored for persistent sessions; empty when they are not."""
+    """Why messages of QoS 1 and 2 to this name are stored for persistent sessions; empty: they are not."""
     capture = node.table.capture
     if capture.topic is None or topic.startswith((b"$SYS/", b"$delayed/")):
         return ""
@@ -176,7 +176,7 @@ def explain_here(node: NodeState, topic: bytes) -> Recipients:
 
 
 def problem_of(routes: Routes, peer: Peer) -> str:
-    """What stands between this node and a peer."""
+    """The problem on the way to a peer; empty: none."""
     if not peer.linked:
         return f"There is no link to {peer.name}: QoS 0 is dropped, QoS 1 and 2 wait ({peer.kept_bytes:,} bytes)."
     if peer.is_full():
@@ -193,7 +193,7 @@ def why_not(
     filters: list[FilterTrace],
     by_peer: dict[int, tuple[Peer, list[str], list[str]]],
 ) -> list[str]:
-    """Say what is left out, and why."""
+    """Sentences about filters and nodes that the explanation leaves out, with the reasons."""
     sentences: list[str] = []
     if topic.startswith(b"$SYS/"):
         sentences.append("Topics below $SYS are each node's own: clients of other nodes don't get them.")
@@ -221,7 +221,7 @@ def encode_recipients(recipients: Recipients) -> bytes:
 
 
 def decode_recipients(body: bytes) -> Recipients:
-    """Another node's answer; FlockError when it is none."""
+    """Read another node's answer; FlockError for other bytes."""
     try:
         read = json.loads(body)
         clients = [

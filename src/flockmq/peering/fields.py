@@ -1,4 +1,4 @@
-"""Numbers, bytes and texts of what sessions and wills look like between nodes; every length is checked before its use.
+"""Numbers, bytes and texts of messages between nodes; every length is checked before its use.
 
 Little-endian. ``Reader`` raises RemoteProtocolError for everything that is cut off, too long or not a text.
 """
@@ -16,11 +16,11 @@ U16: Final = struct.Struct("<H")
 U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")
 NUMBER_MAX: Final = (1 << 62) - 1
-"""Largest epoch or span of time that is believed: beyond it, sums would leave 64 bits."""
+"""Largest epoch or time span that a node accepts; sums of larger ones would exceed 64 bits."""
 
 
 def malformed(what: str) -> RemoteProtocolError:
-    """What another node said can't be right."""
+    """The error for bytes of another node that can't be right."""
     return RemoteProtocolError(MALFORMED_PACKET, f"Another node sent {what}; do all nodes run the same version?")
 
 
@@ -70,7 +70,7 @@ class Reader:
         return int.from_bytes(self.data[pos : pos + 8], "little")
 
     def number(self) -> int:
-        """Eight bytes that others are added to."""
+        """Eight bytes, at most ``NUMBER_MAX``, so that sums stay within 64 bits."""
         value = self.u64()
         if value > NUMBER_MAX:
             raise malformed("a number that is too large")
@@ -98,13 +98,13 @@ class Reader:
         return data.decode()
 
     def count(self, most: int, bytes_each: int) -> int:
-        """How many things follow; refused when there is no room for as many."""
+        """The length of a list; refused when the rest of the bytes is too short for that many elements."""
         count = self.u32()
         if count > most or count * bytes_each > self.end - self.pos:
             raise malformed(f"a list of {count:,} things")
         return count
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Refuse bytes behind the last field."""
         if self.pos != self.end:
             raise malformed("more than was announced")

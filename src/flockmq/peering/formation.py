@@ -67,18 +67,18 @@ _EDGE: Final = 1
 
 
 class Ballot(NamedTuple):
-    """What a node without a cluster must remember across restarts."""
+    """The promise and the attempt that a node without a cluster keeps across restarts."""
 
     attempt: int = 1
     """Grows whenever this node stops trying to be the one that mints."""
     promised_to: int = 0
-    """Node that this one will mint nothing without; 0: none."""
+    """The node without whose attempt this node mints nothing; 0: none."""
     promised_attempt: int = 0
-    """The attempt of that node which the promise is good for."""
+    """The attempt of the promised node for which the promise holds."""
 
 
 class Word(NamedTuple):
-    """What a node says about itself to each peer."""
+    """The cluster id, attempt and promise of a node, as it tells them to each peer."""
 
     cluster_id: int
     expect: int
@@ -87,7 +87,7 @@ class Word(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the configuration says about forming a cluster."""
+    """The settings for forming a cluster."""
 
     lists_peers: bool
     """Whether the discovery plugin lists nodes by itself; ``manual`` does not."""
@@ -96,7 +96,7 @@ class Rules(NamedTuple):
     contact_points: int = 0
     """How many contact points a person gave (``--join``, ``cluster.contact_points``, known peers)."""
     called: str = ""
-    """The first of them, as people write them."""
+    """The first contact points, as people write them."""
     is_edge: bool = False
     """Whether this is an edge node, which never mints."""
 
@@ -111,10 +111,10 @@ class Standing(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What the latest listing of the discovery plugin came to."""
+    """The result of the latest listing of the discovery plugin."""
 
     taken: bool = False
-    """Whether there was one at all."""
+    """Whether the plugin has listed nodes at least once."""
     silent: int = 0
     """Listed contacts that are neither this node nor a peer that has spoken."""
     covers: int = 0
@@ -124,7 +124,7 @@ class Listing(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do now; ``ballot`` must be on disk before it is spoken of."""
+    """The next step of a node. ``ballot`` must be on disk before any peer hears of it."""
 
     kind: str
     ballot: Ballot
@@ -156,7 +156,7 @@ def decode_word(body: bytes) -> Word:
 
 
 def decide(me: Standing, peers: Mapping[int, Word], listing: Listing, rules: Rules) -> Decision:
-    """The whole rule, without memory; see the drawing above."""
+    """Decide the next step of a node from the present facts alone; see the drawing above."""
     if me.cluster_id:
         return _return(me, peers)
     if me.has_data:
@@ -326,7 +326,7 @@ def promises(word: Word, node_id: int, attempt: int) -> bool:
 
 
 def _stand_down(node_id: int, ballot: Ballot, peers: Mapping[int, Word]) -> Ballot:
-    """A later attempt gives back what was promised to this one; without a promise there is nothing to give back."""
+    """Begin a later attempt, which frees nodes that promised to the present one. Without promises: no change."""
     own = ballot.promised_to == node_id
     if not own and not any(promises(word, node_id, ballot.attempt) for word in peers.values()):
         return ballot

@@ -74,13 +74,13 @@ class Formation:
         self._look()
 
     def listed(self, contacts: list[Contact], begun: int) -> None:
-        """A listing, begun at that time and after this node had registered itself. Failed ones are not told here."""
+        """Take a listing that began at that time, after this node had registered itself. Failed ones do not count."""
         self._listed = contacts[:CONTACTS_MAX]
         self._listing_begun = begun
         self._look()
 
     def answered(self, contact: Contact, node_id: int) -> None:
-        """Behind this contact is that node (it may be this one)."""
+        """Learn which node answers at a contact (it may be this node)."""
         if len(self._answers) >= 2 * CONTACTS_MAX:
             listed = set(self._listed)
             self._answers = {known: node for known, node in self._answers.items() if known in listed}
@@ -97,7 +97,7 @@ class Formation:
         return found
 
     def take_ballot(self) -> Ballot | None:
-        """What must be on disk before anything more is said; None when it is there."""
+        """The ballot that must be on disk before this node sends another word; None: it is on disk."""
         return None if self._kept else self.ballot
 
     def kept(self, ballot: Ballot, now: int) -> None:
@@ -108,12 +108,12 @@ class Formation:
             self._look()
 
     def belong(self, cluster_id: int) -> None:
-        """The node's cluster id is on disk; from now on peers are told."""
+        """The node's cluster id is on disk; tell it to peers from now on."""
         self.cluster_id = cluster_id
         self._look()
 
     def claimed(self, cluster_id: int) -> None:
-        """The place that nodes register at says that this cluster was formed there already."""
+        """The registry of the discovery plugin has a claim of a cluster that was formed there before."""
         self._claim = cluster_id
         self._look()
 
@@ -125,7 +125,7 @@ class Formation:
         self._look()
 
     def peer_down(self, peer: int, now: int) -> None:  # noqa: ARG002
-        """What is not in sight does not count."""
+        """The link is lost: the peer's word and promise no longer count."""
         self._up.discard(peer)
         self._untold.discard(peer)
         self._forget(peer)

@@ -51,7 +51,7 @@ ASK_MS: Final = 1_000
 SILENCE_MS: Final = 3_000
 """How long an acknowledgement may take on a link that works before asking where the peer stands."""
 LOST_MS: Final = 30_000
-"""How long an answer to that may take before it is asked for again."""
+"""How long the peer's answer may take before this node asks again."""
 PEERS_MAX: Final = 65_536
 """Most nodes that are remembered, dead ones included."""
 
@@ -70,7 +70,7 @@ TOTALS: Final = (
 
 
 class Forwarding:
-    """The component of channel RUNS; see the module. Also where the peers are known by their ids."""
+    """The component of channel RUNS; see the module. It also finds peers by their ids."""
 
     def __init__(self, node: NodeState, boot: int, outbox: Outbox) -> None:
         self.node = node
@@ -100,7 +100,7 @@ class Forwarding:
     # --- the component ---
 
     def peer_up(self, peer: int, now: int) -> None:
-        """A link: say where we stand, and wait until the other has done so; it may have spoken before we listened."""
+        """A link is up: send HELLO, and wait for the peer's HELLO, which may have come before this node listened."""
         stream = self.stream(peer)
         stream.up = True
         stream.asks = 0
@@ -128,7 +128,7 @@ class Forwarding:
         let_go(self.node, stream.peer, True)
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
-        """What the peer says."""
+        """Read a part of a peer: BATCH, HELLO or STATE."""
         stream = self.stream(peer)
         kind = body[0] if body else 0
         size = len(body)
@@ -138,11 +138,11 @@ class Forwarding:
             self._on_state(stream, body)
         elif kind == HELLO and size == HELLO_FORM.size:
             self._on_hello(stream, body, now)
-        elif kind <= STATE:  # a newer node may say more
+        elif kind <= STATE:  # a newer node may append fields
             raise FlockError(f"A part of {size} bytes and kind {kind} about messages can't be read.")
 
     def tick(self, now: int) -> None:
-        """Ask where a peer stands that has not said so, or has not acknowledged for long."""
+        """Send HELLO again to peers that have not answered it, or have not acknowledged for long."""
         for stream in self.streams.values():
             if not stream.up:
                 continue
@@ -150,8 +150,8 @@ class Forwarding:
                 if now - stream.asked_at >= ASK_MS:
                     self._say_hello(stream, ANSWER, now)
                 continue
-            # The answer may have a long way to come, behind all that was sent before. Asking twice would not bring it
-            # sooner, and make what is under way look lost.
+            # The answer may take long, behind all batches sent before. A second question would not bring it sooner,
+            # and would make batches under way look lost.
             patience_ms = LOST_MS if stream.asks else SILENCE_MS
             is_silent = stream.sent > 0 and now - stream.unacknowledged[0].sent_at >= SILENCE_MS
             if is_silent and now - stream.asked_at >= patience_ms:
@@ -159,7 +159,7 @@ class Forwarding:
                 self._say_hello(stream, ANSWER, now)
 
     def flush(self, now: int) -> None:
-        """Send the batches and acknowledgements of this turn. What is left is in ``dirty_peers`` again."""
+        """Send the batches and acknowledgements of this turn. Peers with batches left stay in ``dirty_peers``."""
         dirty = self.node.dirty_peers
         if not dirty:
             return
@@ -220,7 +220,7 @@ class Forwarding:
         look_at_peer(self.node, peer)
 
     def _seal_out(self, stream: Stream, peer: Peer, room: int, now: int) -> int:
-        """Put what the router left into batches and send them, as much as there is room for in this turn."""
+        """Put the router's runs into batches and send them, as far as this turn has room."""
         out = peer.out
         total = len(out)
         if peer.out_bytes <= PART_BYTES and room > 0:
@@ -249,7 +249,7 @@ class Forwarding:
         return self._send_kept(stream, room, now)
 
     def _send_kept(self, stream: Stream, room: int, now: int) -> int:
-        """Send what is kept and was not sent on this link, in order, while there is room in this turn."""
+        """Send kept batches that this link has not carried yet, in order, as far as this turn has room."""
         batches = stream.unacknowledged
         if not stream.peer.linked:
             return room
@@ -282,7 +282,7 @@ class Forwarding:
             self.node.table.links += 1
 
     def _give_up(self, stream: Stream) -> None:
-        """Drop what is kept for a peer that is dead, or is not the one it was kept for."""
+        """Drop the batches for a peer that is dead or has restarted."""
         peer = stream.peer
         for batch in stream.unacknowledged:
             stream.given_up += batch.runs
@@ -295,7 +295,7 @@ class Forwarding:
         peer.kept_bytes = 0
 
     def _forget_one(self) -> None:
-        """Make room: the node that was met first and has no link now."""
+        """Make room: forget the longest known node that has no link now."""
         for node_id, stream in self.streams.items():
             if not stream.up and not stream.peer.routes and not stream.peer.shares:
                 let_go(self.node, stream.peer, True)
@@ -313,14 +313,14 @@ class Forwarding:
         if sequence:
             if sequence <= stream.taken:
                 stream.repeated += 1
-                stream.told = 0  # it did not hear our acknowledgement
+                stream.told = 0  # the peer did not get the acknowledgement
                 peer.mark()
                 return
             if sequence > stream.taken + 1:
                 if now - stream.asked_at >= ASK_MS:
                     self._say_hello(stream, AGAIN, now)
                 return
-            stream.taken = sequence  # also if it can't be read: it will not read better the next time
+            stream.taken = sequence  # also when the batch can't be read: sending it again would not help
             peer.mark()
         node = self.node
         for parcel in read_parcels(body, BATCH_HEAD.size, now):
@@ -344,7 +344,7 @@ class Forwarding:
             return
         if boot > stream.boot:
             if stream.boot and stream.unacknowledged:
-                self._give_up(stream)  # it started anew: the subscribers of this are gone
+                self._give_up(stream)  # the peer restarted: the subscribers of these batches are gone
                 flags |= ANSWER  # and must not wait for what will not come
             stream.boot = boot
             stream.taken = 0
@@ -356,8 +356,8 @@ class Forwarding:
             stream.acknowledge(taken)
         peer = stream.peer
         if flags & AGAIN:
-            flags |= ANSWER  # what it misses may be given up: it must hear what comes next
-        is_lost = stream.asks > taken  # links keep the order: what was sent before the question was there before it
+            flags |= ANSWER  # this node may have dropped what the peer misses: tell it the next sequence
+        is_lost = stream.asks > taken  # links keep the order: batches sent before the question arrived before it
         stream.asks = 0
         if not peer.linked or is_lost or flags & AGAIN:
             stream.sent = 0

@@ -26,7 +26,7 @@ REFUSE: Final = "REFUSE"
 
 
 class Belongings(NamedTuple):
-    """What a node would bring to, or lose by, joining another cluster."""
+    """The data and memberships that a node would bring along, or lose, by joining another cluster."""
 
     cluster_id: int
     members: int
@@ -35,9 +35,9 @@ class Belongings(NamedTuple):
     sessions: int
     """Sessions that outlive their connection, plus those that are connected."""
     known: int = 1
-    """Nodes that cluster state counts in, itself among them, whether they answer or not."""
+    """Nodes in the cluster state, this node among them, whether they answer or not."""
     is_edge: bool = False
-    """It holds no cluster state, so it can't be a cluster by itself."""
+    """An edge node holds no cluster state, so it can't be a cluster by itself."""
 
 
 class JoinPlan(NamedTuple):

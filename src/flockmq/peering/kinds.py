@@ -16,12 +16,11 @@
 | 13 | META_MEMBERS | leader of a group | group -> index, configuration |
 | 20 | CURSOR | leader of the partition | commits, resets, deletions -> outcome and offset of each |
 | 21 | POSITIONS | leaders of many | cursor names -> per partition: offset of each cursor |
-| 22 | UNRELEASED | every live node | client ids, epochs -> groups that it answers for, QoS 2 ids in them |
-| 23 | RELEASE | leader of the partition | released QoS 2 ids -> done |
+| 22 | ADOPT | leader of the partition | client ids, epochs of new owners -> of each: QoS 2 ids that the log holds |
+| 23 | RELEASE | leader of the partition | released QoS 2 ids, clients to be forgotten -> done |
 | 24 | STATUS | a node | partitions -> ``ReplicaStatus`` of each replica there |
 | 25 | FETCH | a replica | group, offset, until, position, bytes, wait -> first, end, batches |
 | 26 | LOCATE | leaders of many, or replicas | start, how sure -> per partition: grade, offset, first, end |
-| 27 | FORGET | every live node | client ids, epochs -> done in all partitions that it leads |
 | 28 | SEEK | a replica of ``$capture`` | offsets, filters -> for each: where the next record may be that matches |
 | 30 | SINK_STAGE | leader of the partition | a piece of a chunk -> accepted |
 | 31 | SINK_COMMIT | leader of the partition | epoch -> committed |

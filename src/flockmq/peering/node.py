@@ -9,7 +9,7 @@
                                       consensus --> ship(): its frames leave as soon as it has spoken
 ```
 A peer is *up* for the components when there is a link to it, it belongs to this node's cluster, and membership does not
-hold it dead. A peer that is linked but not up gets as far as formation, membership and questions; the rest waits.
+hold it dead. With a peer that is linked but not up, this node exchanges only formation, membership and questions.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ CLIENTS: Final = b"f/clients"
 CHANGES_MAX: Final = 2_000
 """Changes of other nodes' maps that are applied in one turn. The rest waits, and is not acknowledged before."""
 FACTS_MS: Final = 2_000
-"""How often a node looks whether what it tells of itself has changed."""
+"""How often a node checks whether its own figures for other nodes have changed."""
 
 
 class LinkRequest:
-    """A node to be linked with (at an address), or no more (host is empty)."""
+    """A node that this node wants a link to (at an address), or no longer wants (the host is empty)."""
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.node_id = node_id
@@ -67,7 +67,7 @@ class LinkRequest:
 
 
 class Base:
-    """What all components of a node stand on: the broker, the outbox, membership, owned maps, calls and routes."""
+    """The parts that all components of a node use: the broker, the outbox, membership, owned maps, calls and routes."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Base:
 
 
 class Upper:
-    """What stands on a clustered node and hears of links and maps: durable topics."""
+    """Hooks of durable topics, which use a clustered node: its links and maps."""
 
     def __init__(
         self, waking: set[int], writable: Callable[[int, bool], None], told: dict[bytes, Callable[[], None]]
     ) -> None:
         self.waking = waking
-        """Channels whose components ask for a turn themselves, when what they heard calls for one."""
+        """Channels whose components ask for a turn themselves, when a frame needs one."""
         self.writable = writable
         """Called when a link has room, or has none any more."""
         self.told = told
@@ -122,7 +122,7 @@ class ClusterNode:
         self.broker = base.broker
         self.node_id = base.node_id
         self.events: list[MemberEvent] = []
-        """What happened to members, for the log; taken by ``take_events``."""
+        """Events of members, for the log; taken by ``take_events``."""
         self.exchange = base.exchange
         self.swim = base.swim
         self.maps = base.maps
@@ -175,7 +175,7 @@ class ClusterNode:
         self._set_down(peer, now)
 
     def frame(self, peer: int, frame: bytes, now: int) -> bool:
-        """What a linked node said in one turn; FlockError: end the link. False: nothing of it calls for a turn."""
+        """Read a frame of a linked node; FlockError: end the link. False: no part of the frame needs a turn."""
         wants_turn = False
         for channel, body in split_parts(frame):
             wants_turn = wants_turn or channel not in self._waking
@@ -186,7 +186,7 @@ class ClusterNode:
             elif channel == CALLS:
                 self.calls.receive(peer, body, now)
             elif peer not in self._up:
-                continue  # of another cluster, or held dead: what it says comes again when that has changed
+                continue  # of another cluster, or held dead: the peer repeats its state once it is up
             elif channel == MEMBERS:
                 self.swim.receive(peer, body, now)
             else:
@@ -221,7 +221,7 @@ class ClusterNode:
 
     def turn(self, now: int) -> Frames:
         """End a loop turn: for each peer with news, the pieces of one frame."""
-        self._apply_changes()  # what is acknowledged in this turn has been applied
+        self._apply_changes()  # before the acknowledgements of this turn leave
         self._changes_room = CHANGES_MAX
         for flush in self._flushes:
             flush(now)
@@ -238,7 +238,7 @@ class ClusterNode:
         return requests
 
     def take_events(self) -> list[MemberEvent]:
-        """What happened to members since the last call."""
+        """Events of members since the last call."""
         events = self.events
         self.events = []
         return events
@@ -273,7 +273,7 @@ class ClusterNode:
         is_gone = known is not None and known.state in (DEAD, LEFT)
         belongs = cluster_id != 0 and cluster_id == self.cluster_id
         if belongs and known is not None and known.state == DEAD:
-            self.swim.peer_up(peer, now)  # it is there after all: let membership find out
+            self.swim.peer_up(peer, now)  # the node answers after all: let membership find out
         if belongs and not is_gone:
             self._set_up(peer, now)
         else:
@@ -313,13 +313,13 @@ class ClusterNode:
                 self._set_down(peer, now)
                 for component in self.components.values():
                     component.peer_dead(peer, now)
-                self._apply(self.maps.take_changes())  # what it said before: nothing of it comes after its death
+                self._apply(self.maps.take_changes())  # apply its last changes first: none may come after its death
                 self.routes.peer_dead(peer, now)
                 self._link_requests.append(LinkRequest(peer, "", 0))
         self._apply_changes()
 
     def _apply_changes(self) -> None:
-        """As many as there is room for in this turn."""
+        """Apply waiting changes of maps, as many as this turn has room for."""
         if self._changes_room > 0:
             self._changes_room -= self._apply(self.maps.take_changes(self._changes_room))
 

@@ -13,17 +13,17 @@ from typing import Protocol
 
 
 class Outbox(Protocol):
-    """Where components leave what they have to say to other nodes."""
+    """Takes the parts that components send to other nodes."""
 
     def send(self, peer: int, channel: int, body: bytes) -> None:
-        """Say this to a peer with the frame of this turn; it is lost when the link is down, or breaks."""
+        """Send a part with the frame of this turn. The part is lost when the link is down, or breaks."""
 
 
 class Component(Protocol):
-    """A part of a node that talks to its like on other nodes over one channel."""
+    """A part of a node that talks to the same part of other nodes over one channel."""
 
     def peer_up(self, peer: int, now: int) -> None:
-        """There is a link to this peer now; nothing that was said before is known to have arrived."""
+        """A link to this peer is up. Whether earlier parts arrived is not known."""
 
     def peer_down(self, peer: int, now: int) -> None:
         """The link to this peer is lost; it may live."""
@@ -32,13 +32,13 @@ class Component(Protocol):
         """This peer is dead, or has left."""
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
-        """What the peer's component said; RemoteProtocolError or FlockError ends the link."""
+        """Read a part of the peer's component; RemoteProtocolError or FlockError ends the link."""
 
     def tick(self, now: int) -> None:
         """Time passes; called about every 100 ms."""
 
     def flush(self, now: int) -> None:
-        """A loop turn ends: say what was collected in it."""
+        """A loop turn ends: send the parts that were collected in it."""
 
 
 class Maps(Protocol):
@@ -58,4 +58,4 @@ class Maps(Protocol):
         """A value of a node's map."""
 
     def acknowledged(self, peer: int) -> int:
-        """The version of the own map that a peer has said to have applied."""
+        """The version of the own map that a peer has acknowledged as applied."""

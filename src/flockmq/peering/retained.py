@@ -1,4 +1,4 @@
-"""Retained messages on all nodes: what changes here is told to all nodes at once, what got lost is found and repaired.
+"""Retained messages on all nodes: a node sends each change to all others at once; repairs find lost changes.
 
 ```
  put, delete here --> unsent --flush--> CHANGES to all peers --> apply: the later stamp wins
@@ -9,9 +9,9 @@
                                      <-- CHANGES, ANSWER        what we lack or have older; what the other lacks
                                      CHANGES, LIST -->          ... until nothing is left: DONE
 ```
-A repair is one peer at a time and one piece per round trip, both ways at once; the side that answers keeps nothing in
-mind. A busy node puts others off: a node that comes back is not filled by fifty peers with the same messages.
-Everything may get lost: a repair that hears nothing is given up, and the next ROOT begins another.
+A node repairs with one peer at a time, one piece per round trip, in both directions; the answering side keeps no state.
+A busy node refuses other repairs, so that fifty peers do not send the same messages to a node that comes back. Any part
+may get lost: a node ends a repair without an answer, and the next ROOT begins another.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CHUNK_BYTES: Final = 262_144
 """Most bytes of changes in a part, unless one message alone has more."""
 ANSWER_BYTES: Final = 65_536
 ANSWER_STEPS: Final = 1_000
-"""Names that are compared in one turn: a repair may take a while, clients may not be kept waiting for it."""
+"""Names that are compared in one turn: a repair may take long, but clients must not wait for it."""
 LIST_BYTES: Final = 32_768
 LIST_ENTRY_BYTES: Final = 18
 CHECK_MS: Final = 5_000
@@ -77,7 +77,7 @@ class Repair:
         """Buckets, each with the name behind which to go on."""
         self.asked: list[Section] = []
         self.wanted: deque[bytes] = deque()
-        """What the peer asked for."""
+        """Topics that the peer asked for."""
         self.waits = False
         self.heard_at = now
 
@@ -119,7 +119,7 @@ class RetainedSync:
         self._check_at = now + check_ms
         self._repair: Repair | None = None
         self._answering = 0
-        """The peer that repairs with us, and when it last said something."""
+        """The peer that repairs with this node, and the time of its last part."""
         self._answered_at = 0
         self._warned_at: dict[str, int] = {}
 
@@ -133,7 +133,7 @@ class RetainedSync:
             self._check_next()
 
     def peer_down(self, peer: int, now: int) -> None:  # noqa: ARG002  (the shape of a component)
-        """Nothing can be said to it now; what it misses is repaired when it is back."""
+        """Nothing can be sent to the peer; a repair brings what it misses when it is back."""
         self._peers.pop(peer, None)
         self._to_check.pop(peer, None)
         if self._repair is not None and self._repair.peer == peer:
@@ -146,7 +146,7 @@ class RetainedSync:
         self.peer_down(peer, now)
 
     def tick(self, now: int) -> None:
-        """Give up what hears nothing, compare with a peer now and then."""
+        """End repairs that get no answer; compare with a peer from time to time."""
         repair = self._repair
         if repair is not None and now - repair.heard_at > SILENCE_MS:
             self._repair = None
@@ -159,7 +159,7 @@ class RetainedSync:
         self._check_next()
 
     def flush(self, now: int) -> None:
-        """Tell all peers what changed here, and go on with the repair."""
+        """Send this node's changes to all peers, and continue the repair."""
         unsent = self._unsent
         if unsent.topics:
             topics = list(unsent.topics)
@@ -178,7 +178,7 @@ class RetainedSync:
     # --- what peers say ---
 
     def receive(self, peer: int, body: bytes, now: int) -> None:
-        """One part of a peer's."""
+        """Read a part of a peer."""
         reader = Reader(body)
         kind = reader.u8()
         if kind == CHANGES:
@@ -239,7 +239,7 @@ class RetainedSync:
     # --- the side that repairs ---
 
     def _go_on(self, repair: Repair, now: int) -> None:
-        """One step: send what was asked for, list the next piece."""
+        """One step of a repair: send the messages that the peer asked for, list the next piece."""
         if not repair.wanted and not repair.todo:
             self._outbox.send(repair.peer, RETAINED, bytes((DONE,)))
             self._repair = None
@@ -308,7 +308,7 @@ class RetainedSync:
     # --- the side that answers ---
 
     def _on_list(self, peer: int, reader: Reader, now: int) -> None:
-        """Compare a piece with what is here: send what is later here, ask for what is later there."""
+        """Compare a piece with this node's messages: send the later ones, ask for those that are later on the peer."""
         if not self._answering or self._answering == peer:
             self._answering = peer
             self._answered_at = now
@@ -345,7 +345,7 @@ class RetainedSync:
         self._outbox.send(peer, RETAINED, encode_answer(unfinished, wanted))
 
     def _would_take(self, peer: int, topic: bytes, theirs: int, mine: int, now: int) -> bool:
-        """Whether it is any use to ask for something: what would be refused now is asked for another time."""
+        """Whether this node would accept a change now; otherwise a later repair asks for it."""
         stamp = theirs >> ORIGIN_BITS
         if stamp_wall_ms(stamp) > now + self.store.wall_offset_ms + AHEAD_MS_MAX:
             self._note_ahead(peer, stamp, now)
@@ -374,7 +374,7 @@ class RetainedSync:
                     self._outbox.send(peer, RETAINED, body)
 
     def _entry(self, topic: bytes, now: int) -> bytes:
-        """What a topic holds now; nothing if it is unknown, or the broker's own."""
+        """The entry of a topic; empty for an unknown topic, or one of the broker's own."""
         if topic.startswith(b"$SYS/"):
             return b""
         message = self.store.message(topic)

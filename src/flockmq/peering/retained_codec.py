@@ -1,4 +1,4 @@
-"""What nodes say to each other about retained messages, as bytes.
+"""The parts that nodes exchange about retained messages, as bytes.
 
 ```
  CHANGES   entry entry ...            entry = flags 1 | stamp 8 | node 8 | [expires 8] | length 4 | PUBLISH as stored
@@ -9,7 +9,7 @@
  DONE      the repair is over
 ```
 Numbers are little-endian; a topic has two bytes of length before it; an expiry is in milliseconds since 1970, so that
-it means the same moment everywhere. Nothing is trusted: whatever does not fit is a FlockError.
+it means the same moment everywhere. Every field is checked: a part that does not fit is a FlockError.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXPIRES_MAX: Final = 1 << 53
 
 
 class Change:
-    """A message (or without a run a deletion) as another node has it."""
+    """A retained message of another node; without a run, a deletion."""
 
     def __init__(self, topic: bytes, run: Run | None, stamp: int, origin: int) -> None:
         self.topic = topic
@@ -107,14 +107,14 @@ class Reader:
         return int.from_bytes(self.body[at : at + 8], "little")
 
     def stamp(self) -> int:
-        """A stamp that can be one."""
+        """A stamp; refused when no node can have made it."""
         stamp = self.u64()
         if not 0 < stamp <= STAMP_MAX:
             raise FlockError(f"A retained message of another node has the stamp {stamp}.")
         return stamp
 
     def octets(self, size: int) -> bytes:
-        """So many bytes as they are."""
+        """Raw bytes of this length."""
         at = self.take(size)
         return self.body[at : at + size]
 
@@ -237,7 +237,7 @@ def read_bucket(reader: Reader) -> int:
 
 
 def encode_answer(unfinished: list[tuple[int, bytes]], wanted: list[bytes]) -> bytes:
-    """Where a LIST was left off, and what we want of it."""
+    """Where a LIST stopped, and the topics that this node wants of it."""
     parts = [bytes((ANSWER,)), _U32.pack(len(unfinished))]
     for bucket, after in unfinished:
         parts.append(_U16.pack(bucket))
@@ -248,7 +248,7 @@ def encode_answer(unfinished: list[tuple[int, bytes]], wanted: list[bytes]) -> b
 
 
 def decode_answer(reader: Reader) -> tuple[dict[int, bytes], list[bytes]]:
-    """By bucket behind which name to go on, and the topics that are wanted."""
+    """By bucket, the name after which to go on; and the wanted topics."""
     unfinished: dict[int, bytes] = {}
     for _ in range(reader.u32()):
         bucket = read_bucket(reader)

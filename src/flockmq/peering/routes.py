@@ -9,8 +9,8 @@
  SUBACK waits: asked --flush--> pending (version) --> every ALIVE node has applied that version, or is SUSPECT by now
                                                   `-> or it took too long: a second for clean sessions
 ```
-A turn's changes become one delta, and what came and went within a turn is never told. Filters below ``$SYS`` are not
-told either: those topics are each node's own.
+The changes of a turn become one delta, without subscriptions that began and ended within the turn. Filters below
+``$SYS`` are not published: those topics are each node's own.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Routes:
         self.forwarding = forwarding
         self.maps = maps
         self.alive: dict[int, Peer] = {}
-        """Nodes that are ALIVE, without this one."""
+        """ALIVE nodes, without this node."""
         self.suspects: dict[int, Peer] = {}
         self.dead: dict[int, str] = {}
         """Names of nodes that died, for people; the last ones."""
@@ -102,10 +102,10 @@ class Routes:
         self._look(now)
 
     def peer_up(self, peer: int, now: int) -> None:
-        """A link; its news come through the maps."""
+        """A link is up; the peer's routes come through the maps."""
 
     def peer_down(self, peer: int, now: int) -> None:
-        """No link; whether the node lives is for others to say."""
+        """A link is lost; membership decides whether the node lives."""
 
     def peer_dead(self, peer: int, now: int) -> None:
         """A node is dead, or has left: its routes go with it."""
@@ -187,7 +187,7 @@ class Routes:
                     maps.delete(key)
                 self._fresh.pop(key, None)
             elif known != value:
-                # Where the map has no room (it counts and reports that), clients get what is published on this node.
+                # Where the map has no room (it counts and reports that), clients get only messages of this node.
                 self._fresh[key] = maps.set(key, value)
 
     # --- SUBACKs ---
@@ -227,7 +227,7 @@ class Routes:
         return True
 
     def mark(self) -> int:
-        """A version that all subscriptions made so far are in; -1 while it has not been told to the others yet."""
+        """The version with all subscriptions made so far; -1 while this node has not sent it yet."""
         return -1 if self.node.table.touched else self.maps.version
 
     def is_known(self, mark: int) -> bool:
@@ -239,7 +239,7 @@ class Routes:
         return len(self._pending) + len(self._asked)
 
     def _look(self, now: int) -> None:  # noqa: ARG002 deadlines are the tick's
-        """Some node may have acknowledged a version, or need not any more."""
+        """Answer SUBACKs whose version every ALIVE node has by now."""
         acknowledged = self.maps.version
         for peer in self.alive:
             acknowledged = min(acknowledged, self.maps.acknowledged(peer))
@@ -267,7 +267,7 @@ class Routes:
 
 
 def is_own_matter(topic_filter: bytes) -> bool:
-    """Whether a filter is about each node's own topics: no wildcard matches what begins with ``$``."""
+    """Whether a filter matches each node's own topics: no wildcard matches names that begin with ``$``."""
     return topic_filter.startswith(b"$SYS/") or topic_filter == b"$SYS"
 
 

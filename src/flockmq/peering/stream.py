@@ -1,4 +1,4 @@
-"""What one node has said to another about messages, and what it has heard: sequences, acknowledgements, what is kept.
+"""One node's stream of messages to another: sequences, acknowledgements, and the batches kept until acknowledged.
 
 ```
  Peer.out --seal--> Kept (sequence, bytes) ... --send--> the peer       `sent`: how many of them on this link
@@ -31,7 +31,7 @@ WAIT: Final = 1
 ANSWER: Final = 2
 """The sender wants a HELLO back."""
 AGAIN: Final = 4
-"""The sender misses something: all that it has not taken shall be sent again."""
+"""The sender misses batches: the receiver sends again all that the sender has not taken."""
 FLAGS: Final = 7
 NO_PLACES: Final[list[int]] = []
 
@@ -42,12 +42,12 @@ class Kept:
     def __init__(self, sequence: int, body: bytes, cost: int, runs: int) -> None:
         self.sequence = sequence
         self.body = body
-        """The whole part, as sent again: without messages of QoS 0."""
+        """The part for sending again: without messages of QoS 0."""
         self.cost = cost
-        """Bytes of the peer's bound that it takes."""
+        """Bytes that the batch counts against the peer's bound."""
         self.runs = runs
         self.first: bytes | None = None
-        """As sent the first time, where there were messages of QoS 0 among them."""
+        """The part for the first sending, if it has messages of QoS 0; else None."""
         self.sent_at = 0
 
 
@@ -57,13 +57,13 @@ class Stream:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.boot = 0
-        """The peer's, as far as known."""
+        """The boot of the peer; 0: not known."""
         self.up = False
         self.next_sequence = 1
         self.unacknowledged: list[Kept] = []
         self.sent = 0
         self.taken = 0
-        """Last sequence of the peer's that was taken."""
+        """The last sequence that this node took from the peer."""
         self.told = 0
         self.told_wait = False
         self.asked_at = 0
@@ -74,14 +74,14 @@ class Stream:
         self.resent = 0
         """Batches sent once more."""
         self.missed = 0
-        """Batches of the peer's that will never come: it gave them up."""
+        """Batches that the peer dropped, so that they never come."""
         self.given_up = 0
         """Runs that were kept for the peer when it died or started anew."""
         self.lost_shared = 0
         """Messages for a shared group that has no member any more."""
 
     def acknowledge(self, sequence: int) -> int:
-        """Forget what the peer has; how many batches."""
+        """Forget batches that the peer has; returns how many."""
         kept = self.unacknowledged
         count = 0
         freed = 0

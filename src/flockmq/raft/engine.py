@@ -64,6 +64,14 @@ def _no_waiter(group: int) -> None:
     """No client waits for room."""
 
 
+def _act(actions: list[Callable[[], None]]) -> None:
+    """Call each action once. An action that is added meanwhile waits for the end of the next turn."""
+    due = list(actions)
+    actions.clear()
+    for action in due:
+        action()
+
+
 class RaftEngine:
     """See the module."""
 
@@ -293,7 +301,7 @@ class RaftEngine:
             for one in turn.applies:
                 self._apply(one)
             self.appends.settle()
-            self._act_after_turn()
+            _act(self.after_turn)
         except StoreDown as error:
             self.stop(str(error))
             return
@@ -313,12 +321,6 @@ class RaftEngine:
         # Whatever is staged now goes with the next record that is taken, whenever that is.
         self._writing.append((self.store.sequence, turn.number))
         self.kick()
-
-    def _act_after_turn(self) -> None:
-        after = self.after_turn
-        self.after_turn = []
-        for action in after:
-            action()
 
     def _apply(self, one: GroupReady) -> None:
         ready = one.ready
@@ -352,7 +354,7 @@ class RaftEngine:
         self.stopped = reason
         self.appends.stop()
         self._reads.stop()
-        self._act_after_turn()
+        _act(self.after_turn)
         self._on_stopped(reason)
 
     def fail(self, error: Exception, trace: str) -> None:

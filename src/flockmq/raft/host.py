@@ -31,7 +31,7 @@ from flockmq.raft.node import RaftNode
 from flockmq.raft.peers import Peer
 from flockmq.raft.ready import NOT_LEADER, Proposal, Refusal
 from flockmq.raft.senders import DeskRules, SenderDesk, SenderTable
-from flockmq.raft.state import LEADER, Stored
+from flockmq.raft.state import LEADER, Reach, Stored
 from flockmq.raft.turn import TURN_WRITE_BYTES_MAX, Flight, GroupReady, Turn
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ class RaftHost:
         self.elsewhere: dict[int, tuple[int, ...]] = {}
         """Groups without a replica here -> nodes that are said to have one, for runs of this node."""
         self.peers: dict[int, Peer] = {}
-        self.unreachable: set[int] = set()
-        self.congested: set[int] = set()
+        self.reach = Reach()
+        self.unreachable = self.reach.unreachable
+        self.congested = self.reach.congested
         self.broken: dict[int, FlockError] = {}
         """Groups that had to stop, and why: damage on the disk, or a promise of Raft that would not hold."""
         self._unknown: dict[int, int] = {}
@@ -126,9 +127,8 @@ class RaftHost:
             priority,
             source,
             sink,
+            self.reach,
         )
-        node.state.unreachable = self.unreachable
-        node.state.congested = self.congested
         if preferred:
             node.state.preferred = preferred
             node.draw_campaign()

@@ -43,7 +43,7 @@ from flockmq.raft.messages import (
 from flockmq.raft.ready import BUSY, NOT_ALLOWED, NOT_LEADER, Proposal, Ready, Refusal
 from flockmq.raft.replication import append, on_append, on_heartbeat
 from flockmq.raft.roles import become_follower, draw_campaign
-from flockmq.raft.state import LEADER, SOUND, RaftState, Stored
+from flockmq.raft.state import LEADER, SOUND, RaftState, Reach, Stored
 
 if TYPE_CHECKING:
     import random
@@ -68,8 +68,10 @@ class RaftNode:
         priority: int = 0,
         source: SnapshotSource | None = None,
         sink: SnapshotSink | None = None,
+        reach: Reach | None = None,
     ) -> None:
-        self.state = RaftState(group, node, settings, clock, rng, stored, priority, source, sink)
+        """``reach`` is the host's; None for a replica without one."""
+        self.state = RaftState(group, node, settings, clock, rng, stored, priority, source, sink, reach or Reach())
         membership.note_commit(self.state)
         draw_campaign(self.state)
         if self.state.configuration.voters == (node,) and not self.state.configuration.is_joint:

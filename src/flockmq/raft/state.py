@@ -111,6 +111,16 @@ class Promise:
         self.message = message
 
 
+class Reach:
+    """To which nodes the host can send now. All groups of a host share one; only the host changes it."""
+
+    def __init__(self) -> None:
+        self.unreachable: set[int] = set()
+        """Nodes that the host has not heard from."""
+        self.congested: set[int] = set()
+        """Nodes whose link is full: no entries are sent there for now."""
+
+
 class RaftState:
     """The replica's memory; see the module."""
 
@@ -177,6 +187,7 @@ class RaftState:
         priority: int,
         source: SnapshotSource | None,
         sink: SnapshotSink | None,
+        reach: Reach,
     ) -> None:
         self.group = group
         self.node = node
@@ -216,10 +227,8 @@ class RaftState:
         self.reads: list[PendingRead] = []
         self.work_at = clock.elapsed
         """When there was something to do last."""
-        self.unreachable: set[int] = set()
-        """Nodes that the host has not heard from. Shared by all groups of a host, changed by it alone."""
-        self.congested: set[int] = set()
-        """Nodes whose link is full: no entries are sent there for now. Shared by all groups of a host."""
+        self.unreachable = reach.unreachable
+        self.congested = reach.congested
         self.outbox: list[Message] = []
         self.promises: list[Message] = []
         """Not to be sent before what is remembered now is durable."""

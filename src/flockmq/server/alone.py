@@ -1,4 +1,4 @@
-"""When the log is told that a node which knows of others serves clients alone.
+"""When a node that knows of others logs that it serves clients alone.
 
 ```
  alone for ALONE_S --> serving_alone (once) --> others are there --> others_found --> alone again for ALONE_S --> ...
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 ALONE_S: Final = 10.0
-"""How long a node is alone before that is told."""
+"""How long a node is alone before it logs so."""
 
 
 class Alone:

@@ -62,16 +62,16 @@ class Server:
         self._data_dir: DataDir | None = None
         self._is_moving = False
         self.failure = ""
-        """Why this node can't go on; empty while it can."""
+        """The reason why this node must end; empty while it serves."""
         self.failed = asyncio.Event()
         self._token_hash = ""
         """The hash of the admin token; empty until the API listens."""
         self._token_cluster = ""
-        """The cluster that the user's copy of the token is kept by."""
+        """The id of the cluster under which the user's copy of the token is kept."""
 
     @property
     def listeners(self) -> list[Listener]:
-        """Where clients are served now."""
+        """The listeners that serve clients now."""
         return self.life.listeners if self.life is not None else []
 
     @property
@@ -86,7 +86,7 @@ class Server:
         return self.life.broker
 
     def fail(self, reason: str) -> None:
-        """This node can't go on: its process should end."""
+        """This node must end: note the reason, so that its process stops."""
         if not self.failure:
             self.failure = reason
             self.log.event("error", "node_failed", message=reason)
@@ -143,7 +143,7 @@ class Server:
             self.config = replace(config, cluster=replace(config.cluster, contact_points=contact_points))
             await life.stop()
             await life.close()
-            gc.unfreeze()  # what the old life leaves behind may be collected
+            gc.unfreeze()  # the collector may free the objects of the old life
             kept = await asyncio.to_thread(finish_move, data_dir.path)
             life = self.life = await open_life(self.config, data_dir, self.log, self)
             await life.start(_nothing_beside)
@@ -185,7 +185,7 @@ class Server:
         plan = self.config.admin
         if plan is None:
             return
-        # It takes longer to load than all the rest; MQTT is served meanwhile.
+        # The API takes longer to load than all other parts; MQTT is served meanwhile.
         api = await asyncio.to_thread(_load_admin_api)
         assert self._data_dir is not None
 
@@ -329,7 +329,7 @@ class Server:
             self._data_dir = None
 
     def _warn(self) -> None:
-        """Say what is probably not meant."""
+        """Log settings that are probably mistakes."""
         served = [Address(host, port) for one in self.listeners for host, port in one.addresses]
         for one in advice(self.config, served):
             self.log.event("warning", one.event, **one.fields, message=one.message)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flockmq.node.broker import Broker
 
 CLIENTS_PER_SLICE: Final = 2_000
-"""How many connections are looked at before others have the loop."""
+"""How many connections one step checks before other work has the loop."""
 
 
 class Bans:
@@ -45,12 +45,12 @@ class Bans:
         self._wall_clock = wall_clock
         self._seen = (0, 0)
         self._begun: dict[tuple[str, str, int], int] = {}
-        """Kind, value and wall time of a ban to when it began on the broker's clock: the same each time it is asked."""
+        """(kind, value, wall time) of a ban -> its begin on the broker's clock, computed once."""
         self._walk: list[int] = []
-        """Connections that are looked at, from ``_at`` on."""
+        """Connections to check, from ``_at`` on."""
         self._at = 0
         self._goes_again = False
-        """Bans are new since this walk began: another one follows."""
+        """Bans were added since this walk began: another walk follows."""
 
     def follow(self, state: Tables) -> None:
         """Take over the bans, if they have changed."""

@@ -1,4 +1,4 @@
-"""What a start would stumble over in the files that a configuration names, and what is probably not meant.
+"""Checks the files that a configuration names, as a start reads them, and advises on probable mistakes.
 
 ```
  Config --> check_files: passwords, token keys, ACL, certificates, admin token read as a start reads them, and the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to say; ``event`` is its name in the log."""
+    """One piece of advice; ``event`` is its name in the log."""
 
     event: str
     message: str
@@ -100,7 +100,7 @@ def secret_files(config: Config) -> dict[str, str]:
 
 
 def _exposed(config: Config) -> list[Advice]:
-    """Secrets that others can get at. No refusal: container platforms hand secrets over in files that all can read."""
+    """Secrets that other users can read. No refusal: container platforms pass secrets in files that all can read."""
     found = []
     for path, what in secret_files(config).items():
         done = exposure(Path(path))
@@ -111,7 +111,7 @@ def _exposed(config: Config) -> list[Advice]:
 
 
 def advice(config: Config, addresses: Sequence[Address]) -> list[Advice]:
-    """What is probably not meant, with MQTT served on these addresses."""
+    """Advice on probable mistakes, with MQTT served on these addresses."""
     security = config.security
     certificates = any(one.tls and one.tls.client_certificates != "off" for one in config.listeners)
     open_to = [str(address) for address in addresses if not address.loopback]

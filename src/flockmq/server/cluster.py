@@ -114,7 +114,7 @@ class ClusterService:
         self.discovery = discovery
         self.port = identity.config.port
         self.me = Contact(identity.host, self.port)
-        """Where others reach this node."""
+        """The address at which other nodes reach this node."""
         self.token_hash = ""
         """The hash of the admin token; empty until the API listens."""
         self.broker = node.broker
@@ -133,7 +133,7 @@ class ClusterService:
 
     @property
     def links(self) -> Links:
-        """The links; there are some between start and stop."""
+        """The links; they exist between start and stop."""
         assert self._links is not None
         return self._links
 
@@ -185,7 +185,7 @@ class ClusterService:
         return self._links.connected() if self._links is not None else []
 
     def traffic(self) -> dict[str, int]:
-        """What links and datagrams count."""
+        """The counters of links and datagrams."""
         datagrams = self._datagrams
         return {
             "links": len(self.linked()),
@@ -237,11 +237,11 @@ class ClusterService:
 
     @property
     def why_waiting(self) -> str:
-        """What clients wait for while this node is in doubt."""
+        """The sentence for clients that wait while this node is in doubt."""
         return WHY_WAITING
 
     async def confirm(self) -> None:
-        """Wait for that."""
+        """Wait until this node is no longer in doubt."""
         while self.is_in_doubt():  # noqa: ASYNC110  (the pure node knows no event)
             await asyncio.sleep(0.02)
 
@@ -278,7 +278,7 @@ class ClusterService:
             self._datagrams = None
 
     async def _hand_over(self) -> None:
-        """Let others lead before they have to find out by silence that this node does no more."""
+        """Hand leadership to other nodes, so that they need not notice by silence that this node stops."""
         until = time.monotonic() + HAND_OVER_S_MAX
         while time.monotonic() < until:
             if not self.durable.node.hand_over():
@@ -286,7 +286,7 @@ class ClusterService:
             await asyncio.sleep(0.02)
 
     async def _say_goodbye(self) -> None:
-        """Tell the others that this node goes, so that they need not find out."""
+        """Tell the other nodes that this node leaves, so that they need not detect its silence."""
         node = self.node
         node.leave(now_ms())
         until = time.monotonic() + LEAVE_S_MAX

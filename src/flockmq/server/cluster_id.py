@@ -38,14 +38,14 @@ def save_cluster_id(folder: Path, cluster_id: int) -> None:
 
 
 def note_founded(folder: Path, store: int = 0) -> None:
-    """This node founds a cluster with this store: should it stop before the cluster's state has begun, it begins it
-    when it is back. 0: with the store that it has yet to make."""
+    """Note that this node founds a cluster with this store (0: not made yet). If the node stops before the cluster
+    state has begun, its next start begins the state."""
     replace_file(folder / FOUNDED, f"{store:016x}\n".encode())
 
 
 def was_founded(folder: Path, store: int) -> bool:
-    """Whether that was noted, for this store, and the state has not begun since. Another store is not the one that the
-    state may have begun in."""
+    """Whether the node founds a cluster with this store, and the cluster state has not begun. A note for another store
+    does not count: the state may have begun in it."""
     try:
         text = (folder / FOUNDED).read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -54,5 +54,5 @@ def was_founded(folder: Path, store: int) -> bool:
 
 
 def forget_founded(folder: Path) -> None:
-    """The state has begun."""
+    """Remove the note: the cluster state has begun."""
     (folder / FOUNDED).unlink(missing_ok=True)

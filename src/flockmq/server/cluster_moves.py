@@ -4,9 +4,8 @@
  leave   others take over what it stores --> the move is noted --> clients go to other nodes --> restart: a new cluster
  join    the same, if it was among others --------------------------------------------------> restart: the other cluster
 ```
-The node restarts within its process: the old life ends with goodbyes, what the note says is done to the data folder
-(``move_note``), and the next life finds itself in the other cluster. What could not be given to other nodes stays in
-the data folder, under another name.
+The node restarts within its process. The old life ends with goodbyes, ``move_note`` changes the data folder, and the
+next life starts in the other cluster. Data that no other node took over stays in the data folder, under another name.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class ClusterMoves:
             if plan.kind == REFUSE:
                 raise FlockError(plan.reason)
             if plan.kind != MOVE:
-                service.node.swim.join([(contact.host, contact.port)], now_ms())  # it may not know where the others are
+                service.node.swim.join([(contact.host, contact.port)], now_ms())  # it may not know the other nodes
                 return _result(target, changed=False)
             if plan.leave_first:
                 await self._part("`flockmq cluster leave --discard-data` goes all the same.")
@@ -138,7 +137,7 @@ class ClusterMoves:
         return Belongings(service.node.cluster_id, alive, topics, len(service.broker.sessions), known, is_edge)
 
     def _has_something(self) -> bool:
-        """Whether this node stores what its users may miss."""
+        """Whether this node stores data that would be lost with it."""
         node = self._service.durable.node
         state = node.meta.state
         is_used = bool(state.topics or state.clients or len(state.namespaces) > 1)
@@ -176,18 +175,18 @@ class ClusterMoves:
             await asyncio.sleep(0.1)
 
     async def _go(self, note: MoveNote) -> None:
-        """Note the move, and send the clients of this node to others. Nothing holds it up from here on."""
+        """Note the move, and send the clients of this node to others. From here on the move can't fail."""
         service = self._service
         await asyncio.to_thread(write_note, service.folder, note)
         service.broker.move_out(now_ms())
         await self._wait(self._has_sent_all, SEND_S_MAX)
 
     def _has_sent_all(self) -> bool:
-        """Whether nothing of this node is on its way into a log: wills of the clients that went are."""
+        """Whether no message of this node is on its way into a log, such as wills of clients that left."""
         return not self._service.durable.node.engine.appends.without_outcome()
 
     async def _wait(self, condition: Callable[[], bool], seconds: float = READY_S_MAX) -> None:
-        """Wait until it holds, but not for longer."""
+        """Wait until the condition holds, or the time is over."""
         until = time.monotonic() + seconds
         while not condition() and time.monotonic() < until:
             self._service.runner.runner.flush_soon()

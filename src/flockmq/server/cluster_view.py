@@ -90,7 +90,7 @@ class ClusterView:
         }
 
     def _members(self) -> list[Member]:
-        """All that gossip knows, but for the gone that cluster state has forgotten: gossip goes on to look for them."""
+        """All members of gossip, except dead ones that cluster state has forgotten: gossip still looks for these."""
         service = self._service
         known = service.durable.node.meta.state.nodes
         return [
@@ -160,13 +160,13 @@ class ClusterView:
         )
 
     def live_nodes(self) -> list[LiveNode]:
-        """All nodes that are taken for alive, this one among them, by id."""
+        """All nodes that gossip holds alive, this one among them, by id."""
         swim = self._service.node.swim
         found = [LiveNode(one.node_id, one.name, one.node_id == swim.me.node_id) for one in swim.alive()]
         return sorted(found, key=lambda one: one.node_id)
 
     def name_of(self, node_id: int) -> str:
-        """What a node is called, or its id when that is not known."""
+        """The name of a node, or its id when the name is not known."""
         member = self._service.node.swim.members.get(node_id)
         return member.name if member is not None else f"{node_id:016x}"
 
@@ -204,7 +204,7 @@ class ClusterView:
         return (ban.kicked if ban is not None else 0).to_bytes(4, "little")
 
     async def _ask_all(self, kind: int, client_id: str) -> bool:
-        """Ask all nodes to do something to a client; whether one of them did. Where it is may change meanwhile."""
+        """Ask all nodes to act on a client, because the client may move meanwhile; returns whether one of them did."""
         peers = self._service.links.connected()
         answers = await asyncio.gather(*(self._call(peer, kind, client_id.encode()) for peer in peers))
         return b"\x01" in answers

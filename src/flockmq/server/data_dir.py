@@ -6,9 +6,9 @@
           store/       logs of durable topics and of the cluster state
           ports.json   where this broker listens, while it runs; the way to find ports that were asked for as 0
 ```
-All of it is the user's own: messages and hashes are in there. Files are made with mode 0600 and folders with 0700, and
-what an older version, or a copy, left open to others is closed at the start. A folder that was there before keeps
-the rights that its operator gave it.
+Only the broker's user may read these files: they hold messages and hashes. Files are made with mode 0600 and folders
+with 0700; a start closes files that an older version, or a copy, left open to others. A data folder that existed before
+keeps the rights that its operator gave it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OWN_NAMES: Final = (
 
 
 class DataDir:
-    """A locked data folder; ``close`` lets go of it."""
+    """A locked data folder; ``close`` unlocks it."""
 
     def __init__(self, path: Path, lock: int, node_id: int) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""The disk and the clock of a node's durable topics: what ``durable/`` decides is carried out here.
+"""The disk and the clock of a node's durable topics, which carry out the decisions of ``durable/``.
 
 ```
  open_store    DATA_DIR/store, recovered off the loop; the node is assembled with it
@@ -6,7 +6,7 @@
  start   a tick every 50 ms; the journal driver writes what turns stage, and its word starts the next turn
  stop    no more turns --> what is staged is written, files are brought up to date for a quick start
 ```
-Turns themselves are the node's: consensus speaks at the end of each loop turn, with everything else that it has to say.
+The node has the turns: consensus sends its frames at the end of each loop turn, with those of all other components.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DurableService:
         self.trouble = ""
         """Why files beside the store can't be written; empty when they can."""
         self.expected: set[asyncio.Future[Any]] = set()
-        """Outcomes that requests wait for."""
+        """Futures of requests that wait for an outcome."""
         self._opened = opened
         self._witness = opened.witness
         self.scrub = ScrubDriver(node, opened.disk, folder, runner.flush_soon, self._fail)
@@ -88,12 +88,12 @@ class DurableService:
             log.event("error", "store_damaged", message=WHY_UNDECIDED.format(folder=folder))
 
     def start(self, set_reading: Callable[[bool], None]) -> None:
-        """Begin to take part. ``set_reading``: let other nodes wait, or go on."""
+        """Start the ticks. ``set_reading`` pauses and resumes reading from other nodes."""
         self._set_reading = set_reading
         self._tick()
 
     async def stop(self) -> None:
-        """Take part no more and finish what is being written."""
+        """Stop taking turns, and finish writes under way."""
         if self._timer is not None:
             self._timer.cancel()
         self.node.meta.save()
@@ -134,7 +134,7 @@ class DurableService:
         self.node.engine.fail(error, "".join(traceback.format_exception(error)[-8:]))
 
     def stopped(self, reason: str) -> None:
-        """Consensus takes no part any more: no request waits for it."""
+        """Consensus has stopped: fail the requests that wait for it."""
         if self._timer is not None:
             self._timer.cancel()
         for answer in [answer for answer in self.expected if not answer.done()]:

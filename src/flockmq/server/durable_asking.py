@@ -1,6 +1,6 @@
-"""Answers of ``durable/``, promises or callbacks, as something to await.
+"""Turns answers of ``durable/``, promises or callbacks, into awaitables.
 
-A caller that went away is not told. An answer that never comes is given up.
+An answer for a caller that went away is dropped. A wait without an answer ends after a while.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flockmq.tasks import Promise
 
 ANSWER_S_MAX: Final = 15.0
-"""Everything that is asked answers by itself sooner than that, if only to say that it can't."""
+"""Longer than any question takes to answer or to fail by itself."""
 T = TypeVar("T")
 
 
@@ -34,7 +34,7 @@ class Asking:
         node = self._node
         if node.engine.stopped:
             raise NotReady(f"This node takes part no more: {node.engine.stopped} Ask another one.")
-        node.logs.tasks.now = now_ms()  # the present, for what is asked next
+        node.logs.tasks.now = now_ms()  # the present time, for the next question
         return node
 
     async def _await(self, promise: Promise[T]) -> T:
@@ -60,7 +60,7 @@ class Asking:
         return answered
 
     def _expected(self) -> asyncio.Future[Any]:
-        """For an answer that comes, or never does because this life of the node ends."""
+        """A future for an answer. The end of this life of the node fails it."""
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         expected = self._service.durable.expected
         expected.add(answered)

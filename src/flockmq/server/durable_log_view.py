@@ -41,15 +41,15 @@ READ_TRIES: Final = 5
 POLL_MS: Final = 500
 """How often ends of partitions without a replica here are looked at, for a reader that waits."""
 SCAN_BYTES_MAX: Final = 32 * 1_048_576
-"""Most bytes of batches that are looked at for one answer to a reader that wants only some of them."""
+"""Most bytes of batches that one answer reads for a reader with filters."""
 LITTLE_BYTES_MAX: Final = 65_536
-"""What is in memory and not more than this is read at once: a thread would take longer to begin."""
+"""Batches in memory up to this size are read at once: starting a thread would take longer."""
 LOOK_S: Final = 0.05
 LOOKS_MAX: Final = 40
-"""How long a reader waits until it is known what is damaged."""
+"""How long a reader waits for the check of damaged files."""
 FETCH_WAIT_MS: Final = 2_000
 AGAIN_MS: Final = 20
-"""The pause after a fetch that brought nothing: it waited at the other end, unless too many do."""
+"""The pause after an empty fetch. Usually the fetch has waited at the other node; with too many waits it has not."""
 
 
 class LogView(Asking):
@@ -83,7 +83,7 @@ class LogView(Asking):
     async def _confirm_end(
         self, group: int, offset: int, bytes_max: int, chunk: Chunk, wanted: WantedNames | None
     ) -> Chunk:
-        """Nothing is here from this offset on: is there nothing at all?"""
+        """This replica has nothing from the offset on: ask the leader whether the log ends there."""
         [found] = await self._locate([group], Start(LATEST))
         if found.end <= offset:
             return chunk
@@ -122,7 +122,7 @@ class LogView(Asking):
         raise Damaged(offset, offset + 1, named(group))
 
     async def _looked_at(self, group: int) -> None:
-        """Until it is known what is damaged, or that takes too long."""
+        """Wait for the check of damaged files, or until it takes too long."""
         for _ in range(LOOKS_MAX):
             await asyncio.sleep(LOOK_S)
             if not self._working().scrubbing.is_looking_at(group):

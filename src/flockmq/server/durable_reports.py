@@ -1,4 +1,4 @@
-"""What nodes tell each other for the admin API alone: their segments, and which node decides about cluster state.
+"""Answers between nodes for the admin API alone: segments, and the node that leads group 0.
 
 ```
  SEGMENTS  after which group? --> up to ``REPORTS_MAX`` segments of the groups behind it, whole groups

@@ -1,4 +1,4 @@
-"""Messages that came over HTTP as the runs that the broker works with: neighbours of one topic become one run."""
+"""Makes runs of messages from the HTTP API: neighbours of one topic become one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def runs_of(messages: Sequence[Message], now: int) -> list[Run]:
-    """The same messages in the same order; all of them QoS 1, so that a log keeps them as acknowledged ones."""
+    """The same messages in the same order, all at QoS 1, so that a log acknowledges them."""
     runs: list[Run] = []
     neighbours: list[Run] = []
     for message in messages:

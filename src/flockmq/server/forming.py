@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.2
 """How often a node that belongs to no cluster looks whether that can change."""
 FIND_S: Final = 2.0
-"""How often it lists nodes meanwhile."""
+"""How often a node that belongs to no cluster lists nodes."""
 FIND_SETTLED_S: Final = 30.0
 """How often a node of a cluster lists nodes."""
 ASK_POINTS_S: Final = 5.0
@@ -153,7 +153,7 @@ class Forming:
                 return
 
     async def _form(self) -> None:
-        """Do what formation has decided."""
+        """Carry out the decision of formation."""
         service = self._service
         formation = self._node.formation
         ballot = formation.take_ballot()
@@ -178,7 +178,7 @@ class Forming:
     async def _keep_peers(self) -> None:
         """Write down where the others are, so that a restart finds them without its first contact point."""
         if self._service.broker.node.moving:
-            return  # those that are known now are of the cluster that it leaves
+            return  # the known peers belong to the cluster that this node leaves
         me = self._node.node_id
         wall = wall_ms()
         peers = [
@@ -197,7 +197,7 @@ class Forming:
             meta.submit(SetSetting(TOKEN_SETTING, token_hash))
 
     def _remind(self, reason: str, level: str = "info", event: str = "cluster_waiting") -> None:
-        """Tell what is in the way: at once when it is something new, else now and then."""
+        """Log the reason for waiting: a new reason at once, the same one from time to time."""
         said, at = self._reminded
         if reason != said or time.monotonic() - at > REMIND_S:
             self._reminded = (reason, time.monotonic())

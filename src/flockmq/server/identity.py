@@ -1,4 +1,4 @@
-"""What a node brings to its cluster before it has met any other node: cookie, boot number, addresses, contacts."""
+"""The identity of a node before it meets any other node: cookie, boot number, addresses, contacts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Identity:
         return registry.make(self.config.discovery, self._discovery_settings, surroundings)
 
     def link(self) -> LinkIdentity:
-        """What this node tells a node that it calls, or that calls it."""
+        """The handshake data of this node, for links that it opens or accepts."""
         return LinkIdentity(
             node_id=self.node_id,
             boot=self.boot,

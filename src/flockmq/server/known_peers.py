@@ -1,4 +1,4 @@
-"""What a node must find again after a restart to get back into its cluster, in its data folder.
+"""Peers and promises in the data folder, with which a node gets back into its cluster after a restart.
 
 ```
  DATA_DIR/peers.json       the other members as last seen: the way back when the first contact point is gone
@@ -99,7 +99,7 @@ class KnownPeers:
 
 
 def load_ballot(data_dir: Path) -> Ballot:
-    """What this node promised; FlockError when that can't be known."""
+    """The promise of this node; FlockError when its file can't be read."""
     path = data_dir / "formation.json"
     text = _read(path, _BallotText)
     if text is None:

@@ -6,7 +6,7 @@
                                          --> listeners --> cluster      one that is new and alone
  stop        listeners close --> wills, DISCONNECT 0x8B, goodbyes --> cluster --> retained messages on disk
 ```
-A node that moves to another cluster ends one life and begins the next: nothing of the old cluster is left in memory.
+A node that moves to another cluster ends one life and begins the next, so its memory holds no data of the old cluster.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Life:
         found: tuple[Identity, OpenedStore] | None,
         has_stored: bool,
     ) -> None:
-        """``found``: what the node of a cluster is made of; None: a node alone. ``has_stored``: it was one before."""
+        """``found``: the opened parts of a node of a cluster; None: a node alone. ``has_stored``: it was one before."""
         self.config = config
         self.log = log
         self.folder = data_dir.path
@@ -144,7 +144,7 @@ class Life:
     # --- start and stop ---
 
     async def start(self, beside: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Serve. ``beside`` starts what people watch the start with: at once where the node has to wait for others."""
+        """Serve. ``beside`` starts the admin API, at once where the node must wait for others."""
         await self._open_retained()
         self.runner.start()
         if self._service is not None:
@@ -187,7 +187,7 @@ class Life:
             await self._service.stop()
 
     async def close(self) -> None:
-        """Save and release what must not be left open, however the stop went."""
+        """Save retained messages and release files, also after a failed stop."""
         if self.retained is not None:
             await self.retained.stop()
         if self._gate is not None:
@@ -256,7 +256,7 @@ class Life:
         self.runner.flush_soon()
 
     def reload(self) -> list[str]:
-        """Read passwords, rules and certificates again; what was read."""
+        """Read passwords, rules and certificates again; returns which were read."""
         reloaded = self._gate.reload() if self._gate is not None else []
         self.tenants.review_all()
         for certificate in self.certificates:

@@ -1,4 +1,4 @@
-"""Where a node listens for other nodes, and by what address they reach it.
+"""The address on which a node listens for other nodes, and the address that it tells them.
 
 ```
  cluster.host is set ----------------------------------------------------------> there
@@ -34,7 +34,7 @@ def listening_host(config: ClusterConfig, known: Iterable[Contact]) -> str:
 
 
 def advertised_host(host: str, advertise_host: str) -> str:
-    """The address that others are told: what was said, else what is listened on, else the machine's name."""
+    """The address for other nodes: the advertised one, else the one listened on, else the machine's name."""
     if advertise_host:
         return advertise_host
     if host not in ALL_ADDRESSES:

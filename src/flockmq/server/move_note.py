@@ -35,23 +35,23 @@ class Acquaintance(msgspec.Struct, frozen=True):
 
 
 class MoveNote(msgspec.Struct, frozen=True):
-    """Where a node goes."""
+    """A move: the cluster that a node goes to."""
 
     former_id: int
     cluster_id: int
     keep: bool
-    """Whether what is stored stays in the folder, under another name: no other node took it over."""
+    """Whether the old store stays in the folder under another name, because no other node took it over."""
     contact: Acquaintance | None = None
-    """The node to find there; None: it founds that cluster itself."""
+    """A node of the new cluster; None: this node founds that cluster itself."""
 
 
 def write_note(folder: Path, note: MoveNote) -> None:
-    """Make it durable. Blocks."""
+    """Make the note durable. Blocks."""
     replace_file(folder / MOVE_FILE, msgspec.json.encode(note))
 
 
 def finish_move(folder: Path) -> str | None:
-    """Do what a note says: where the old store is, empty when it was not kept; None when there is no note. Blocks."""
+    """Carry out a note. Returns where the old store is, empty: not kept; None: there is no note. Blocks."""
     try:
         note = msgspec.json.decode((folder / MOVE_FILE).read_bytes(), type=MoveNote)
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def carry_out(folder: Path, note: MoveNote) -> Path | None:
 def _clear_store(folder: Path, label: str, *, keep: bool) -> Path | None:
     """What is stored belongs to a cluster that this node is no longer part of: begin with nothing.
 
-    With ``keep`` it stays under another name, which is the answer; for people, nothing here reads it again.
+    With ``keep`` the store stays under another name, which is returned. No code reads it again; it is for operators.
     """
     store = folder / STORE_FOLDER
     kept: Path | None = None

@@ -1,4 +1,4 @@
-"""What a node tells probes about itself, gathered from its parts; ``admin/readiness.py`` makes sentences of it."""
+"""Gathers the facts of a node for probes from its parts; ``admin/readiness.py`` turns them into sentences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _keeps_out(cluster: ClusterService | None, is_moving: bool) -> str:
 
 
 def _problems(cluster: ClusterService | None, is_moving: bool, has_unsaved: bool) -> tuple[str, ...]:
-    """What does not work as it should, for the operators of this node, by the name of its event in the log."""
+    """Problems of this node for its operators, each by the name of its event in the log."""
     found = ["retained_not_saved"] if has_unsaved else []
     if cluster is not None:
         if cluster.is_in_doubt():

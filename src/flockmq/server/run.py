@@ -80,7 +80,7 @@ async def _serve(config: Config, log: Log, show_config: Callable[[], Mapping[str
     log.event("info", "stopping")
     if starting.done():
         await server.stop()
-    else:  # it may wait for other nodes; what it has started it stops itself
+    else:  # the start may wait for other nodes; a cancelled start stops its own parts
         starting.cancel()
         await asyncio.wait((starting,))
     log.event("info", "stopped")
@@ -137,8 +137,8 @@ def _raise_file_limit(log: Log) -> None:
 
 
 def _settle_memory() -> None:
-    """What is there after the start stays: the collector need not look at it again.
+    """Freeze the objects of the start: they stay, so the garbage collector need not visit them again.
 
-    Nor now: with thousands of partitions that would take a second in which this node says nothing.
+    No collection runs before: with thousands of partitions it would stop this node for a second.
     """
     gc.freeze()

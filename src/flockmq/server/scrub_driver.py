@@ -1,4 +1,4 @@
-"""Reads what a node's scrub asks for, in a thread of its own, and keeps what it knows over restarts.
+"""Reads files for a node's scrub in a thread of its own, and keeps the scrub's state over restarts.
 
 ```
  tick --> Scrubbing.take --> Inspection.perform (thread) --> Scrubbing.done --> the next one
@@ -82,7 +82,7 @@ class ScrubDriver:
         self._begin()
 
     def _keep(self) -> None:
-        """Losing it costs a scrub that comes too early, so it need not be synced."""
+        """Save the scrub's state. It need not be synced: losing it only makes a scrub come too early."""
         data = msgspec.json.encode(self._node.scrubbing.remember())
         if data == self._kept:
             return

@@ -1,4 +1,4 @@
-"""How this node stands in its cluster, looked at every second for probes: a probe reads what is known and asks no node.
+"""The standing of this node in its cluster, renewed every second: a probe reads it and asks no other node.
 
 ```
  every second   a node without a replica of group 0 asks those that have one which node leads
@@ -50,7 +50,7 @@ class Lately:
         self._until = clock()
 
     def was(self, is_so: bool) -> bool:
-        """Tell whether it is so now, and ask whether it was so within that time."""
+        """Note whether the condition holds now; returns whether it held within ``within_s``."""
         now = self._clock()
         if is_so:
             self._until = now + self._within_s
@@ -71,7 +71,7 @@ class Standing:
         self._disk_at = 0.0
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Renew the standing, every second."""
         while True:
             try:
                 await self._look()
@@ -80,7 +80,7 @@ class Standing:
             await asyncio.sleep(LOOK_S)
 
     def facts(self) -> ClusterFacts:
-        """What is known now."""
+        """The standing as of the last look."""
         service = self._service
         node = service.node
         others = [one for one in node.swim.alive() if one.node_id != node.node_id]
@@ -139,7 +139,7 @@ class Standing:
 
 
 def room_problem(folder: Path) -> str:
-    """What is wrong with the room on the disk; empty when there is enough."""
+    """The sentence for a disk without room; empty when there is enough."""
     found = os.statvfs(folder)
     room = found.f_bavail * found.f_frsize
     if room >= ROOM_BYTES_MIN:

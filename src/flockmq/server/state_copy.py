@@ -66,7 +66,7 @@ def load_state(folder: Path) -> tuple[bytes, str]:
         data = _checked(data)
         ClusterState.decode(data)
     except StateFormatError:
-        raise  # a newer version wrote it, and would miss it
+        raise  # a newer version wrote the copy, and would need it
     except FlockError:
         number = 1
         while (folder / f"{STATE_FILE}-damaged-{number}").exists():
@@ -95,7 +95,7 @@ def has_topics(folder: Path) -> bool:
 
 
 def _checked(data: bytes) -> bytes:
-    """What follows the checksum; FlockError when it is not what was written. Without a checksum: all of it."""
+    """The content behind the checksum; FlockError when the checksum differs. Without a checksum: all bytes."""
     if data[:4] != _MAGIC:
         return data
     if len(data) < _HEAD.size or _HEAD.unpack_from(data)[1] != crc32c(data[_HEAD.size :]):

@@ -1,4 +1,4 @@
-"""Opens the store of a node, and makes sure that it is the one which the node had: see ``log/witness.py``.
+"""Opens the store of a node, and checks that the node had this store before: see ``log/witness.py``.
 
 ```
  the same --> go on
@@ -6,7 +6,8 @@
     there are other nodes --> set it aside, go on with an empty one: the others refill it
     this node is alone    --> refuse to start, until its operator runs `flockmq log accept-loss DATA_DIR`
 ```
-Then a node that is alone goes on with what the store holds; if that is nothing, with the same topics, empty.
+After ``accept-loss`` a node that is alone goes on with the records of the store. If there are none, its topics are
+empty.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 WITNESS_FILE: Final = "store.witness"
 ACCEPT_FILE: Final = "accept-loss"
-"""There: the next start may go on without what was lost. It takes the file away."""
+"""If this file exists, the next start may go on without the lost records. That start removes the file."""
 WHY: Final = {
     GONE: "The store of this node is gone, {store} is new and empty",
     OTHER: "{store} is another store than the one this node had",
@@ -52,7 +53,7 @@ WHAT_TO_EXPECT: Final = (
 
 
 class LostStoreError(FlockError):
-    """The store of a node that is alone is not the one it had."""
+    """The store of a node that is alone is not the one that the node had before."""
 
 
 class OpenedStore:
@@ -63,9 +64,9 @@ class OpenedStore:
         self.disk = disk
         self.witness = witness
         self.lost = lost
-        """What happened to the one that was here before, as a sentence; empty for nothing."""
+        """The sentence about the loss of the former store; empty: nothing was lost."""
         self.is_accepted = is_accepted
-        """This node is alone, and is to go on with what the store holds, be it nothing."""
+        """True: this node is alone, and goes on with the records of this store, even if it has none."""
 
 
 class WitnessFile:
@@ -86,21 +87,21 @@ class WitnessFile:
             os.pwrite(self._file, slot, position)
 
     def close(self) -> None:
-        """After the last commit."""
+        """Close the file, after the last commit."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
 
 def open_checked(folder: Path, node_id: int, settings: StoreSettings) -> OpenedStore:
-    """The store in a data folder. Blocks. FlockError: it can't be used, or is not the one that was here."""
+    """Open the store in a data folder. Blocks. FlockError: the store can't be used, or is not the former one."""
     root = folder / STORE_FOLDER
     witness = read_witness(read_if_there(folder / WITNESS_FILE))
     store, disk = open_disk(root, settings)
     try:
         state = peek_state(folder)
         if state is None:
-            state = ClusterState()  # it will come from the others, if there are any
+            state = ClusterState()  # the state will come from other nodes, if there are any
         verdict = judge(witness, store.identity, store.sequence - 1, is_new=store.is_new, is_damaged=is_marked(store))
         if verdict == SAME and store.is_new and state.index:
             verdict = GONE  # a node that knows the cluster state had a store
@@ -136,7 +137,7 @@ def forget_witness(folder: Path) -> None:
 
 
 def accept_loss(folder: Path) -> None:
-    """Let the next start go on without what was lost."""
+    """Let the next start go on without the lost records."""
     replace_file(folder / ACCEPT_FILE, b"")
 
 

@@ -62,7 +62,7 @@ class Tenants:
         self._wait(is_current, asyncio.get_running_loop().time() + KNOW_S_MAX)
 
     def know(self) -> None:
-        """There is nothing to wait for."""
+        """Let clients in without waiting for the cluster state."""
         self._broker.node.spaces.set_known(True)
 
     def _wait(self, is_current: Callable[[], bool], until: float) -> None:
@@ -73,7 +73,7 @@ class Tenants:
             loop.call_later(LOOK_S, self._wait, is_current, until)
 
     def follow(self, state: Tables) -> None:
-        """Take over what has changed since the last time."""
+        """Bring changes since the last call into force."""
         seen, self._seen = self._seen, state.versions
         if seen.namespaces != state.versions.namespaces:
             self._broker.set_namespaces([_limits(state, name) for name in state.namespaces], now_ms())

@@ -1,4 +1,4 @@
-"""Several things at once, where the failure of one ends the others."""
+"""Runs several coroutines at once; the failure of one ends the others."""
 
 from __future__ import annotations
 

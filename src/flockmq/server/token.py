@@ -42,7 +42,7 @@ def token_hash(token_file: str, data_dir: Path, server_url: str, cluster: str, l
 def accepts(token: str, known_hash: str, settings: Mapping[str, object]) -> bool:
     """Whether a token opens the admin API: it is this node's own, or the one in the settings of the cluster.
 
-    Both are compared, always: how long it takes tells nothing.
+    Both are always compared, so that the time taken reveals nothing.
     """
     shared = settings.get(TOKEN_SETTING)
     hashes = [known_hash, shared if isinstance(shared, str) else ""]
@@ -51,7 +51,7 @@ def accepts(token: str, known_hash: str, settings: Mapping[str, object]) -> bool
 
 
 def to_share(known_hash: str, settings: Mapping[str, object]) -> str:
-    """The hash that the founder of a cluster puts into its settings; nothing when one is there already."""
+    """The hash that the founder of a cluster puts into its settings; nothing when the settings have one."""
     return "" if settings.get(TOKEN_SETTING) else known_hash
 
 

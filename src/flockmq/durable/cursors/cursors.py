@@ -37,7 +37,7 @@ NAMES_MAX: Final = 1_024
 
 
 class Moved(NamedTuple):
-    """What became of a commit or reset: DONE at ``offset``, REFUSED_CURSOR or UNREACHABLE with the reason."""
+    """The outcome of a commit or reset: DONE at ``offset``, REFUSED_CURSOR or UNREACHABLE with the reason."""
 
     code: int
     offset: int

@@ -40,11 +40,11 @@ NO_TARGETS: Final[dict[int, Target]] = {}
 
 
 class Wanted:
-    """What a session gets of a batch."""
+    """The part of a batch that a session gets."""
 
     def __init__(self, filters: tuple[bytes, ...], only: Target | None, targets: dict[int, Target]) -> None:
         self.filters = filters
-        """These match all names that the session wants, and no other name."""
+        """Filters that match all names that the session wants, and no other name."""
         self.only = only
         """The target of all that these match; None: see ``targets``."""
         self.targets = targets
@@ -109,7 +109,7 @@ class Catchup:
             self._paused[group] = live
 
     def start(self, subscription: Subscription, group: int, offset: int) -> None:
-        """It is known from where on a subscription wants history."""
+        """The start of a subscription's history is known."""
         own = self._starts.get(subscription)
         if own is None or group not in own:
             return  # unsubscribed, or asked for something else meanwhile
@@ -136,7 +136,7 @@ class Catchup:
         self._starts.setdefault(subscription, {})[group] = max(live, 0)
 
     def forget(self, subscription: Subscription) -> None:
-        """It was unsubscribed, or another one took its place."""
+        """A subscription ended, or another one took its place."""
         self._starts.pop(subscription, None)
 
     def drop(self, group: int) -> None:
@@ -245,7 +245,7 @@ class Catchup:
         return high
 
     def wanted(self, table: SubscriptionTable, group: int, batch: SharedBatch, offset: int) -> Wanted | None:
-        """What the session gets of a batch, from an offset to the next ``cut``; None: nothing."""
+        """The part of a batch for the session, from an offset to the next ``cut``; None: nothing."""
         subscriptions = self.session.subscriptions
         if len(subscriptions) > MANY and len(subscriptions) > len(batch.decoder().topics):
             return self._wanted_by_name(table, group, batch, offset)

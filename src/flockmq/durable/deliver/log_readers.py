@@ -114,7 +114,7 @@ class LogReaders:
                     catchup.advance(group, positions[group])
 
     def stream_known(self, group: int, offset: int) -> None:
-        """It is known from where on a partition is live."""
+        """The offset from which a partition is live is known."""
         for catchup in self.catching.values():
             catchup.stream_known(group, offset)
 

@@ -1,5 +1,7 @@
 """Batches that sessions read at about the same time: fetched once, decoded once, each filter decided once.
 
+Not about ``$share`` groups: ``routing/shared.py`` chooses the member that gets a message.
+
 ```
  read(group, offset) --> a kept Chunk that holds the offset, or History.read, which is kept then
  SharedBatch    filter --> names of the batch that it matches
@@ -178,7 +180,7 @@ class Chunk:
 
 
 class SharedBatches:
-    """What is kept of all partitions; see the module."""
+    """The kept batches of all partitions; see the module."""
 
     def __init__(self, history: Reads, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._history = history
@@ -194,7 +196,7 @@ class SharedBatches:
         """and how large these batches were."""
 
     def kept_bytes(self) -> int:
-        """What all kept chunks take."""
+        """Bytes of all kept chunks."""
         return self._tally.kept
 
     def read(self, group: int, offset: int, bytes_max: int = CHUNK_BYTES) -> list[SharedBatch] | None:

@@ -56,7 +56,7 @@ class Streams:
         self.caught_up = logs.caught_up
         self.by_group = readers.streams
         self.behind: dict[int, Stream] = {}
-        """Those of which the replica here has more than was delivered."""
+        """Streams whose local replica has more records than were delivered."""
         self.hidden: set[int] = set()
         """Partitions of topics without filters: their records are no live messages."""
         self._readers = readers
@@ -151,7 +151,7 @@ class Streams:
             self.feeds.want(group, stream.next, now)
 
     def know(self, stream: Stream, offset: int) -> None:
-        """It is known from where on a stream is live."""
+        """The offset from which a stream is live is known."""
         stream.next = offset
         self._readers.stream_known(stream.group, offset)
 

@@ -1,4 +1,4 @@
-"""What control batches of a partition say: where cursors stand, and which QoS 2 packet ids are done with.
+"""The content of control batches of a partition: positions of cursors, and statements about QoS 2 packet ids.
 
 ```
  CURSOR  format, wall time | count | (what, name, offset)...              COMMIT, RESET or DELETE
@@ -30,8 +30,6 @@ ADOPT: Final = 2
 FORGET: Final = 3
 
 NAME_BYTES_MAX: Final = 1_024
-CLIENT_BYTES_MAX: Final = 65_535
-IDS_MAX: Final = 65_535
 COMMANDS_MAX: Final = 4_096
 """Statements in one control batch."""
 BODY_BYTES_MAX: Final = 256 * 1_024

@@ -1,4 +1,4 @@
-"""What logs say about persistent sessions: statements that change the table of sessions (``session_table.py``).
+"""Statements about persistent sessions in logs; they change the table of sessions (``session_table.py``).
 
 ```
  SESSION batch   format, wall time | count | (what, length, content)...
@@ -62,11 +62,11 @@ ANY_EPOCH: Final = 0
 """Instead of the epoch of a slow session: its owner does not know the epoch yet."""
 
 CLEAN_START: Final = 1
-"""Flag of a CLAIM: what an earlier session left is dropped."""
+"""Flag of a CLAIM: subscriptions and messages of an earlier session are dropped."""
 CHECKS_USER: Final = 2
-"""Flag of a CLAIM: another user's session refuses it."""
+"""Flag of a CLAIM: the claim is refused if the session belongs to another user."""
 SAME_EPOCH: Final = 8
-"""Flag of a CLAIM: the owner makes sure of a session that it has; void unless the record has exactly this epoch."""
+"""Flag of a CLAIM: the owner reclaims a session that it has; void unless the record has exactly this epoch."""
 REGISTERS: Final = 16
 """Flag of a CLAIM: the client was let in while the log could not be asked; void if it is connected to another node."""
 _HAS_USER: Final = 4
@@ -79,7 +79,6 @@ STATEMENTS_MAX: Final = 4_096
 SUBSCRIPTIONS_MAX: Final = 100_000
 """Subscriptions or filters that one statement names; those of a session are bounded by their bytes."""
 POSITIONS_MAX: Final = 4_096
-CLIENT_BYTES_MAX: Final = 65_535
 TOUCHED_MAX: Final = 1_024
 """Partitions into which a session may publish at QoS 2 at a time."""
 NAMED_MAX: Final = 65_536
@@ -112,7 +111,7 @@ class StoredSubscription:
         """Entry that stored this subscription; statements do not carry it."""
 
     def is_captured(self) -> bool:
-        """Whether publishers have to store what matches: QoS 1 or 2, and not shared."""
+        """Whether publishers must store matching messages: QoS 1 or 2, and not shared."""
         return self.qos > 0 and not self.full_filter.startswith(SHARE_PREFIX)
 
     def size(self) -> int:
@@ -132,7 +131,7 @@ class SessionStatement:
         self.what = what
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         raise NotImplementedError
 
     def encode(self) -> bytes:
@@ -172,10 +171,10 @@ class ClaimStatement(SessionStatement):
         self.seen = NUMBER_MAX
         """The index of this log that the owner knew when the client connected: a later claim is not undone."""
         self.room = Room()
-        """Said by the leader that appends the claim."""
+        """Set by the leader that appends the claim."""
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         flags = self.flags | (0 if self.user is None else _HAS_USER)
         fields = (self.nonce, self.epoch, self.owner, self.boot, self.seen, self.expiry_s, self.version, flags)
         return (
@@ -193,7 +192,7 @@ class SubscribeStatement(SessionStatement):
         self.subscriptions = subscriptions
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         stored = b"".join([subscription.encode() for subscription in self.subscriptions])
         return encode_named(self.client, self.epoch) + U32.pack(len(self.subscriptions)) + stored
 
@@ -208,7 +207,7 @@ class UnsubscribeStatement(SessionStatement):
         self.full_filters = full_filters
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         filters = b"".join([sized(full_filter) for full_filter in self.full_filters])
         return encode_named(self.client, self.epoch) + U32.pack(len(self.full_filters)) + filters
 
@@ -227,7 +226,7 @@ class DetachStatement(SessionStatement):
         self.voids_will = voids_will
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         head = encode_named(self.client, self.epoch) + U32.pack(self.expiry_s) + bytes((self.voids_will,))
         return head + encode_positions(self.positions)
 
@@ -242,7 +241,7 @@ class EndStatement(SessionStatement):
         self.voids_will = voids_will
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + bytes((self.voids_will,))
 
 
@@ -257,8 +256,8 @@ class SlowSession:
 class MarkStatement(SessionStatement):
     """All sessions of a node have acknowledged what is before ``positions``, except those in ``slow``.
 
-    ``covers`` is the index of this log up to which the node has applied claims and subscriptions: the mark says nothing
-    of later ones. A node lists a closed session as slow until its DETACH is applied.
+    ``covers`` is the index of this log up to which the node has applied claims and subscriptions: the mark does not
+    hold for later ones. A node lists a closed session as slow until its DETACH is applied.
     """
 
     def __init__(
@@ -272,7 +271,7 @@ class MarkStatement(SessionStatement):
         self.slow = slow
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         parts = [U64.pack(self.owner), U64.pack(self.boot), U64.pack(self.covers)]
         parts.append(encode_positions(self.positions))
         parts.append(U32.pack(len(self.slow)))
@@ -311,13 +310,13 @@ class ExpireStatement(SessionStatement):
         self.sessions = sessions
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         named = b"".join([encode_named(client, epoch) for client, epoch in self.sessions])
         return U32.pack(len(self.sessions)) + named
 
 
 class AbandonStatement(SessionStatement):
-    """The connections that made these claims are gone: if one was granted after all, the session is away."""
+    """The connections that made these claims are gone: if a claim was granted later, its session is away."""
 
     def __init__(self, client: bytes, nonces: list[int]) -> None:
         super().__init__(ABANDON)
@@ -325,7 +324,7 @@ class AbandonStatement(SessionStatement):
         self.nonces = nonces
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return sized(self.client) + U32.pack(len(self.nonces)) + b"".join([U64.pack(nonce) for nonce in self.nonces])
 
 
@@ -340,7 +339,7 @@ class AdvanceStatement(SessionStatement):
         self.positions = positions
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.covers) + encode_positions(self.positions)
 
 
@@ -355,7 +354,7 @@ class TouchStatement(SessionStatement):
         self.groups = groups
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
 
 
@@ -370,12 +369,12 @@ class UntouchStatement(SessionStatement):
         self.groups = groups
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + U64.pack(self.stamp) + encode_groups(self.groups)
 
 
 class SentStatement(SessionStatement):
-    """What is new about QoS 2 messages on their way to the client of a session."""
+    """Changes of the QoS 2 messages under way to the client of a session."""
 
     def __init__(self, client: bytes, epoch: int, change: SentChange) -> None:
         super().__init__(SENT2)
@@ -384,7 +383,7 @@ class SentStatement(SessionStatement):
         self.change = change
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch) + self.change.encode()
 
 
@@ -397,7 +396,7 @@ class FiringStatement(SessionStatement):
         self.wills = wills
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         named = b"".join([encode_named(client, epoch) for client, epoch in self.wills])
         return U64.pack(self.target) + U32.pack(len(self.wills)) + named
 
@@ -411,7 +410,7 @@ class FiredStatement(SessionStatement):
         self.sequence = sequence
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return U64.pack(self.target) + U64.pack(self.sequence)
 
 
@@ -424,12 +423,12 @@ class RevokeStatement(SessionStatement):
         self.epoch = epoch
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return encode_named(self.client, self.epoch)
 
 
 class CheckStatement(SessionStatement):
-    """A node asks which of its sessions (client, epoch) the table does not have so.
+    """A node asks which of its sessions (client, epoch) differ in the table.
 
     ``sessions`` are those with a connection; those in ``away`` have none, and the node keeps a copy.
     """
@@ -440,7 +439,7 @@ class CheckStatement(SessionStatement):
         self.away = away
 
     def content(self) -> bytes:
-        """What follows kind and length."""
+        """The content, after kind and length."""
         return _encode_all_named(self.sessions) + _encode_all_named(self.away)
 
 
@@ -683,7 +682,7 @@ def wall_ms_of(body: bytes) -> int:
 
 
 def read_session_body(body: bytes) -> list[SessionStatement] | None:
-    """The statements of a SESSION batch; None when this version can't read all that it should."""
+    """The statements of a SESSION batch; None when this version can't read a statement that it must apply."""
     reader = Reader(body)
     try:
         at = reader.skip(_HEAD.size)

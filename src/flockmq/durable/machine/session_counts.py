@@ -30,7 +30,7 @@ class Room:
         self.of_user = of_user
 
     def encode(self) -> bytes:
-        """The end of a CLAIM; nothing where there is no limit."""
+        """The last field of a CLAIM; empty where there is no limit."""
         if self.of_namespace == self.of_user == NO_LIMIT:
             return b""
         return _ROOM.pack(self.of_namespace, self.of_user)
@@ -45,7 +45,7 @@ def read_room(reader: Reader) -> Room:
 
 
 def namespace_of(client: bytes) -> bytes:
-    """The namespace of a client id as sessions are kept by it."""
+    """The namespace of a client id, as tables of sessions spell client ids."""
     if not client.startswith(INSIDE):
         return DEFAULT_NAMESPACE.encode()
     return client[len(INSIDE) : client.find(b"/", len(INSIDE))]

@@ -5,7 +5,7 @@
  subscription removed --> counts[filter] 1 -> 0: the set shrinks   --> version = index
  a node that has version v --> changes_since(v): what to add and remove, or None: send the whole set
 ```
-Publishing nodes copy this set: what matches a filter in it has to be stored before it is acknowledged.
+Publishing nodes copy this set, and store each message that matches a filter in it before they acknowledge the message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SessionFilters:
         self.changes: deque[tuple[int, bytes, bool]] = deque()
         """(index, filter, whether it was added), oldest first."""
         self.oldest = 0
-        """All changes behind this index are in ``changes``."""
+        """``changes`` has all changes after this index."""
 
     def add(self, topic_filter: bytes, index: int) -> None:
         """One more subscription has this filter."""
@@ -47,7 +47,7 @@ class SessionFilters:
             self._note(index, topic_filter, False)
 
     def restart(self, index: int) -> None:
-        """The set is that of a checkpoint at ``index``: how it came about is not known."""
+        """The set is that of a checkpoint at ``index``; earlier changes are not known."""
         self.version = index
         self.oldest = index
         self.changes.clear()

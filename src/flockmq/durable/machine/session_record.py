@@ -1,4 +1,4 @@
-"""One persistent session as a table keeps it, and how far the session certainly is.
+"""The record of one persistent session in a table, and the positions that its client has certainly acknowledged.
 
 ```
  positions  what DETACH said, or what was certain when another owner came    ----+
@@ -13,7 +13,8 @@
 | a subscription with an index behind ``covers`` starts before that | the start: the mark knew nothing of it |
 | the own position is higher | the own one |
 
-Most sessions of a large table are away. ``pack`` keeps what only their return needs as bytes: a third of the memory.
+Most sessions of a large table are away. ``pack`` keeps the parts that only a return needs as bytes: a third of the
+memory.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ NEVER_EXPIRES: Final = 0xFFFFFFFF
 RECORD_BYTES_MAX: Final = 1 << 20
 """Encoded."""
 SUBSCRIPTION_BYTES_MAX: Final = RECORD_BYTES_MAX - (256 << 10)
-"""All subscriptions of a session; the rest is for client, user and positions, whatever these become."""
+"""Bytes of all subscriptions of a session; the rest of the record's bound is for client, user and positions."""
 
 _CONNECTED: Final = 1
 _HAD_SESSION: Final = 2
@@ -65,7 +66,7 @@ _SENT_COST: Final = 200
 _NO_SUBSCRIPTIONS: Final[dict[bytes, StoredSubscription]] = {}
 _NO_OFFSETS: Final[dict[int, int]] = {}
 _NOTHING_SENT: Final = SentMessages()
-"""Of all records that have none, or are packed: that of a clean session is as small as it can be. Never written to."""
+"""Shared by all records that have none or are packed, to keep records of clean sessions small. Never written to."""
 
 
 class SessionRecord:
@@ -86,36 +87,36 @@ class SessionRecord:
         self.is_connected = False
         self.detached_ms = 0
         self.before = 0
-        """The epoch before that CLAIM: a node that has the session under it has all of it. 0: there was no session."""
+        """The epoch before the last CLAIM: a node with a copy under it has the whole session. 0: none."""
         self.former = 0
-        """The node that had the session before that CLAIM, if the session goes on; 0: none."""
+        """The node that had the session before the last CLAIM, if the session continued; 0: none."""
         self.began = 0
         """The epoch of the claim that began this session: QoS 2 packet ids of older epochs are void."""
         self.claimed_index = 0
         """Entry of the last CLAIM that was granted."""
         self.had_session = False
-        """"Session present": whether a session was there, and kept, when that CLAIM was applied."""
+        """"Session present": whether the last CLAIM found a session and kept it."""
         self.goes_on = False
-        """That CLAIM made sure of the connection that had the session before, under ``before``."""
+        """The last CLAIM was made for the same connection, which had the session under ``before``."""
         self._subscriptions = _NO_SUBSCRIPTIONS
         self._positions = _NO_OFFSETS
         self._touched = _NO_OFFSETS
         self._packed = b""
-        """The three above, encoded; empty while they stand in their dicts."""
+        """Subscriptions, positions and touched partitions, encoded; empty while they are in their dicts."""
         self._sent: SentMessages | None = None
-        # Made of the above:
+        # Derived from the fields above:
         self.subscription_bytes = 0
         self.is_counted = False
-        """Whether it is among the persistent sessions of its namespace and user."""
+        """Whether the session counts for the limits of its namespace and user."""
         self.captured = 0
-        """How many of its subscriptions are in the set of filters."""
+        """How many of the session's subscriptions are in the set of filters."""
         self.newest_index = 0
         """No subscription has a higher index."""
         self.cost_bytes = 0
         self.encoded = b""
-        """What ``encode`` gave last; empty when the record has changed since."""
+        """The last result of ``encode``; empty when the record has changed since."""
 
-    # What is packed. Of a packed record these are copies.
+    # Packed fields: on a packed record these return copies.
 
     @property
     def subscriptions(self) -> dict[bytes, StoredSubscription]:
@@ -124,7 +125,7 @@ class SessionRecord:
 
     @property
     def positions(self) -> dict[int, int]:
-        """Group -> the first offset that may not be acknowledged, as far as it was certain without a mark."""
+        """Group -> the first offset that the client may not have acknowledged, from statements other than marks."""
         return read_positions(Reader(self._packed), POSITIONS_MAX) if self._packed else self._positions
 
     @property
@@ -145,10 +146,6 @@ class SessionRecord:
             self._subscriptions = _NO_SUBSCRIPTIONS
             self._positions = _NO_OFFSETS
             self._touched = _NO_OFFSETS
-
-    def is_packed(self) -> bool:
-        """Whether reading subscriptions and positions takes time."""
-        return bool(self._packed)
 
     def _unpack(self) -> None:
         """Before a change."""
@@ -233,7 +230,7 @@ class SessionRecord:
         return old
 
     def forget_positions(self) -> None:
-        """Another session begins: it stands nowhere, and nothing is on its way to its client."""
+        """Another session begins, without positions and without messages under way to its client."""
         self._unpack()
         self._positions = _NO_OFFSETS
         self._sent = None
@@ -282,7 +279,7 @@ class SessionRecord:
     # QoS 2 to its client.
 
     def send(self, statement: SentStatement) -> bool:
-        """Take in what is new about messages under way; False: nothing has changed."""
+        """Apply a change of the messages under way; False: nothing has changed."""
         sent = self._sent if self._sent is not None else SentMessages()
         if not sent.apply(statement.change):
             return False
@@ -293,7 +290,7 @@ class SessionRecord:
         return True
 
     def take_sent(self, sent: SentMessages) -> None:
-        """What a checkpoint has of messages under way."""
+        """The messages under way, for a checkpoint."""
         self._sent = sent if sent.count() or sent.stamp else None
 
     def pass_sent(self) -> None:
@@ -319,7 +316,7 @@ class SessionRecord:
         return max(own, said)
 
     def materialize(self, mark: MarkStatement) -> None:
-        """Take what a mark says into the own positions, while the mark holds."""
+        """Copy the positions of a mark into the record, while the mark holds."""
         groups = set(self.positions).union(*[subscription.starts for subscription in self.subscriptions.values()])
         slow = mark.slow.get(self.client)
         if slow is not None:
@@ -383,7 +380,7 @@ class SessionRecord:
         return _RECORD_COST + names + counted + self.subscription_bytes + _SENT_COST * self.sent.count()
 
     def encode(self) -> bytes:
-        """For a checkpoint; kept until the record changes, if that saves much."""
+        """The record for a checkpoint. The bytes are kept until the record changes, if encoding takes long."""
         if self._packed:
             return self._encode_head() + self._packed
         if not self.encoded:

@@ -5,7 +5,7 @@
         |                      `-- the next owner sends PUBREL
         `-- the next owner reads the record at its offset and sends it again, with the same packet id
 ```
-Each message is listed by its own offset: a session does not match all records between two that it got.
+The record lists each message by its own offset, because records between two of them may not match the session.
 
 SEND2, REC2 and DONE2 are parts of one statement (``SentChange``). An owner has one statement of a session under way at
 a time, and numbers them: parts can't overtake each other, and a statement that comes late or twice changes nothing.
@@ -38,13 +38,13 @@ class SentMessage:
 
 
 class SentChange:
-    """What an owner says about one session: REC2, DONE2 and SEND2, applied in the order done, received, sent."""
+    """One statement of an owner about one session: DONE2, REC2 and SEND2, applied in this order."""
 
     def __init__(self, stamp: int) -> None:
         self.stamp = stamp
         """Grows by one with each statement of an owner."""
         self.sent: dict[int, SentMessage] = {}
-        """By packet id: what is about to be sent."""
+        """By packet id, messages that the owner is about to send."""
         self.received: list[int] = []
         """Packet ids with a PUBREC, whose PUBREL is about to be sent."""
         self.done: list[int] = []
@@ -68,7 +68,7 @@ class SentMessages:
 
     def __init__(self) -> None:
         self.stamp = 0
-        """Of the last statement that was applied."""
+        """The stamp of the last statement that was applied."""
         self.by_id: dict[int, SentMessage] = {}
         """By packet id: sent or received, in the order in which they were sent."""
         self.done: dict[tuple[int, int], None] = {}
@@ -79,7 +79,7 @@ class SentMessages:
         return len(self.by_id) + len(self.done)
 
     def apply(self, change: SentChange) -> bool:
-        """Take a statement in; False: it is not new, or lists too many, and nothing has changed."""
+        """Apply a statement; False, without a change: the statement is not new, or lists too many messages."""
         if change.stamp <= self.stamp or self.count() + len(change.sent) > SENT_MAX:
             return False
         self.stamp = change.stamp
@@ -89,7 +89,7 @@ class SentMessages:
             if packet_id in self.by_id:
                 self.by_id[packet_id].is_received = True
         for packet_id, message in change.sent.items():
-            self._end(packet_id)  # an id means one message at a time
+            self._end(packet_id)  # a packet id stands for one message at a time
             self.by_id[packet_id] = SentMessage(message.partition, message.offset)
         self.pass_over(change.floors)
         return True
@@ -100,14 +100,14 @@ class SentMessages:
             self.done[message.partition, message.offset] = None
 
     def pass_over(self, floors: dict[int, int]) -> None:
-        """Forget what is done and before the positions of the session."""
+        """Forget done messages before the positions of the session."""
         if self.done:
             self.done = {
                 (partition, offset): None for partition, offset in self.done if offset >= floors.get(partition, 0)
             }
 
     def offsets(self) -> dict[int, list[int]]:
-        """By partition, all listed offsets in order: none of them is to be delivered as a new message."""
+        """By partition, all listed offsets in order; no listed offset may be delivered as a new message."""
         found: dict[int, list[int]] = {}
         for message in self.by_id.values():
             found.setdefault(message.partition, []).append(message.offset)
@@ -124,7 +124,7 @@ class SentMessages:
         return found
 
     def copy(self) -> SentMessages:
-        """For an owner, which goes on with it."""
+        """A copy for an owner that continues the session."""
         return read_sent(Reader(self.encode()))
 
     def encode(self) -> bytes:

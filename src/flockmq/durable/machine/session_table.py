@@ -1,4 +1,4 @@
-"""Who owns a client id, what its persistent session is subscribed to, and how far the session is.
+"""Which node owns a client id, and the subscriptions and positions of its persistent session.
 
 ```
  SESSION entries --> records: client -> SessionRecord  (session_record.py)   encode() --> checkpoint
@@ -95,7 +95,7 @@ FORMAT: Final = 1
 SESSIONS_MAX: Final = 1_000_000
 REFUSALS_MAX: Final = 10_000
 DISPLACED_MAX: Final = 10_000
-"""Owners beyond that are not told by the leader; they find out when they ask (CHECK)."""
+"""The leader tells no more former owners than this; the others learn it from CHECK."""
 REFUSED_USER: Final = 1
 """The session is another user's."""
 REFUSED_FULL: Final = 2
@@ -108,7 +108,7 @@ _DEADLINES_SLACK: Final = 1_024
 
 
 class Displaced(NamedTuple):
-    """A session that a node had under an epoch, and has no more."""
+    """A session that another node claimed, with its former owner and epoch."""
 
     owner: int
     client: bytes
@@ -125,7 +125,7 @@ class SessionTable:
         self.epoch_floor = 0
         """The highest epoch of any record that was removed."""
         self.sessions_max = SESSIONS_MAX
-        """The same on all replicas, or their states would differ."""
+        """The bound must be the same on all replicas, or their states would differ."""
         self.by_owner: dict[int, dict[bytes, SessionRecord]] = {}
         """Connected records by the node that owns them."""
         self.boots: dict[tuple[int, int], int] = {}
@@ -146,10 +146,10 @@ class SessionTable:
         self.unreadable = 0
         """Batches that this version can't read; not replicated."""
         self._deadlines: list[tuple[int, bytes, int]] = []
-        """A heap of (deadline, client, epoch); some do not hold any more."""
+        """A heap of (deadline, client, epoch); some entries are outdated."""
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to be kept in a checkpoint, so that no session was ever here."""
+        """Whether a checkpoint needs no table, because this partition never had a session."""
         return not self.records and not self.epoch_floor
 
     def apply(self, body: bytes, index: int, clock_ms: int) -> None:
@@ -197,7 +197,7 @@ class SessionTable:
 
     @property
     def filters_version(self) -> int:
-        """Index of the last entry that changed the set of filters; after a checkpoint, the index of that."""
+        """Index of the last entry that changed the set of filters; after a checkpoint, the index of the checkpoint."""
         return self.captured.version
 
     def changes_since(self, version: int) -> list[tuple[bytes, bool]] | None:
@@ -215,7 +215,7 @@ class SessionTable:
         return record is not None and record.claimed_index > claim.seen and record.nonce != claim.nonce
 
     def differing(self, owner: int, check: CheckStatement) -> list[tuple[bytes, int]]:
-        """Those of a node's sessions (client, epoch) that are not connected here, or copies that another epoch has."""
+        """Of a node's sessions (client, epoch): those without a connected record, and copies under another epoch."""
         found: list[tuple[bytes, int]] = []
         for client, epoch in check.sessions:
             record = self.current(client, epoch)
@@ -229,7 +229,7 @@ class SessionTable:
         return displaced
 
     def has_room(self, record: SessionRecord, statement: SubscribeStatement) -> bool:
-        """Whether a SUBSCRIBE fits into the record; if not, it would be void."""
+        """Whether a SUBSCRIBE fits into the record; otherwise the statement would be void."""
         return record.has_room(statement)
 
     def position_of(self, record: SessionRecord, group: int) -> int:
@@ -244,7 +244,7 @@ class SessionTable:
         return least
 
     def lessen(self, least: dict[int, int], record: SessionRecord, groups: list[int]) -> None:
-        """Take one record into ``least_positions``, with what a next owner would have to send again."""
+        """Include one record in ``least_positions``, with the messages that a next owner would have to send again."""
         for group, offset in record.sent.needed().items():
             if group in groups:
                 least[group] = min(offset, least.get(group, offset))
@@ -366,7 +366,7 @@ class SessionTable:
             return
         mark = self._mark_of(record)
         if mark is not None and record.replaces(statement):
-            # A replaced subscription gets another index: what the mark says of the former one is kept.
+            # A replaced subscription gets another index: keep the mark's positions for the former one.
             self._settle(record, mark.covers)
         for subscription in statement.subscriptions:
             old = record.put(subscription, index)
@@ -434,7 +434,7 @@ class SessionTable:
         if record is None or record.is_connected:
             return
         if any(one.index > statement.covers for one in record.subscriptions.values()):
-            return  # the leader did not know of it
+            return  # the leader did not know of this subscription
         for group, offset in statement.positions.items():
             record.advance(group, offset)
         record.drop_starts(statement.covers)
@@ -444,7 +444,7 @@ class SessionTable:
         record = self.records.get(statement.client)
         if record is not None and record.nonce in statement.nonces and record.is_connected:
             if not record.goes_on:
-                self.wills.void(record.client, record.epoch)  # no client had a CONNACK for it, or its node has the will
+                self.wills.void(record.client, record.epoch)  # no client had a CONNACK yet, or its node has the will
             self._disconnect(record, record.expiry_s, index, clock_ms)
 
     def _orphan(self, statement: OrphanStatement, index: int, clock_ms: int) -> None:
@@ -510,7 +510,7 @@ class SessionTable:
     # Marks.
 
     def _mark(self, statement: MarkStatement, index: int) -> None:
-        statement.covers = min(statement.covers, index - 1)  # no node has applied what comes later
+        statement.covers = min(statement.covers, index - 1)  # no node has applied later entries
         known = self.marks.get(statement.owner)
         is_older = known is not None and (statement.boot, statement.covers) < (known.boot, known.covers)
         if not is_older and statement.owner in self.by_owner:
@@ -524,7 +524,7 @@ class SessionTable:
         return mark
 
     def _settle(self, record: SessionRecord, covers: int) -> None:
-        """Take into a record what its owner's mark says, while that holds; starts up to ``covers`` may go then."""
+        """Copy the owner's mark into a record while the mark holds; starts up to ``covers`` may go then."""
         mark = self._mark_of(record)
         if mark is not None:
             record.materialize(mark)
@@ -605,7 +605,7 @@ def _lasts(record: SessionRecord, claim: ClaimStatement) -> bool:
 
 
 def decode_sessions(content: bytes, applied_index: int) -> SessionTable:
-    """Read ``SessionTable.encode``; RemoteProtocolError when it is not that."""
+    """Read ``SessionTable.encode``; RemoteProtocolError for other bytes."""
     table = SessionTable()
     reader = Reader(content)
     if reader.u8() != FORMAT:

@@ -1,4 +1,4 @@
-"""Wills of clients, part of the table of sessions: who left which will, when it is due, and who publishes it.
+"""Wills of clients, part of the table of sessions: each with its client, its due time and the run that publishes it.
 
 ```
  CLAIM with a will --> kept --DETACH, ORPHAN--> its delay runs ----.
@@ -22,19 +22,19 @@ from flockmq.peering.fields import NUMBER_MAX, U32, Reader, large, malformed, si
 WILL_BYTES_MAX: Final = 131_072
 """Encoded: 64 KiB of payload, and as much for topic and properties."""
 WILLS_BYTES_MAX: Final = 268_435_456
-"""Of all wills of a shard."""
+"""Bytes of all wills of a shard."""
 WILLS_MAX: Final = 1_000_000
 NO_LOG: Final = 0
 """Target of wills that no log keeps."""
 CONNECTED: Final = -1
-"""Instead of a time: the client is connected."""
+"""In place of a due time: the client is connected."""
 _RETAIN: Final = 4
 _WILL: Final = struct.Struct("<BBIQ")
 _KEPT: Final = struct.Struct("<QBQQQ")
 _HAS_USER: Final = 1
 _KEPT_BYTES_LEAST: Final = _KEPT.size + 8
 _WILL_COST: Final = 1_000
-"""About what Python takes for a will, beside the bytes in it."""
+"""Approximate memory of a will, beside the bytes in it."""
 _SLACK: Final = 1_024
 
 
@@ -53,7 +53,7 @@ class StoredWill:
         properties: bytes,
     ) -> None:
         self.topic = topic
-        """With the namespace of the client."""
+        """The topic name, with the namespace of the client."""
         self.payload = payload
         self.qos = qos
         self.retain = retain
@@ -92,17 +92,17 @@ class KeptWill:
         self.will = read_will(encoded)
         self.encoded = encoded
         self.due_ms = CONNECTED
-        """Log time from which on it is due."""
+        """Log time from which the will is due."""
         self.target = NO_LOG
         self.sequence = 0
-        """Which run it is part of; 0: it is not taken yet."""
+        """The run that has the will; 0: no run has taken it yet."""
 
     def cost(self) -> int:
         """About how much memory the will takes."""
         return _WILL_COST + len(self.client) + 2 * len(self.encoded)
 
     def is_due(self, clock_ms: int) -> bool:
-        """Whether it has to be published, whatever its client does."""
+        """Whether the will must be published, whatever its client does."""
         return 0 <= self.due_ms <= clock_ms
 
     def encode(self) -> bytes:
@@ -122,11 +122,11 @@ class SessionWills:
         """(target, sequence) -> wills that are taken and not known to be published."""
         self.bytes = 0
         self.bytes_max = WILLS_BYTES_MAX
-        """The same on all replicas, or their states would differ."""
+        """The bound must be the same on all replicas, or their states would differ."""
         self._heap: list[tuple[int, bytes, int]] = []
-        """(due, client, epoch); some do not hold any more."""
+        """A heap of (due, client, epoch); some entries are outdated."""
 
-    # What claims and the end of connections do.
+    # Claims, and the end of connections.
 
     def has_room(self, encoded: bytes) -> bool:
         """Whether another will may be kept."""
@@ -147,7 +147,7 @@ class SessionWills:
             self._due_at(known, clock_ms)
 
     def carry(self, client: bytes, epoch: int, later: int) -> None:
-        """The same connection goes on under a later epoch. A will that is taken already stays what it is."""
+        """The same connection continues under a later epoch. A will that a run has taken does not change."""
         known = self._open(client, epoch)
         if known is not None:
             self._drop(known)
@@ -166,7 +166,7 @@ class SessionWills:
             self._due_at(known, clock_ms)
 
     def void(self, client: bytes, epoch: int) -> None:
-        """Nothing is to be published, unless the will is taken already."""
+        """Drop the will, unless a run has taken it."""
         known = self._open(client, epoch)
         if known is not None:
             self._drop(known)
@@ -185,7 +185,7 @@ class SessionWills:
     # Publishing.
 
     def due(self, clock_ms: int, limit: int) -> list[KeptWill]:
-        """Wills to be taken, those that are due first first."""
+        """Due wills that no run has taken, the earliest first."""
         found: dict[tuple[bytes, int], KeptWill] = {}
         while self._heap and self._heap[0][0] <= clock_ms and len(found) < limit:
             due_ms, client, epoch = heapq.heappop(self._heap)

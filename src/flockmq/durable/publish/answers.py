@@ -1,4 +1,4 @@
-"""What a publisher hears of its messages to a durable topic, whatever way they came.
+"""The answers to a publisher about its messages to a durable topic, over MQTT or HTTP.
 
 ```
  run of a client, QoS 1 or 2 --> PublishAnswer   stored:  PUBACK / PUBREC, in the client's order
@@ -53,7 +53,7 @@ class Answer:
 
     def __init__(self) -> None:
         self.wants_places = False
-        """It wants to hear offsets."""
+        """The publisher asked for offsets."""
         self.waits_for_commit = False
         """True: acknowledge at commit only, at any ack level (QoS 2, or the client asked for offsets)."""
         self.has_copies = False
@@ -67,11 +67,11 @@ class Answer:
         return False
 
     def stored(self, first: int, count: int, shard: int, offset: int) -> None:
-        """These are in the log; from ``offset`` on, if that is known (else -1)."""
+        """The records are in the log; from ``offset`` on, if that is known (else -1)."""
         raise NotImplementedError
 
     def refused(self, first: int, count: int, code: int, text: str) -> None:
-        """These are certainly not in the log."""
+        """The records are certainly not in the log."""
         raise NotImplementedError
 
     def lost(self, first: int, count: int) -> None:

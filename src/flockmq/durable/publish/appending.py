@@ -258,7 +258,7 @@ class Appending:
         return batch
 
     def share(self, batch: Batch, share: Share) -> None:
-        """These records are in a batch now."""
+        """Note that records are in a batch."""
         batch.shares.append(share)
         if share.promised:
             batch.opened.is_promised = True
@@ -386,7 +386,7 @@ def check_receive_maximum(connection: Connection, acks: AckQueue, run: Run) -> N
 
 
 def why_without_plan(topic: DurableTopic) -> str:
-    """What to tell a publisher when this node could not find out in which partition its message belongs."""
+    """The answer to a publisher when this node could not find out to which partition its message belongs."""
     return (
         f"Topic {name_of(topic)} gets other partitions, and this node could not find out in time where a message goes. "
         "The message was not stored; publish it again later."

@@ -1,4 +1,4 @@
-"""What became of records, and what their publishers hear of it.
+"""The outcomes of records, and the answers to their publishers.
 
 ```
  outcome of a batch --> Batch.heard --> each Share of it: records of one run, and the Answer that waits for them
@@ -270,7 +270,7 @@ def name_of(topic: DurableTopic) -> str:
 
 
 def why_refused(topic: DurableTopic, shard: int) -> str:
-    """What to tell a publisher whose message is certainly not in the log."""
+    """The answer to a publisher whose message is certainly not in the log."""
     return (
         f"Partition {shard} of topic {name_of(topic)} takes nothing now: a majority of its replicas can't be reached. "
         "The message was not stored; publish it again later."

@@ -47,7 +47,7 @@ class Opening:
         self._owner = owner
         self._port = port
         self._lines: dict[int, list[_Unopened]] = {}
-        """What waits, by identity of its session."""
+        """Waiting runs, by identity of their session."""
         self._stopped = Stopped()
 
     def must_wait(self, session: Session, groups: list[int]) -> bool:

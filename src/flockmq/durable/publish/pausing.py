@@ -30,7 +30,7 @@ class Stopped:
         """Remove this reason to pause the connection; read it again when none is left."""
         if self._waiting.pop(connection.number, None) is not None:
             connection.waits_for -= 1
-            connection.last_read_at = node.now  # it was not silent, it was not listened to
+            connection.last_read_at = node.now  # the node did not read from it; the client was not silent
             connection.start_reading_again()
 
     def let_all_go(self, node: NodeState) -> None:

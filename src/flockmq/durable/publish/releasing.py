@@ -54,7 +54,7 @@ class ReleasePort(Protocol):
         """Records with these ids were given to a partition."""
 
     def drop(self, session: Session, ids: list[int]) -> None:
-        """They are certainly not in the log."""
+        """The messages with these ids are certainly not in the log."""
 
     def release(self, session: Session, ids: list[int], reply: Callable[[bool], None], now: int) -> bool:
         """The client releases ids. False: nothing to wait for, ``reply`` is not called. True: it will be, once."""

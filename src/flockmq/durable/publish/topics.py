@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def durable_topic(record: TopicRecord) -> DurableTopic:
-    """What publishers must know of a topic."""
+    """The facts of a topic that publishing needs."""
     partitions = sorted(record.partitions, key=lambda partition: partition.shard)
     return DurableTopic(
         record.namespace.encode(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def note_unsettled(answer: PublishAnswer) -> None:
-    """These ids are taken, and have no outcome."""
+    """Note packet ids that are taken and have no outcome."""
     session = answer.session
     if session.unsettled is None:
         session.unsettled = {}

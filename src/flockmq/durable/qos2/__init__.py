@@ -9,6 +9,9 @@
 The decision that a message is a repeat is not here but in ``node/publishing.take_one``. This package rebuilds the set
 that the decision reads (``Session.received``) for a new owner, and releases ids from the logs after PUBREL.
 
+The other direction, QoS 2 from logs to clients: ``durable/sessions/sending.py``, and ``session/outbound.py`` for what
+is in flight on one connection.
+
 Sessions that end with their connection have no record and leave no ids in logs: a client that comes back has a new
 session, and none of its ids means anything.
 

@@ -1,4 +1,4 @@
-"""A partition gets another owner of a client: ADOPT in its log, and the packet ids that the log holds behind that.
+"""A node becomes the owner of a client in a partition: ADOPT in its log, then the packet ids that the log holds.
 
 ```
  here: adopt(partition, client, epoch, since) ... flush --> one call per partition --> its leader
@@ -45,11 +45,11 @@ class Adopting:
         self._control = control
         self._machines = machines
         self._open: dict[int, list[tuple[Statement, Adopted]]] = {}
-        """Partition -> what this turn brought for it."""
+        """Partition -> the adoptions of this turn."""
         calls.serve_leader(ADOPT_CALL, self._on_adopt)
 
     def adopt(self, group: int, client: bytes, epoch: int, since: int) -> Adopted:
-        """Be the owner of a client in a partition from ``epoch`` on."""
+        """Make this node the owner of a client in a partition from ``epoch`` on."""
         opened = self._open.get(group)
         if opened is None:
             opened = self._open[group] = []
@@ -94,7 +94,7 @@ class Adopting:
 def _settle(told: list[Adopted], reply: Reply) -> None:
     found: list[list[int] | None] = [None] * len(told)
     if reply.code == OK:
-        with suppress(RemoteProtocolError):  # as if the leader had said nothing
+        with suppress(RemoteProtocolError):  # an unreadable answer counts as none
             found = _read_answer(reply.body, len(told))
     for one, ids in zip(told, found, strict=True):
         one.set(ids)

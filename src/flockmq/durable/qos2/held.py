@@ -1,4 +1,4 @@
-"""What this node knows of the QoS 2 packet ids of one session that are in logs."""
+"""The QoS 2 packet ids of one session in logs, as far as this node knows them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
 
 Found = dict[int, list[int]]
-"""Packet id -> partitions that know it."""
+"""Packet id -> partitions whose logs hold the id."""
 Released = Callable[[bool], None]
-"""True: committed, answer with PUBCOMP. False: that is not known, close the connection."""
+"""True: the release is committed, answer with PUBCOMP. False: its outcome is not known, close the connection."""
 
 
 class Held:
@@ -25,7 +25,7 @@ class Held:
         self.missing: dict[int, None] = {}
         """Partitions that the record touches and that could not be asked."""
         self.waiting: list[tuple[list[int], Released, int]] = []
-        """Releases (ids, reply, until when) that depend on those."""
+        """Releases (ids, reply, until when) that wait for missing partitions."""
 
     def is_empty(self) -> bool:
         """Whether nothing of the session is in logs."""

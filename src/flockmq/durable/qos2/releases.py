@@ -1,4 +1,4 @@
-"""QoS 2 exactly once into the log: what a publisher has not released is in the log with its packet id, until it has.
+"""QoS 2 exactly once into the log: each message is in the log with its packet id until its publisher releases the id.
 
 ```
  first PUBLISH into a partition --> open: TOUCH in the record, ADOPT in the partition, both committed
@@ -7,11 +7,11 @@
  CONNECT --> collect: ADOPT in the partitions that the record touches --> their ids --> CONNACK --> attached
  all ids of a partition released, and idle, or the client is gone --> UNTOUCH, then FORGET
 ```
-A partition takes QoS 2 records with an id only of clients that it knows, and of no older epoch (``machine/fences.py``):
-what a replaced owner still has on its way can't get in, however late it comes.
+A partition takes QoS 2 records with an id only of clients that it knows, and of no older epoch (``machine/fences.py``).
+So late records of a replaced owner never enter the log.
 
-A partition that could not be asked keeps only its own ids unknown. It is asked again and again; until that works the
-session appends nothing there, and ids that are not known here are not released.
+When a partition does not answer, only its own ids stay unknown. The node asks it again and again; until it answers, the
+session appends nothing there, and the node releases no id that it does not know.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
 COLLECT_MS: Final = 2_000
 """How long a CONNACK waits for partitions; those that did not answer are asked again later."""
 COLLECTED_MAX: Final = 10_000
-"""Clients whose ids are known, and whose session is not there yet."""
+"""Clients whose ids were collected, and whose session is not on this node yet."""
 OPEN_MS: Final = 10_000
 """How long the first PUBLISH into a partition may wait for TOUCH and ADOPT."""
 OPENS_MAX: Final = 20_000
-"""Sessions that wait for that at a time."""
+"""Sessions that wait for TOUCH and ADOPT at a time."""
 RETRY_MS: Final = 200
 IDLE_MS: Final = 60_000
-"""After this a partition without ids is not touched any more."""
+"""After this idle time, the record stops naming a partition without ids."""
 WAITING_MAX: Final = 1_000
 """Releases of a client that wait for partitions which could not be asked."""
 UNSURE_MS: Final = 1_000
 UNSURE_MAX: Final = 100
 """Clients for which partitions are asked again in one tick."""
 SWEEP: Final = 50
-"""Sessions looked at in one tick, whether they are still here, and idle."""
+"""Sessions that one tick examines: are they still on this node, are they idle?"""
 
 
 class _Release:
@@ -71,7 +71,7 @@ class _Release:
 
 
 class _Collected:
-    """What the partitions of a record said to the claim that has this epoch."""
+    """The answers of a record's partitions to the claim with this epoch."""
 
     def __init__(self, epoch: int, ids: Found, missing: list[int]) -> None:
         self.epoch = epoch
@@ -90,7 +90,7 @@ class Releases:
         log: RecordLog,
         sessions: dict[str, Session],
     ) -> None:
-        """``sessions``: those of this node; what sessions that moved away had is forgotten by and by."""
+        """``sessions``: those of this node. Ids of sessions that moved away are forgotten at later ticks."""
         self._calls = calls
         self._sessions = sessions
         self._adopting = Adopting(calls, control, machines)
@@ -147,14 +147,14 @@ class Releases:
             self._opens -= 1
 
     def _until_registered(self, session: Session) -> Task[int]:
-        """Another node may have a client with the same id, and the same message of it, until the log knows this one."""
+        """Wait until the log knows this session: before, another node may have the same client id and message."""
         due_at = self._calls.now + OPEN_MS
         while session.is_unregistered and self._calls.now < due_at and not session.is_over:
             yield Sleep(RETRY_MS)
         return LOST if session.is_unregistered or session.is_over else OPENED
 
     def _adopt(self, client_id: str, epoch: int, since: int, groups: list[int], due_at: int) -> Task[Found]:
-        """Be the owner of a client in partitions: those that said so in time, each with the client's ids there."""
+        """Adopt a client in partitions; returns those that answered in time, each with the client's ids there."""
         client = client_id.encode()
         asked: list[tuple[int, Adopted]] = [
             (group, self._adopting.adopt(group, client, epoch, since)) for group in groups
@@ -167,9 +167,9 @@ class Releases:
         return found
 
     def may_append(self, session: Session, group: int) -> bool:
-        """Whether QoS 2 messages of a session may go to a partition: not while it is not known what is there already.
+        """Whether QoS 2 messages of a session may go to a partition: not while the ids there are unknown.
 
-        False: close the connection; whether a message is in the log can't be told.
+        False: close the connection, because the node can't tell whether a message is in the log.
         """
         held = self._of(session)
         return held is None or group not in held.missing
@@ -179,7 +179,7 @@ class Releases:
         return session.record_epoch if session.is_logged else 0
 
     def _of(self, session: Session) -> Held | None:
-        """What this session has in logs; what an earlier one of its client had does not count."""
+        """The ids of this session in logs, without those of an earlier session of its client."""
         held = self._held.get(session.client_id)
         return held if held is not None and held.session is session else None
 
@@ -196,14 +196,14 @@ class Releases:
                 groups.append(group)
 
     def drop(self, session: Session, ids: list[int]) -> None:
-        """They are certainly not in the log."""
+        """The records with these ids are certainly not in the log."""
         held = self._of(session)
         if held is not None:
             for packet_id in ids:
                 held.ids.pop(packet_id, None)
 
     def fenced(self, session: Session, group: int) -> None:
-        """A partition does not know this owner, or a newer one: open it again before anything else goes there."""
+        """A partition knows another owner, or none: open the partition again before the next QoS 2 message."""
         held = self._of(session)
         if held is not None:
             held.open.pop(group, None)
@@ -211,7 +211,7 @@ class Releases:
     # Releases.
 
     def release(self, session: Session, ids: list[int], reply: Released, now: int) -> bool:
-        """The client releases ids. False: nothing to wait for, ``reply`` is not called. True: it will be, once."""
+        """The client releases ids. True: ``reply`` is called once, now or later. False: no log holds them."""
         held = self._of(session)
         if held is None:
             return False
@@ -243,7 +243,7 @@ class Releases:
         self._telling.flush()
         self._adopting.flush(now)
 
-    # Sessions that go on here.
+    # Sessions that continue on this node.
 
     def wants(self, claimed: Claimed) -> bool:
         """Whether a client with this record has to wait for ``collect``."""
@@ -295,7 +295,7 @@ class Releases:
             self._unsure[client_id] = now + UNSURE_MS
 
     def _ask_again(self, client_id: str, now: int) -> None:
-        """Some partitions could not be asked: they may be there again."""
+        """Ask again the partitions that did not answer."""
         held = self._held.get(client_id)
         if held is None or not held.missing:
             del self._unsure[client_id]
@@ -334,13 +334,13 @@ class Releases:
     # Sessions that rest, or end.
 
     def detached(self, session: Session) -> None:
-        """The client is gone: its next owner need not ask partitions that hold none of its ids."""
+        """The connection is gone. UNTOUCH partitions without ids, so that the next owner need not ask them."""
         held = self._of(session)
         if held is not None:
             self._close(held, self._calls.now)
 
     def ended(self, session: Session) -> None:
-        """A session is over: its ids mean nothing any more. A copy that is only forgotten has no record."""
+        """A session has ended: its ids are void. A session that this node only forgets has no ``has_record``."""
         held = self._of(session)
         if held is None:
             return
@@ -350,7 +350,7 @@ class Releases:
             self._touching.forget(session.client_id.encode(), epoch, held.partitions(), epoch + 1)
 
     def _close(self, held: Held, used_before: int) -> None:
-        """Do not touch partitions any more that hold no ids."""
+        """UNTOUCH partitions that hold no ids."""
         idle = held.idle(used_before)
         if not idle:
             return
@@ -364,7 +364,7 @@ class Releases:
             del self._held[held.session.client_id]
 
     def tick(self, now: int) -> None:
-        """Ask again what has to be asked, and look whether sessions are idle or gone."""
+        """Ask partitions again that did not answer; examine some sessions, whether they are idle or gone."""
         self._calls.now = now
         for client_id in list(islice(self._unsure, UNSURE_MAX)):
             if self._unsure[client_id] <= now:
@@ -383,7 +383,7 @@ class Releases:
 
 
 def _by_id(found: Found) -> Found:
-    """Ids by partition, the other way round."""
+    """From partition -> ids to id -> partitions."""
     ids: Found = {}
     for group in sorted(found):
         for packet_id in found[group]:
@@ -392,7 +392,7 @@ def _by_id(found: Found) -> Found:
 
 
 def _reconcile(before: Held, held: Held) -> None:
-    """The session stayed here: what the logs say of its ids counts more than what it remembers.
+    """The session stayed on this node: the ids in logs overrule the ids in its memory.
 
     Ids that no log has are free, unless their message is still on its way. Messages that are in a log have their
     outcome.

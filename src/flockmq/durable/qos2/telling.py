@@ -43,7 +43,7 @@ class Telling:
         calls.serve_leader(RELEASE_CALL, self._on_release)
 
     def tell(self, group: int, statement: Statement) -> Promise[bool]:
-        """State something about the packet ids of a client."""
+        """Send a statement about the packet ids of a client to a partition."""
         opened = self._open.get(group)
         if opened is None:
             opened = self._open[group] = []

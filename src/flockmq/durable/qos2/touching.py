@@ -1,4 +1,4 @@
-"""Which partitions a session's record names because they may hold its QoS 2 packet ids.
+"""The partitions that a session's record names, because they may hold its QoS 2 packet ids.
 
 ```
  touch ----> TOUCH, applied in the record: the next owner asks these partitions
@@ -35,7 +35,7 @@ class RecordLog(Protocol):
     """The log of session records (``sessions/submitting.py``)."""
 
     def say(self, client: bytes, statement: SessionStatement, size: int = 64) -> Promise[StatementResult | None]:
-        """Say something about the session of a client; None: its result is not known."""
+        """Send a statement about the session of a client; None: its result is not known."""
 
 
 class Touching:
@@ -49,7 +49,7 @@ class Touching:
         self._stamp = 0
 
     def touch(self, session: Session, groups: list[int], due_at: int) -> Task[int]:
-        """Have partitions in the record of a session: a code of ``submitting``, or ``NOT_KNOWN``."""
+        """Enter partitions into the record of a session; returns a code of ``submitting``, or ``NOT_KNOWN``."""
         client = session.client_id.encode()
         self._stamp += 1
         statement = TouchStatement(client, session.record_epoch, self._stamp, groups)
@@ -61,7 +61,7 @@ class Touching:
         return NOT_KNOWN if groups else DONE
 
     def untouch(self, client: bytes, epoch: int, groups: list[int], since: int) -> None:
-        """Say that partitions hold no ids of the session, but for those of epochs before ``since``."""
+        """Remove partitions from the record: they hold no ids of the session, except of epochs before ``since``."""
         statement = UntouchStatement(client, epoch, self._stamp, groups)
         told = self._log.say(client, statement, 64 + 8 * len(groups))
         told.then(partial(self._was_untouched, statement, since))
@@ -71,6 +71,6 @@ class Touching:
             self.forget(statement.client, statement.epoch, statement.groups, since)
 
     def forget(self, client: bytes, epoch: int, groups: list[int], since: int) -> None:
-        """Have partitions forget a client, and its ids of epochs before ``since``; with other ids it stays known."""
+        """Tell partitions to forget a client and its ids of epochs before ``since``; a client with other ids stays."""
         for group in groups:
             self._telling.tell(group, Statement(FORGET, client, epoch, [], since))

@@ -3,9 +3,9 @@
 | question | module |
 | --- | --- |
 | which node has a client id? | ``owning``, ``claims``, ``reclaiming``; elsewhere: ``yielding``, ``reloading`` |
-| what is under way to a client? | ``sending`` |
+| which QoS 2 messages are under way to a client? (exactly once to subscribers) | ``sending`` |
 | what is in the log of a session? | ``keeping``, ``submitting``, ``repeating``, ``restoring`` |
-| where does a session stand? | ``positions``, ``marking``, ``standing``, ``lag`` |
+| where does a session stand? | ``positions``, ``marking``, ``standing``, ``lag`` (of cursors: ``durable/cursors``) |
 | which names are captured, and for how long? | ``serving``, ``leases``, ``holding`` |
 | when is a will published? | ``firing`` |
 

@@ -1,12 +1,15 @@
-"""Sessions that are away pass captured messages that they do not match, so that they do not hold them.
+"""The positions of away sessions move past captured messages that match none of their filters.
+
+Without that, an away session would hold such messages against retention.
 
 ```
  the leader of a shard of $sessions, before it moves its holds (``holding.py``):
    records that are away, and stand before the segment that a log of $capture is written to
      --> SEEK: where is the next record that a filter of the session matches? --> ADVANCE: the session stands there
 ```
-A session is asked about again when its next record was removed, or when all before the last segment was passed and
-another segment is closed. What is asked in one pass is bounded; the next pass goes on behind it.
+The leader asks about a session again when retention removed the session's next record, or when the session has passed
+all closed segments and another segment is closed. One pass asks a bounded number of questions; the next pass goes on
+behind the last session.
 """
 
 from __future__ import annotations
@@ -46,12 +49,12 @@ class Advancing:
         self._blocked: dict[tuple[bytes, int, int], int] = {}
         """(client, epoch, group of ``$capture``) -> the next record that may be for the session."""
         self._placed: dict[tuple[bytes, int], None] = {}
-        """(client, epoch) of sessions that stand nowhere else than their positions say."""
+        """(client, epoch) of sessions whose exact place is their position."""
         self._after: dict[int, bytes] = {}
         """By shard: the client that the last pass ended with, if it did not come to the end."""
         self.asked = 0
         self.advanced = 0
-        """Questions that were asked, and sessions that passed something."""
+        """Questions asked, and sessions whose position was moved."""
 
     def advance(self, shard: int, machine: PartitionMachine, ends: dict[int, Located]) -> Task[None]:
         """One pass over the records of a shard that this node leads; ``ends``: of the logs of ``$capture``."""
@@ -93,7 +96,7 @@ class Advancing:
         found: list[tuple[bytes, int, Seek]] = []
         filters: tuple[bytes, ...] = ()
         for group, offset in positions.items():
-            # What is gone may have been for the session: its client has to hear of it.
+            # Removed records may have been for the session: the position stays, so that its client hears of the gap.
             if not ends[group].first <= offset < closed[group] or self._is_blocked(record, group, closed, ends):
                 continue
             if not filters:
@@ -142,7 +145,7 @@ class Advancing:
 
 
 def _remember(memory: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    """Keep something, as long as there is room: what was kept first goes first."""
+    """Keep an entry; when there is no room, the oldest entry goes."""
     memory[key] = value
     if len(memory) > REMEMBERED_MAX:
         del memory[next(iter(memory))]

@@ -54,19 +54,19 @@ if TYPE_CHECKING:
     from flockmq.tasks import Promise, Task
 
 CLEAN_WAIT_MS: Final = 1_000
-"""After this a client whose session ends with its connection is let in, though no shard could be asked for a record.
+"""Longest wait of a client whose session ends with its connection: then it connects without a record.
 
-With a will it waits as long as a persistent one; then its node alone has the will.
+A client with a will waits as long as a client with a persistent session; after that its node alone has the will.
 """
 CLAIM_MS: Final = 3_000
 CLAIM_BYTES: Final = 64
-"""About how large a claim without a will is."""
+"""Approximate size of a claim without a will."""
 UNKNOWN_MAX: Final = 100_000
 """Claims without a result; beyond it clients are refused with Server busy."""
 NONCES_MAX: Final = 64
 CATCH_UP_MS: Final = 20
 AGAIN_MS: Final = 1_000
-"""A client that has waited longer may have connected elsewhere meanwhile: a claim that came late is not repeated."""
+"""A late claim is repeated only within this time: later, the client may have connected to another node."""
 WHY_UNAVAILABLE: Final = "No majority of nodes keeps persistent sessions now; connect later, or with a clean start"
 WHY_USER: Final = "The client id belongs to another user"
 WHY_FULL: Final = "The cluster holds all persistent sessions that it may"
@@ -82,7 +82,7 @@ QUOTAS: Final = {REFUSED_FULL: WHY_FULL, REFUSED_NAMESPACE: WHY_NAMESPACE, REFUS
 
 
 class Uncertain:
-    """Sessions that a MARK must say nothing of: they are not here yet, or not any more."""
+    """Sessions that a MARK must not cover: they are not on this node yet, or have left it."""
 
     def __init__(self) -> None:
         self.pending: dict[bytes, int] = {}
@@ -90,10 +90,11 @@ class Uncertain:
         self.leaving: dict[bytes, int] = {}
         """Clients whose DETACH is not known to be applied, with the epoch of each."""
         self.unknown: dict[bytes, int] = {}
-        """Clients whose claim is under way, or may have been granted, with the nonce of each; but for clean sessions,
-        of which a MARK says nothing anyway."""
+        """Clients whose claim is under way or has no known result, with the nonce of each. Clean sessions are not
+        listed: a MARK does not cover them."""
         self.granted: dict[bytes, int] = {}
-        """Clients that wait for their CONNACK, with the epoch of each; those that were overtaken are taken out."""
+        """Clients that wait for their CONNACK, with the epoch of each. A client that another connection overtook
+        is removed."""
 
 
 class SessionClaims:
@@ -129,6 +130,10 @@ class SessionClaims:
         self.waits = Waits()
         """How long clients waited for their claims."""
 
+    def are_needed(self, expiry_s: int, has_will: bool) -> bool:
+        """Whether the log must have the claim of a client, or may hold a record that the claim ends."""
+        return expiry_s > 0 or has_will or bool(self._log.groups()) or not self._members.is_alone()
+
     def claim(
         self,
         connection: Connection,
@@ -138,7 +143,7 @@ class SessionClaims:
         clean_start: bool,
         will: bytes,
     ) -> Promise[Claimed]:
-        """Have the client id, and the session of its record."""
+        """Claim the client id in the log, and the session of its record."""
         flags = (CLEAN_START if clean_start else 0) | (0 if self._node.gate_is_open else CHECKS_USER)
         user = None if username is None else username.encode()
         client = client_id.encode()
@@ -168,7 +173,7 @@ class SessionClaims:
             due_at = max(due_at, self._calls.now + CLEAN_WAIT_MS)  # to make the topics may have taken long
         result = yield from self._say(connection, client, statement, due_at)
         if result is not None and result.code == VOID and self._calls.now - began_at < AGAIN_MS:
-            # Most likely this node had not heard of the claim that the client has left to come here.
+            # Most likely this node had not heard of the client's claim at the node that it came from.
             statement.seen = result.index
             statement.nonce = self._rng.getrandbits(63) | 1
             result = yield from self._say(connection, client, statement, due_at)
@@ -194,7 +199,7 @@ class SessionClaims:
         return Claimed(reasons.SUCCESS, "", record, keeps_will=len(statement.will) > 0)
 
     def make_topics(self, due_at: int, must_write: bool) -> Task[bool]:
-        """Have the hidden topics. A client whose session ends with its connection waits no longer than ``due_at``."""
+        """Make the hidden topics. A client whose session ends with its connection waits no longer than ``due_at``."""
         if self._hidden.are_made():
             return True
         made = self._calls.tasks.start("hidden topics", self._hidden.make(due_at))
@@ -222,7 +227,7 @@ class SessionClaims:
         return self._repeating.until_said(client)
 
     def abandon(self, client: bytes, nonce: int) -> None:
-        """No client waits for a claim any more: if it is granted after all, its session is away."""
+        """No client waits for this claim any more. If the claim is granted later, its session counts as away."""
         nonces = self._abandoning.get(client)
         if nonces is None:
             self._abandoning[client] = [nonce]
@@ -246,7 +251,7 @@ class SessionClaims:
 
 
 def _unreachable(statement: ClaimStatement) -> Claimed:
-    """The log could not be asked: a client without anything to be kept is let in."""
+    """The result when no shard could be asked: a client connects only if it has no session or will to keep."""
     if not statement.expiry_s:
         return Claimed(reasons.SUCCESS, "", is_certain=False)
     return Claimed(reasons.SERVER_UNAVAILABLE, WHY_UNAVAILABLE)

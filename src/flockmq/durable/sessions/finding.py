@@ -41,7 +41,7 @@ UNKNOWN: Final = 3
 
 
 class Sought(NamedTuple):
-    """What was found."""
+    """The result of a search for a record."""
 
     is_known: bool
     """False: no leader of the shard answered in time."""
@@ -62,11 +62,11 @@ class SessionFinder:
         return self._calls.tasks.start("the record of a session", self._find(client))
 
     def end(self, client: bytes) -> Promise[int]:
-        """End the session of a client; see the module for what comes of it."""
+        """End the session of a client; the module lists the outcomes."""
         return self._calls.tasks.start("the end of a session without a node", self._end(client))
 
     def until_ended(self, client: bytes) -> Promise[None]:
-        """Wait, for a moment, until the record that is there now is gone or another claim has it."""
+        """Wait a moment until the present record is gone or belongs to another claim."""
         return self._calls.tasks.start("the end of a session to be applied", self._until_ended(client))
 
     def _on_record(self, group: int, reader: Reader) -> Reply:

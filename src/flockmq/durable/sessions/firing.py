@@ -1,4 +1,4 @@
-"""Wills that are due are published, by the leader of the shard that keeps them: once, where they go into a log.
+"""The leader of a shard publishes its due wills: exactly once into a log, at least once past logs.
 
 ```
  due --> FIRING (target, wills), committed --> the target's leader appends them as one run --> FIRED
@@ -7,8 +7,8 @@
             |                                        again --> captured: a copy to all others from memory
             `-- no log keeps them (target 0) --> published from here, at least once --> FIRED
 ```
-Runs of a shard for one target go one after the other, in their order: a log that has a run has all before it. A leader
-that takes over finds the runs without FIRED, and sends them again.
+A shard sends its runs for one target one after the other, in order: a log that has a run has all earlier ones. A new
+leader finds the runs without FIRED and sends them again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WillFiring:
     # When.
 
     def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
-        """A shard has moved on: a will may be due."""
+        """A shard has applied more entries: a will may be due."""
         if self._machines.by_group[group].sessions.wills.kept:
             self._look(group)
 
@@ -120,7 +120,7 @@ class WillFiring:
     # Taking.
 
     def _take(self, group: int) -> Task[None]:
-        """Have due wills taken, until none is left; ``applied`` sends them on their way."""
+        """Commit FIRING for due wills, until none is left; ``applied`` then publishes them."""
         try:
             while self._leads(group):
                 due = self._wills(group).due(self._shards.clock_ms(group), RUN_WILLS_MAX)
@@ -142,7 +142,7 @@ class WillFiring:
         return [FiringStatement(target, wills) for target, wills in named.items()]
 
     def _target_of(self, known: KeptWill) -> int:
-        """The partition that a will goes to, as a message of its client would."""
+        """The partition of a will: the same as for a message of its client."""
         will = known.will
         table = self._node.table
         plan = table.plan(will.topic)
@@ -160,7 +160,7 @@ class WillFiring:
     # Publishing.
 
     def _send(self, group: int, target: int) -> Task[None]:
-        """Publish the runs of a shard for one target, the oldest first; what fails is tried again at a later tick."""
+        """Publish the runs of a shard for one target, the oldest first; a later tick repeats runs that fail."""
         try:
             while self._leads(group):
                 sequences = [sequence for known, sequence in self._wills(group).runs if known == target]
@@ -173,7 +173,7 @@ class WillFiring:
         taken = list(self._wills(group).runs[target, sequence])
         allowed = [known for known in taken if self._is_allowed(known)]
         if target != NO_LOG and not self._calls.layout.replicas_of(target):
-            # The topic is gone, and its log: the wills go where they belong by now.
+            # The topic and its log are gone: choose the target of the wills again.
             return (yield from self._shards.put(group, self._firing(taken)))
         if target != NO_LOG and allowed:
             body = U64.pack(group) + U64.pack(sequence) + self._encode(target, allowed)
@@ -185,7 +185,7 @@ class WillFiring:
         return (yield from self._shards.put(group, [FiredStatement(target, sequence)]))
 
     def _is_allowed(self, known: KeptWill) -> bool:
-        """Whether the client may publish its will now, as far as that can be told without the client."""
+        """Whether the client's rights, as this node knows them now, allow its will."""
         node = self._node
         identify = node.reviews.identify
         if node.gate_is_open or identify is None:
@@ -207,7 +207,7 @@ class WillFiring:
         return False
 
     def _deliver(self, known: KeptWill, target: int) -> None:
-        """Publish past logs; what is captured goes to those that do not read the log, what is durable to none."""
+        """Publish past logs. Captured wills go to subscribers that do not read the log; durable wills go to none."""
         node = self._node
         now = node.now
         will = known.will
@@ -247,7 +247,7 @@ class WillFiring:
         return b"".join(parts)
 
     def _on_run(self, target: int, reader: Reader) -> Task[Reply]:
-        """Append a run, unless the log has it; answered when it is committed."""
+        """Append a run unless the log has it; answer when the run is committed."""
         sender = NO_NODE | reader.u64()
         sequence = reader.number()
         builder = BatchBuilder()

@@ -6,8 +6,8 @@
    |            and acknowledges nothing (leases.py)           `-- a node that knows the filters captures these alone
    `-- a node that knows it captures every QoS 1 and 2 message
 ```
-So ``$sessions`` says: no node acknowledges any more what a persistent session could miss. A node that makes the topics
-may die at any step: another one goes on with what is there.
+So once ``$sessions`` exists, no node acknowledges a message that a persistent session could miss. A node that makes the
+topics may die at any step: another node goes on from the topics that exist.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class HiddenTopics:
         return self._find(SESSIONS_TOPIC) is not None and self._find(CAPTURE_TOPIC) is not None
 
     def make(self, due_at: int) -> Task[bool]:
-        """Have both topics, and most likely all live nodes know them; False: no majority made them in time."""
+        """Make both topics, and wait until most likely all live nodes know them; False: not made in time."""
         if self.are_made():
             return True
         while self._find(CAPTURE_TOPIC) is None:

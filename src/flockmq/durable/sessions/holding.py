@@ -1,4 +1,4 @@
-"""Captured messages stay until every session that waits for them has them: the leaders of ``$sessions`` hold them.
+"""The leaders of ``$sessions`` hold captured messages until all sessions that wait for them have read them.
 
 ```
  every 30 s: ends of all shards of $capture --> for each shard of $sessions that this node leads, confirmed by a quorum:
@@ -6,7 +6,7 @@
                  the least position of its sessions, or the end where none waits --> cursor $sessions/SHARD in $capture
  retention_sweeper: segments before all these cursors may go; others only beyond what $capture keeps: a gap, reported
 ```
-The ends are asked for first. A session that subscribes while the table is read was promised nothing from before them.
+The leader asks for the ends before it reads the table: a session that subscribes meanwhile needs nothing before them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
  UNSUBSCRIBE -> hold_unsuback --> UNSUBSCRIBE, applied --> UNSUBACK
  gone --------> detached, ended -> DETACH with exact positions, END                 said again until applied
 ```
-A session is *logged* from its claim on: it gets messages of QoS 1 and 2 from logs alone. Once its DETACH is applied, a
-session at rest is forgotten here: its record has all of it.
+A persistent session is *logged* from its claim on: it gets messages of QoS 1 and 2 from logs alone. Once DETACH is
+applied, the node forgets a session at rest, because the record has the whole session.
 """
 
 from __future__ import annotations
@@ -49,12 +49,10 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.session_bodies import SessionStatement
     from flockmq.durable.qos2.releases import Releases
     from flockmq.durable.sessions.claims import SessionClaims, Uncertain
-    from flockmq.durable.sessions.membership import Membership
     from flockmq.durable.sessions.positions import Positions
     from flockmq.durable.sessions.reclaiming import Reclaiming
     from flockmq.durable.sessions.repeating import Repeating
     from flockmq.durable.sessions.sending import Sending
-    from flockmq.durable.sessions.submitting import SessionLog
     from flockmq.mqtt.packets import Suback, Will
     from flockmq.node.state import NodeState
     from flockmq.routing.subscription import Subscription
@@ -70,7 +68,7 @@ WHY_RECORD_FULL: Final = "The record of the session has no room for these subscr
 WHY_NOT_STORED: Final = "No majority of nodes could store the subscriptions; subscribe again later"
 WHY_WILL_TOO_LARGE: Final = f"A will may have {WILL_BYTES_MAX:,} bytes with its topic and properties"
 STATEMENT_BYTES: Final = 128 * 1_024
-"""About how large a SUBSCRIBE statement may become before the rest goes into another."""
+"""Approximate size at which a SUBSCRIBE statement is closed; the rest goes into another one."""
 
 
 class SessionKeeper:
@@ -80,7 +78,6 @@ class SessionKeeper:
         self,
         node: NodeState,
         calls: PartitionCalls,
-        log: SessionLog,
         delivery: Delivery,
         positions: Positions,
         claims: SessionClaims,
@@ -89,11 +86,9 @@ class SessionKeeper:
         releases: Releases,
         sending: Sending,
         reclaiming: Reclaiming,
-        members: Membership,
     ) -> None:
         self._node = node
         self._calls = calls
-        self._log = log
         self._streams = delivery.streams
         self._readers = delivery.readers
         self._positions = positions
@@ -103,13 +98,12 @@ class SessionKeeper:
         self._releases = releases
         self._sending = sending
         self._reclaiming = reclaiming
-        self._members = members
 
     # CONNECT.
 
     def wants(self, expiry_s: int, has_will: bool) -> bool:
-        """Whether a claim has to be in the log, or a record may be there that it ends."""
-        return expiry_s > 0 or has_will or bool(self._log.groups()) or not self._members.is_alone()
+        """See ``SessionClaims.are_needed``."""
+        return self._claims.are_needed(expiry_s, has_will)
 
     def claim(
         self,
@@ -120,14 +114,14 @@ class SessionKeeper:
         clean_start: bool,
         will: Will | None,
     ) -> Promise[Claimed]:
-        """Have the client id, and the session of its record."""
+        """Claim the client id in the log, and the session of its record."""
         encoded = b"" if will is None else stored_will(will, connection.version).encode()
         if len(encoded) > WILL_BYTES_MAX:
             return promised(Claimed(reasons.PACKET_TOO_LARGE, WHY_WILL_TOO_LARGE))
         return self._claims.claim(connection, client_id, username, expiry_s, clean_start, encoded)
 
     def abandoned(self, claimed: Claimed) -> None:
-        """A client whose claim is granted does not get its session after all: it is gone, or was refused since."""
+        """A client has left or was refused after its claim was granted: no connection gets the session."""
         record = claimed.record
         if isinstance(record, SessionRecord):
             self._uncertain.pending.pop(record.client, None)
@@ -150,14 +144,14 @@ class SessionKeeper:
             disconnect(self._node, session.connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
 
     def is_outdated(self, session: Session, claimed: Claimed) -> bool:
-        """Whether a session that is here is older than the record: another node had it since, or it is over."""
+        """Whether this node's copy of a session is older than the record: another node had the session, or it ended."""
         record = claimed.record
         if not isinstance(record, SessionRecord):
             return session.has_record and claimed.is_certain
         return session.record_epoch != record.before
 
     def restore(self, client_id: str, claimed: Claimed, now: int) -> Session | None:
-        """The session of a record, whose node is gone; None when there was none to go on with."""
+        """Make the session of a record whose copy is not on this node; None: the record had no session to continue."""
         record = claimed.record
         if not isinstance(record, SessionRecord) or not record.had_session:
             return None
@@ -168,10 +162,8 @@ class SessionKeeper:
     def attached(self, session: Session, claimed: Claimed, now: int) -> None:
         """A client has its session, under the epoch of its claim."""
         record = claimed.record
-        if not claimed.is_certain:  # a session that has a record keeps it, and ends it
-            session.is_unregistered = not session.has_record and not self._members.is_alone()
-            if session.is_unregistered:
-                self._reclaiming.register(session)
+        if not claimed.is_certain:  # a session with a record keeps the record until it ends
+            session.is_unregistered = self._reclaiming.register_unknown(session)
             return
         session.has_record = isinstance(record, SessionRecord)
         session.is_logged = isinstance(record, SessionRecord) and record.outlives_connections()
@@ -183,8 +175,7 @@ class SessionKeeper:
             self._sending.attached(session, record)
         if session.is_logged:
             self._streams.want_capture(now)
-        if not session.has_record and not self._members.is_alone():
-            self._reclaiming.register(session)  # a leader that knew of no other node wrote nothing
+        self._reclaiming.register_unknown(session)  # a leader that knew of no other node wrote no record
         if session.has_record:
             self._uncertain.pending.pop(session.client_id.encode(), None)
             self._uncertain.leaving.pop(session.client_id.encode(), None)
@@ -206,7 +197,7 @@ class SessionKeeper:
         if not session.is_logged or session.connection is not connection:
             return False
         if not all(one.group or self._positions.knows(one.topic_filter) for one in entered):
-            # No leader could be asked. Without its start the subscription would get what is older than itself.
+            # No leader could be asked. A subscription without its start would get records older than itself.
             self._refuse(session, suback, entered, False)
             tell_routes(self._node, connection, session, suback, [], [])
             return True
@@ -225,7 +216,7 @@ class SessionKeeper:
         first: int,
         told: Callable[[StatementResult | None], None],
     ) -> None:
-        """Say subscriptions, as many at a time as fit into a statement."""
+        """Put subscriptions into the log, as many at a time as fit into a statement."""
         if any(len(subscription.starts) > POSITIONS_MAX for subscription in stored):
             told(StatementResult(REFUSED_FULL))
             return
@@ -276,7 +267,7 @@ class SessionKeeper:
             disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
 
     def _refuse(self, session: Session, suback: Suback, entered: list[Subscription], is_full: bool) -> None:
-        """Take back what is not stored. A subscription that was there before stays, as its record does."""
+        """Remove subscriptions that the log did not store. A subscription that the record had before stays."""
         code = reasons.QUOTA_EXCEEDED if is_full else reasons.UNSPECIFIED_ERROR
         if session.version != 5:
             code = reasons.UNSPECIFIED_ERROR
@@ -306,7 +297,8 @@ class SessionKeeper:
     ) -> bool:
         """Keep an UNSUBACK until the log has these subscriptions no more; False: the session has no record.
 
-        Also those that are not here: an earlier UNSUBSCRIBE may have come to nothing when the client went elsewhere.
+        The statement also names subscriptions that this node does not have: an earlier UNSUBSCRIBE may have been void
+        because the client went to another node.
         """
         if not session.is_logged:
             return False
@@ -315,7 +307,7 @@ class SessionKeeper:
         return True
 
     def _take_back(self, connection: Connection, session: Session, full_filters: list[bytes], unsuback: bytes) -> None:
-        """Say which subscriptions end, as many at a time as fit into a statement."""
+        """Put the end of subscriptions into the log, as many at a time as fit into a statement."""
         count = _fitting(full_filters)
         statement = UnsubscribeStatement(session.client_id.encode(), session.record_epoch, full_filters[:count])
         told = partial(self._unsubscribed, connection, session, statement, full_filters[count:], unsuback)
@@ -330,7 +322,7 @@ class SessionKeeper:
         unsuback: bytes,
         result: StatementResult | None,
     ) -> None:
-        """Answer. A client that waits in vain is disconnected: it can't know, and this node goes on saying it."""
+        """Send the UNSUBACK. Without a result in time the node disconnects the client, and repeats the statement."""
         is_done = result is not None and result.code == DONE
         if is_done and rest and session.connection is connection:
             self._take_back(connection, session, rest, unsuback)
@@ -349,7 +341,7 @@ class SessionKeeper:
             disconnect(self._node, connection, reasons.SESSION_TAKEN_OVER, WHY_TAKEN_OVER, self._node.now)
 
     def revoked(self, session: Session, full_filters: list[bytes]) -> None:
-        """Rules have taken subscriptions away."""
+        """Changed rules have ended subscriptions of a session."""
         if session.is_logged:
             client = session.client_id.encode()
             while full_filters:
@@ -383,7 +375,7 @@ class SessionKeeper:
         self._settle(client, RevokeStatement(client, session.record_epoch))
 
     def _settle(self, client: bytes, statement: SessionStatement, session: Session | None = None) -> None:
-        """Say something that no client waits for, until it is applied. ``session``: whose subscriptions it ends."""
+        """Repeat a statement until it is applied; no client waits. It ends the subscriptions of ``session``."""
         told = partial(self._settled, client, statement)
         unsaid = Unsaid(client, statement, NEVER, told, None)
         unsaid.session = session
@@ -396,13 +388,13 @@ class SessionKeeper:
                 self._forget(client.decode(), statement.epoch)
 
     def _forget(self, client_id: str, epoch: int) -> None:
-        """The record has all of a session whose client is away: this node needs no copy."""
+        """Forget an away session at rest: its record has the whole session."""
         session = self._node.sessions.get(client_id)
         if session is not None and session.record_epoch == epoch and self._is_at_rest(session):
             drop_session(self._node, session, self._node.now)
 
     def _is_at_rest(self, session: Session) -> bool:
-        """Whether a session is away, and its record says all of it: nothing is in flight, no will waits."""
+        """Whether a session is away and its record is complete: nothing is in flight, no will waits."""
         if session.connection is not None or session.will is not None or session.received or session.unsettled:
             return False
         space = self._node.spaces.find(split_client_id(session.client_id)[0])
@@ -415,12 +407,12 @@ class SessionKeeper:
 
 
 def _voids_will(session: Session) -> bool:
-    """Whether the log keeps a will of this connection that is not to be published: the client took its leave."""
+    """Whether the log keeps a will that must not be published, because the client sent DISCONNECT."""
     return session.is_will_logged and session.will is None
 
 
 def _fitting(full_filters: list[bytes]) -> int:
-    """How many of these fit into a statement."""
+    """How many subscriptions fit into a statement."""
     size = 0
     count = 0
     while count < len(full_filters) and (not count or size + len(full_filters[count]) <= STATEMENT_BYTES):
@@ -443,7 +435,7 @@ def stored_will(will: Will, version: int) -> StoredWill:
 
 
 def _wait(connection: Connection) -> None:
-    """Read no more of a client until it is answered."""
+    """Stop reading from a client until its answer is sent."""
     connection.waits_for += 1
     connection.reading_paused = True
     connection.mark()

@@ -1,4 +1,4 @@
-"""How many messages may wait in logs for a session, for people.
+"""The lag of persistent sessions, for operators: how many messages may wait in logs. Cursors: ``durable/cursors``.
 
 ```
  refresh() --LOCATE--> where all logs that sessions read begin and end; good for FRESH_MS
@@ -36,7 +36,7 @@ FRESH_MS: Final = 1_000
 LOCATE_MS: Final = 500
 """After this a partition without a leader counts as not known."""
 FILTERS_MAX: Final = 10_000
-"""Filters of which it is kept which partitions they concern."""
+"""Filters whose partitions are kept."""
 
 
 class Lag(NamedTuple):
@@ -63,7 +63,7 @@ class SessionLag:
         """By filter, the partitions that may hold messages for it; forgotten with each refresh."""
 
     def refresh(self, fresh_ms: int = FRESH_MS) -> Task[None]:
-        """Ask where logs begin and end, unless that was asked within the last ``fresh_ms``."""
+        """Ask where logs begin and end, unless the last question was within ``fresh_ms``."""
         tasks = self._logs.tasks
         if self._ends and tasks.now - self._asked_at < fresh_ms:
             return
@@ -77,7 +77,7 @@ class SessionLag:
         self._asked_at = tasks.now
 
     def of_record(self, record: SessionRecord, table: SessionTable | None) -> Lag | None:
-        """Of a session that no node has, with its table where that is here. None: not all logs could be asked."""
+        """The lag of an away session; ``table`` is given where this node has it. None: not all logs could be asked."""
         positions: dict[int, int] = {}
         for subscription in record.subscriptions.values():
             if subscription.is_captured():
@@ -98,7 +98,7 @@ class SessionLag:
         return Lag(waiting, gone)
 
     def of_session(self, session: Session) -> Lag:
-        """Of a session that this node has."""
+        """The lag of a session of this node."""
         waiting = 0
         for group, position in self._positions.behind(session).items():
             stream = self._streams.by_group.get(group)

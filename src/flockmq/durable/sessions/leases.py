@@ -5,8 +5,8 @@
                                      ^-------------------- at once again: that confirms them ------------'
  the earliest lease lapses --> ``Capture.lapses_at``: from then on this node captures every QoS 1 and 2 message
 ```
-While there is no hidden topic, a node of several needs a lease of the cluster state: else it could miss the first
-persistent session, and acknowledge what that session waits for.
+While there are no hidden topics, each node of a cluster of several needs a lease of the cluster state. Without the
+lease a node could miss the first persistent session, and acknowledge messages that the session waits for.
 
 | this node knows | ``Capture.lapses_at`` |
 | --- | --- |
@@ -15,8 +15,8 @@ persistent session, and acknowledge what that session waits for.
 | no hidden topic, and other nodes | when its lease of the cluster state lapses: it then acknowledges nothing |
 | no hidden topic, and no other node | never |
 
-A lease of the state counts from a question to the leader of group 0, once all that was committed by then is applied
-here. So a node that does not know ``$capture`` has no lease ``STATE_LEASE_MS`` after that topic was made
+A lease of the state begins with a question to the leader of group 0, and holds once this node has applied all entries
+committed by then. So a node that does not know ``$capture`` has no lease ``STATE_LEASE_MS`` after that topic was made
 (``hidden.py``).
 """
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 ASK_MS: Final = 2_000
 RETRY_MS: Final = 100
 MARGIN_MS: Final = 300
-"""Clocks drift, and a turn takes time: this node stops to rely on a lease earlier than its leader does."""
+"""Clocks drift, and a turn takes time: a node's lease ends this much earlier than its leader counts."""
 FILTERS_MAX: Final = 1 << 20
 STATE_LEASE_MS: Final = 5_000
-"""Longer than group 0 needs to find another leader: meanwhile messages are acknowledged as ever."""
+"""Longer than group 0 needs to elect a leader, so that nodes go on acknowledging messages meanwhile."""
 STATE_ASK_MS: Final = 1_000
 STATE_RENEW_MS: Final = 500
 APPLY_MS: Final = 20
 
 
 class _Shard:
-    """What this node knows of one shard."""
+    """The filters and the lease of one shard, as this node has them."""
 
     def __init__(self, number: int, group: int) -> None:
         self.number = number
@@ -60,9 +60,9 @@ class _Shard:
         self.version = 0
         self.until = 0
         self.whole: set[bytes] = set()
-        """The whole set as far as it has come."""
+        """The pieces of the whole set that have arrived."""
         self.whole_version = 0
-        """The version at which that began."""
+        """The version of the first piece."""
         self.after = b""
 
 
@@ -82,7 +82,7 @@ class Leases:
         """When the lease of the cluster state lapses; -1: this node has never asked for one."""
         self._was_alone = False
         self.regained = 0
-        """How often a lease was granted again that had lapsed: this node may have missed what a leader said."""
+        """How often a lapsed lease was granted again; this node may have missed messages of a leader meanwhile."""
 
     def follow(self) -> None:
         """Cluster state has changed: begin to follow the shards, once they are there."""
@@ -98,7 +98,7 @@ class Leases:
             self._calls.tasks.start("lease of the cluster state", self._follow_state())
         is_alone = self._is_alone()
         if self._was_alone and not is_alone:
-            # The only voter has known all that was committed, up to this very change.
+            # The only voter has applied every committed entry, up to this change.
             self._state_until = max(self._state_until, self._calls.now + STATE_LEASE_MS - MARGIN_MS)
         self._was_alone = is_alone
         self._count()
@@ -117,7 +117,7 @@ class Leases:
         return now < self._table.capture.lapses_at
 
     def _is_alone(self) -> bool:
-        """Whether no other node belongs to the cluster, which this node knows for certain."""
+        """Whether this node knows for certain that the cluster has no other node."""
         nodes = self._meta.state.nodes
         return self._meta.is_current and len(nodes) == (self._node_id in nodes)
 
@@ -131,7 +131,7 @@ class Leases:
                 index = yield from self._meta.committed(STATE_ASK_MS)
                 while index > self._meta.state.index and self._calls.now < due_at:
                     yield Sleep(APPLY_MS)
-                # Nodes that are not in the state are not waited for when ``$capture`` is made.
+                # The maker of ``$capture`` does not wait for nodes that are not in the state.
                 if 0 <= index <= self._meta.state.index and self._node_id in self._meta.state.nodes:
                     self._state_until = max(self._state_until, due_at)
                     self._count()
@@ -159,7 +159,7 @@ class Leases:
                 yield Sleep(RETRY_MS)
 
     def _take(self, shard: _Shard, reader: Reader) -> bool:
-        """Learn what an answer says; False while only a part of the whole set is here."""
+        """Apply an answer; False while parts of the whole set are missing."""
         kind = reader.u8()
         version = reader.number()
         found: list[tuple[bytes, bool]] = []

@@ -1,4 +1,4 @@
-"""How far the sessions of this node are, said every 5 seconds; and whether they are still this node's.
+"""Every 5 seconds a node states the positions of its sessions, and checks that they are still its own.
 
 ```
  where streams stand --> all sessions are there, but for slow ones (listed with their positions), and those that are
@@ -6,8 +6,8 @@
  some sessions in turn --> CHECK --> those that the log has otherwise --> make sure of them (reclaiming.py)
  all of them, when this node could not ask a shard for a while
 ```
-A cost per node and per slow session, not per session. Where streams stand is noted first: sessions are at least there
-when they are looked at.
+The cost is per node and per slow session, not per session. The node notes the positions of its streams first: each
+session that it then looks at has reached at least those positions.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MARK_MS: Final = 5_000
 MARK_SESSIONS: Final = 500
 """Sessions looked at for a MARK before others have their turn."""
 MARK_BYTES: Final = 400 * 1_024
-"""A MARK with a larger list of slow sessions lists those alone that are uncertain: it says of all others that they are
-where the slowest is."""
+"""Bound of listed slow sessions. Beyond it a MARK lists the uncertain ones alone, and states the position of the
+slowest session for all others."""
 CHECKED: Final = 500
 """Sessions that a node asks its shards about with each MARK: whether they are still its own."""
 
@@ -72,18 +72,18 @@ class Marking:
         self._reclaiming = reclaiming
         self._leases = leases
         self._regained = 0
-        """How many lapsed leases were regained when all sessions were asked about last."""
+        """The count of regained leases at the last check of all sessions."""
         self._uncertain = uncertain
         self._sending = sending
         self._unchecked: list[str] = []
-        """Clients whose sessions are still to be asked about in this round."""
+        """Clients whose sessions this round has yet to check."""
         self._marked: dict[int, bytes] = {}
         """Group -> the last MARK that it has applied."""
         self._is_marking = False
         self._mark_at = 0
 
     def tick(self, now: int) -> None:
-        """Say how far the sessions of this node are."""
+        """Send MARK and CHECK when they are due."""
         if (now < self._mark_at and self._leases.regained == self._regained) or self._is_marking:
             return
         self._mark_at = now + MARK_MS
@@ -117,7 +117,7 @@ class Marking:
             self._is_marking = False
 
     def _list_uncertain(self, slow: dict[int, dict[bytes, SlowSession]]) -> None:
-        """A mark says nothing of sessions that are not here yet, or not any more."""
+        """List sessions that are not on this node yet, or have left it: the mark must not cover them."""
         for uncertain in (self._uncertain.pending, self._uncertain.leaving):
             for client, epoch in uncertain.items():
                 slow[self._log.group_of(client)][client] = SlowSession(epoch, {})
@@ -135,7 +135,7 @@ class Marking:
             statement.positions, statement.slow = folded(levels, slow)
             encoded = statement.content()
         if self._marked.get(group) == encoded or len(encoded) > MARK_BYTES:
-            return None  # too large: so many sessions come or go at once; a later mark has them
+            return None  # too large, because many sessions come or go at once; a later mark covers them
         told = self._log.say_to(group, statement, len(encoded))
         told.then(partial(self._was_marked, group, encoded))
         return told
@@ -145,7 +145,7 @@ class Marking:
             self._marked[group] = encoded
 
     def _check(self) -> Task[None]:
-        """Ask whether some sessions are still this node's; make sure of those that are not, or tell their clients."""
+        """Ask whether some sessions are still this node's; reclaim the others, or disconnect their clients."""
         is_all = self._regained != self._leases.regained
         self._regained = self._leases.regained
         if is_all or not self._unchecked:
@@ -184,7 +184,7 @@ class Marking:
 
 
 def folded(levels: dict[int, int], slow: dict[bytes, SlowSession]) -> tuple[dict[int, int], dict[bytes, SlowSession]]:
-    """Levels that hold for slow sessions, too; and the sessions to list, those without any known position."""
+    """Lower the levels to the positions of slow sessions; the sessions without a known position stay listed."""
     lowest = dict(levels)
     for session in slow.values():
         for group, offset in session.positions.items():

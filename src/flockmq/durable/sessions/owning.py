@@ -8,7 +8,8 @@
                            |--> another node claimed the id meanwhile: CONNACK 0x89
                            `--> CONNACK
 ```
-The log decides in which order clients with one id have come; the last one stays. Nodes only carry that out.
+The log decides the order of connections with one client id; the last one keeps the session. Nodes carry that out.
+Takeover between two connections to the same node: ``node/connecting.claim_session``.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class SessionOwner:
         if claimed.code:
             refuse(self._node, connection, client_id, claimed.code, claimed.text, self._node.now)
             return False
-        admission.claimed = claimed  # from here on the end of the connection gives the session up
+        admission.claimed = claimed  # from now on the end of the connection gives up the session
         if isinstance(record, SessionRecord):
             if record.had_session:
                 yield from self._bring(client_id, admission, claimed, record)
@@ -114,7 +115,7 @@ class SessionOwner:
         return True
 
     def _claim(self, connection: Connection, admission: Admission, client_id: str) -> Task[Claimed]:
-        """Have the client id, as the log says."""
+        """Claim the client id in the log."""
         connect = admission.connect
         accept = admission.accept
         will = connect.will
@@ -133,7 +134,7 @@ class SessionOwner:
         )
 
     def _bring(self, client_id: str, admission: Admission, claimed: Claimed, record: SessionRecord) -> Task[None]:
-        """What the record does not say: where the session stands exactly, and its client's QoS 2 ids in logs."""
+        """Collect what the record lacks: the session's exact positions, and its client's QoS 2 ids in logs."""
         collected = self._releases.collect(client_id, claimed) if self._releases.wants(claimed) else None
         claimed.standing = yield from self._reloading.take(record)
         if collected is not None:

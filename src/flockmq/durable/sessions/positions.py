@@ -28,12 +28,12 @@ class Positions:
         self._replay = delivery.replay
 
     def levels(self) -> dict[int, int]:
-        """By partition, what this node delivers next."""
+        """By partition, the offset that this node delivers next."""
         streams = self._streams.by_group
         return {group: stream.next for group, stream in streams.items() if stream.next != UNKNOWN}
 
     def starts(self, topic_filter: bytes) -> dict[int, int]:
-        """Where a new subscription begins: at what this node delivers next."""
+        """Where a new subscription begins: at the offset that this node delivers next."""
         found: dict[int, int] = {}
         for group in self.groups_of(topic_filter):
             stream = self._streams.by_group.get(group)
@@ -42,7 +42,7 @@ class Positions:
         return found
 
     def starts_of(self, subscription: Subscription) -> dict[int, int]:
-        """The same for a subscription that has asked for history: at the beginning of that."""
+        """Where a subscription that asked for history begins: at the beginning of that history."""
         found = self.starts(subscription.topic_filter)
         for group, offset in self._replay.take_history(subscription).items():
             if group in found:
@@ -50,7 +50,7 @@ class Positions:
         return found
 
     def knows(self, topic_filter: bytes) -> bool:
-        """Whether it is known where a new subscription begins."""
+        """Whether this node knows where a new subscription begins."""
         return len(self.starts(topic_filter)) == len(self.groups_of(topic_filter))
 
     def groups_of(self, topic_filter: bytes) -> list[int]:

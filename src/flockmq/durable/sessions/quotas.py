@@ -5,8 +5,8 @@
                                     |                                                   |
                                     `--no: nothing is asked            Room of each claim = limit - elsewhere
 ```
-A shard that can't be asked within a second counts as empty: a limit keeps no client out that may be within it. So a
-limit can be passed by claims of one moment in several shards, and while a shard has no leader.
+A shard that does not answer within a second counts as empty, so that no client within a limit is refused. So sessions
+can exceed a limit when clients connect in several shards at the same moment, and while a shard has no leader.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SessionQuotas:
         calls.serve_each(COUNTS_CALL, self._on_counts)
 
     def give_room(self, group: int, table: SessionTable, statements: list[SessionStatement]) -> Task[None]:
-        """Say in claims of new persistent sessions how many there may be in this shard."""
+        """Write into claims of new persistent sessions how many sessions this shard may have."""
         limited: list[tuple[ClaimStatement, Limits]] = []
         for statement in statements:
             if isinstance(statement, ClaimStatement):
@@ -68,7 +68,7 @@ class SessionQuotas:
             claim.room = Room(of_namespace, of_user)
 
     def _limits_of(self, table: SessionTable, claim: ClaimStatement) -> Limits | None:
-        """The limits that hold for a claim; None: it adds no session, or there are none."""
+        """The limits that hold for a claim; None: the claim adds no session, or no limit is set."""
         record = table.records.get(claim.client)
         if not claim.expiry_s or (record is not None and record.is_counted):
             return None

@@ -1,4 +1,4 @@
-"""Sessions of this node that the log may have otherwise: they are made sure of, one claim each, some at a time.
+"""A node claims its sessions again when the log may record another owner: one claim each, a bounded number at once.
 
 | session | claim | void |
 | --- | --- | --- |
@@ -6,7 +6,7 @@
 | clean: the same | REGISTERS | another node has the client: 0x8E |
 | clean, let in while the log could not be asked; or older than the second node of the cluster | REGISTERS | 0x8E |
 
-A claim without a result is said again until it has one.
+A claim is repeated until its result is known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flockmq.tasks import Task
 
 RECLAIMS: Final = 500
-"""Sessions that a node makes sure of at once."""
+"""Sessions that a node reclaims at once."""
 WHY_GONE: Final = "The session went on at another node, or was over, while this node was cut off; connect again"
 WHY_ELSEWHERE: Final = "A client with this id is connected to another node"
 
@@ -67,7 +67,7 @@ class Reclaiming:
         self._registering = 0
 
     def reclaim_all(self) -> None:
-        """The cluster held this node dead for a while: make sure of the sessions that it has."""
+        """Reclaim all sessions of this node, because the cluster held the node dead for a while."""
         self._calls.tasks.start("sessions of a node that was held dead", self._reclaim_all())
 
     def _reclaim_all(self) -> Task[None]:
@@ -78,7 +78,7 @@ class Reclaiming:
                 yield Sleep(RETRY_MS)
 
     def reclaim(self, session: Session) -> None:
-        """Make sure of a session of this node."""
+        """Claim a session of this node again."""
         if session.is_logged or session.is_will_logged:
             self._calls.tasks.start("a session to make sure of", self._reclaim(session))
         else:
@@ -86,7 +86,7 @@ class Reclaiming:
             self.register(session)
 
     def _reclaim(self, session: Session) -> Task[None]:
-        """Go on under a new epoch; where another node has the session, or it is over, the client has to come again."""
+        """Continue under a new epoch. If another node has the session or it ended, disconnect the client."""
         client = session.client_id.encode()
         epoch = session.record_epoch
         statement = self._claim_of(session, epoch, SAME_EPOCH)
@@ -118,11 +118,18 @@ class Reclaiming:
     # Clean sessions that the log does not know.
 
     def register(self, session: Session) -> None:
-        """The log is to know a clean session that this node has."""
+        """Enter a clean session of this node into the log, at a later tick."""
         self._unregistered[session] = None
 
+    def register_unknown(self, session: Session) -> bool:
+        """Register a session unless it has a record or this node is alone; whether it will be registered."""
+        is_unknown = not session.has_record and not self._members.is_alone()
+        if is_unknown:
+            self.register(session)
+        return is_unknown
+
     def tick(self, now: int) -> None:  # noqa: ARG002
-        """Let some sessions be known to the log."""
+        """Enter waiting clean sessions into the log, a bounded number at once."""
         is_alone = self._members.is_alone()
         if self._was_alone and not is_alone:
             for session in self._node.sessions.values():

@@ -49,7 +49,7 @@ class Reloading:
         """Sessions that another node has yielded."""
 
     def take(self, record: SessionRecord) -> Task[Standing | None]:
-        """Where the session of a record stands, with its messages; None: no other node had it, or it did not say so."""
+        """The session's standing, with its messages; None: no other node had the session, or it did not answer."""
         if record.former in (0, self._calls.me):
             return None
         question = encode_named(record.client, record.before)
@@ -80,7 +80,7 @@ class Reloading:
     def _read(
         self, group: int, ranges: list[Range], version: int, due_at: int, found: dict[int, Delivery]
     ) -> Task[list[Range]]:
-        """Read ranges of a partition, into ``found``; those that could not be read in time."""
+        """Read ranges of a partition into ``found``; returns the ranges that could not be read in time."""
         at = 0
         while at < len(ranges):
             fetch = self._logs.fetch(group, ranges[at].offset, CHUNK_BYTES)
@@ -103,7 +103,7 @@ class Reloading:
         return []
 
     def _decode(self, batch: bytes, ranges: list[Range], at: int, version: int, found: dict[int, Delivery]) -> int:
-        """Find the ranges that a batch holds; which one comes next."""
+        """Find the ranges that a batch holds; returns the number of the next range."""
         decoder = BatchDecoder(batch)
         decoder.cuts(False, decoder.end - decoder.base)
         while at < len(ranges) and ranges[at].offset < decoder.end:

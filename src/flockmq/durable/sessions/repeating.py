@@ -1,4 +1,4 @@
-"""Statements that are said until their result is known: in a table, not in a task each, however many sessions end.
+"""Statements that are repeated until their result is known: one table, not one task each, however many sessions end.
 
 ```
  say(unsaid) --> SessionLog --> a result --> told
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 500
 AGAIN_MAX: Final = 5_000
-"""Statements that are said again in one tick."""
+"""Statements that are repeated in one tick."""
 
 
 class Unsaid:
-    """A statement that is said until its result is known."""
+    """A statement that is repeated until its result is known."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Unsaid:
         self.told = told
         self.connection = connection
         self.session: Session | None = None
-        """Whose subscriptions it ends."""
+        """The session whose subscriptions the statement ends; None: it ends none."""
 
 
 class Repeating:
@@ -60,7 +60,7 @@ class Repeating:
         self._calls = calls
         self._log = log
         self._again: list[Unsaid] = []
-        """Statements without a result, to be said again."""
+        """Statements without a result, to be repeated."""
         self._again_at = 0
         self._open: dict[bytes, int] = {}
         """By client, how many statements have no result yet, of those that no client waits for."""
@@ -82,7 +82,7 @@ class Repeating:
     def _say(self, unsaid: Unsaid) -> None:
         statement = unsaid.statement
         if unsaid.session is not None and isinstance(statement, UnsubscribeStatement):
-            here = unsaid.session.subscriptions  # what was subscribed again since stays
+            here = unsaid.session.subscriptions  # a filter that the client subscribed to again stays
             statement.full_filters = [one for one in statement.full_filters if one not in here]
         self._log.say(unsaid.client, unsaid.statement, unsaid.size).then(partial(self._said, unsaid))
 
@@ -104,7 +104,7 @@ class Repeating:
                 until.set(None)
 
     def tick(self, now: int) -> None:
-        """Say again what has no result."""
+        """Repeat statements without a result."""
         if not self._again or now < self._again_at:
             return
         self._again_at = now + RETRY_MS

@@ -1,4 +1,4 @@
-"""A session out of its record: its client goes on here.
+"""A session is made from its record, because its client continues on this node.
 
 ```
  record: subscriptions --> the session and the table        positions, starts --> places --> Catchup: read on from there
@@ -50,11 +50,11 @@ def restore(
     session.expiry_s = record.expiry_s
     session.queue_messages_max = limits.queue_messages_max
     session.queue_bytes_max = limits.queue_bytes_max
-    # The client may remember ids of QoS 2 messages that it has not released: begin far from them.
+    # The client may remember unreleased QoS 2 ids of the former owner: begin far from them.
     session.outbound = Outbound(limits.queue_messages_max, limits.queue_bytes_max)
     session.outbound.next_pid = 1 + record.epoch * PID_STRIDE % PACKET_IDS
     if standing is not None:
-        fill(session.outbound, standing)  # what the record lists besides is put in flight by ``sending.py``
+        fill(session.outbound, standing)  # ``sending.py`` puts the other listed messages in flight
         pass_over(session.outbound, record.sent)
     else:
         put_under_way(session.outbound, record.sent)
@@ -85,7 +85,7 @@ def restore(
 
 
 def put_under_way(outbound: Outbound, sent: SentMessages) -> None:
-    """Have in flight what the record lists, under the same packet ids; none of these is given to another message."""
+    """Put listed messages in flight under their packet ids; no other message gets one of these ids."""
     pass_over(outbound, sent)
     for packet_id, message in sent.by_id.items():
         if message.is_received:
@@ -97,13 +97,13 @@ def put_under_way(outbound: Outbound, sent: SentMessages) -> None:
 
 
 def pass_over(outbound: Outbound, sent: SentMessages) -> None:
-    """Give out no packet id next that the record lists."""
+    """Advance the next packet id past the ids that the record lists."""
     while outbound.next_pid in sent.by_id:
         outbound.next_pid = outbound.next_pid % PACKET_IDS + 1
 
 
 def fill(outbound: Outbound, standing: Standing) -> None:
-    """Put into the window and the queue what its former owner had there."""
+    """Fill the window and the queue with the messages of the former owner."""
     outbound.next_pid = standing.next_pid
     for pid in standing.releasing:
         outbound.releasing[pid] = True
@@ -119,7 +119,7 @@ def fill(outbound: Outbound, standing: Standing) -> None:
 
 
 def exact_places(stored: list[LogPlace], told: list[LogPlace]) -> list[LogPlace]:
-    """Places that the former owner told; those of the record for partitions of which it told nothing."""
+    """Places that the former owner told; for other partitions, those of the record."""
     known = {place.group for place in told if place.kind == POSITION}
     wanted = {place.group for place in stored}
     exact = [place for place in told if place.group in known and place.group in wanted and place.kind != LISTED]

@@ -1,4 +1,4 @@
-"""All parts of this room, put together: see the package for what they decide."""
+"""All parts of this room, put together; the package's docstring lists what each decides."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ class SessionRoom:
         self.keeper = SessionKeeper(
             node,
             calls,
-            self.log,
             delivery,
             positions,
             self.claims,
@@ -84,7 +83,6 @@ class SessionRoom:
             releases,
             self.sending,
             self.reclaiming,
-            members,
         )
         self.yielding = Yielding(node, calls, delivery.replay, self.uncertain)
         self.reloading = Reloading(node, calls, delivery.logs)

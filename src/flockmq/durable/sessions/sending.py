@@ -54,29 +54,29 @@ if TYPE_CHECKING:
     from flockmq.session.session import Session
 
 DONE_MS: Final = 1_000
-"""How long DONE2 may wait for another statement of its session."""
+"""Longest time that DONE2 waits for another statement of its session."""
 DONE_IDS: Final = 256
-"""So many finished ids are said at once."""
+"""Finished packet ids that are stated without waiting for ``DONE_MS``."""
 RETRY_MS: Final = 500
 VOID_MS: Final = 3_000
-"""A session whose statements are void for so long goes on elsewhere, or is over."""
+"""After this time of void statements, the node treats a session as moved or ended."""
 READS_MAX: Final = 256
-"""Messages of a session that are read again in one turn."""
+"""Messages of one session that the node reads again in one turn."""
 WHY_TAKEN_OVER: Final = "Another connection uses this client id"
 WHY_FULL: Final = "The record of the session lists too many messages"
 
 
 class SessionSending:
-    """What is under way to one client. Fulfils ``ExactPort``."""
+    """The QoS 2 messages under way to one client. Fulfils ``ExactPort``."""
 
     def __init__(self, session: Session, kept: SentMessages, notice: Callable[[SessionSending, bool], None]) -> None:
         self.session = session
         self.kept = kept
-        """As the record has it."""
+        """The messages under way, as the record lists them."""
         self.unlisted: list[Delivery] = []
         """Flights that the record does not list yet."""
         self.waiting = 0
-        """Messages in these, and in flights that a statement under way lists."""
+        """Messages in unlisted flights, and in flights of the statement under way."""
         self.received_ids: dict[int, None] = {}
         self.finished_ids: dict[int, None] = {}
         """Packet ids with news that no statement has said."""
@@ -92,7 +92,7 @@ class SessionSending:
         self.void_since = 0
         self._notice = notice
 
-    # What the session says.
+    # Calls of the session.
 
     def room(self) -> int:
         """See ``ExactPort``."""
@@ -126,14 +126,14 @@ class SessionSending:
         self.wants_reading = True
         self._notice(self, True)
 
-    # What is said of it.
+    # Statements about the session.
 
     def has_news(self) -> bool:
         """Whether a client waits for something that is not said."""
         return bool(self.unlisted or self.received_ids or self.unplaced or len(self.finished_ids) >= DONE_IDS)
 
     def take(self, behind: dict[int, int]) -> tuple[SentChange, list[Delivery]]:
-        """All that is new, with the flights that are listed by it. ``behind``: what is not acknowledged."""
+        """All changes since the last statement, with the flights to list. ``behind``: the unacknowledged offsets."""
         change = SentChange(self.kept.stamp + 1)
         change.received = list(self.received_ids)
         change.done = list(self.finished_ids)
@@ -159,10 +159,10 @@ class SessionSending:
         self.unplaced = {}
         return change, flights
 
-    # What the record says.
+    # The record.
 
     def agree(self) -> None:
-        """Make what is in memory and what the record lists the same; see the module."""
+        """Reconcile the session in memory with the record; see the table of the module."""
         outbound = self.session.outbound
         if outbound is None:
             if not self.kept.by_id:
@@ -214,9 +214,9 @@ class Sending:
         self._readers = delivery.readers
         self._positions = positions
         self._due: dict[SessionSending, None] = {}
-        """Sessions with something to say."""
+        """Sessions that need a statement in this turn."""
         self._lazy: dict[SessionSending, int] = {}
-        """Sessions with finished ids alone, and when these are said; the earliest first."""
+        """Sessions with finished ids alone, and the time of their next statement; the earliest first."""
         self._again: dict[SessionSending, tuple[SentStatement, list[Delivery]]] = {}
         """Statements without a result."""
         self._again_at = 0
@@ -257,7 +257,7 @@ class Sending:
             self._notice(sending, True)
 
     def detached(self, session: Session) -> None:
-        """A session has lost its connection: what is finished is said at once."""
+        """A session has lost its connection: state its finished ids at once."""
         sending = session.exact
         if isinstance(sending, SessionSending) and sending.finished_ids:
             self._notice(sending, True)
@@ -276,7 +276,7 @@ class Sending:
     # Turns.
 
     def flush(self, now: int) -> None:
-        """A turn ends: say what is new, read what is to be sent again."""
+        """A turn ends: submit new statements, read messages that must be sent again."""
         if self._due:
             due, self._due = self._due, {}
             for sending in due:
@@ -296,7 +296,7 @@ class Sending:
                 self._readers.shared.clear()
 
     def tick(self, now: int) -> None:
-        """Say what has waited for long enough, and again what has no result."""
+        """Submit finished ids that have waited long enough, and statements without a result again."""
         for sending, due_at in list(self._lazy.items()):
             if due_at > now:
                 break
@@ -347,7 +347,7 @@ class Sending:
         if result is not None and is_same:
             sending.void_since = sending.void_since or now
             if session.connection is None:
-                return  # another node has the session, or will tell this one when its client is back
+                return  # another node has the session; or the session is reconciled when its client is back
         self._again[sending] = (statement, flights)
 
     def _end(self, session: Session, reason: int, text: str) -> None:
@@ -355,7 +355,7 @@ class Sending:
             disconnect(self._node, session.connection, reason, text, self._node.now)
 
     def _applied(self, sending: SessionSending, change: SentChange, flights: list[Delivery]) -> None:
-        """The record has it: send what may be sent."""
+        """The record has the statement: send the packets that waited for it."""
         session = sending.session
         outbound = session.outbound
         now = self._node.now
@@ -381,7 +381,7 @@ class Sending:
     # Messages that another owner has sent.
 
     def _read_some(self, sending: SessionSending, now: int) -> bool:
-        """Read messages that are to be sent again, as the client takes them; False: more of them are on their way."""
+        """Read messages to be sent again, as the client takes them; False: more messages are on their way."""
         session = sending.session
         for _ in range(READS_MAX):
             outbound = session.outbound
@@ -399,7 +399,7 @@ class Sending:
         return False
 
     def _read(self, session: Session, outbound: Outbound, packet_id: int, flight: Delivery) -> bool:
-        """Read one message from its log, or find that it is gone; False: it is on its way."""
+        """Read one message from its log, or find that retention removed it; False: the message is on its way."""
         source = flight.group
         assert isinstance(source, LogSource)
         group = source.partition
@@ -411,7 +411,7 @@ class Sending:
         except (OffsetGone, Damaged):
             self._lose(session, outbound, packet_id, group, offset)
             return True
-        except Exception as error:  # a bug; the messages behind it are sent
+        except Exception as error:  # a bug; the later messages are sent all the same
             self._readers.note_fault(group, error)
             self._lose(session, outbound, packet_id, group, offset)
             return True
@@ -426,7 +426,7 @@ class Sending:
         return False
 
     def _lose(self, session: Session, outbound: Outbound, packet_id: int, group: int, offset: int) -> None:
-        """A message is gone. Its client may have it, and remember the id: as if it had said so."""
+        """A message is gone from its log. Act as after a PUBREC: the client may have the message, and know the id."""
         self._readers.note_gone(group, offset, offset + 1, session.client_id)
         catchup = self._readers.catching.get(session)
         if catchup is not None:
@@ -436,7 +436,7 @@ class Sending:
             outbound.releasing[packet_id] = not exact.received(packet_id)
 
     def _address(self, session: Session, flight: Delivery) -> None:
-        """What the message has of the subscriptions that match it by now; maybe there is none."""
+        """Give a message the options of the subscriptions that match it now; there may be none."""
         matching: list[Subscription] = []
         for entry in self._node.table.matching(flight.run.topic):
             subscription = entry.of(session)
@@ -459,7 +459,7 @@ def under_way(outbound: Outbound) -> dict[int, tuple[int, int]]:
 
 
 def listed_of(flight: Delivery) -> dict[int, SentMessage]:
-    """By packet id, what a record has to list of a flight: each message by its own offset."""
+    """By packet id, the entries of a record for a flight: each message by its own offset."""
     source = flight.group
     if flight.qos != 2 or not isinstance(source, LogSource):
         return {}

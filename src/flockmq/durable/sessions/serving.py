@@ -7,9 +7,9 @@
  applied: a claim of another node --> DISPLACED to the former owner: it closes its client, or keeps what YIELD asks for
  every second: owners that died --> ORPHAN        sessions whose time is over --> EXPIRE
 ```
-A lease says: until it lapses, this leader lets no new subscription count before the node knows its filter. A node
-counts its lease from its question, the leader from its answer, which is later. A new leader waits for one lease before
-it confirms anything: its predecessor may have granted some that it does not know of.
+A lease is a promise of the leader: until the lease lapses, no new subscription counts before the node knows its filter.
+A node counts its lease from its question, the leader from its answer, which is later. A new leader waits for the length
+of one lease before it confirms a filter, because its predecessor may have granted leases that it does not know.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ DISPLACED_TOLD: Final = 1_000
 """Sessions in one message to a former owner."""
 RESULTS_BYTES_MAX: Final = 900_000
 FILTERS_BYTES_MAX: Final = 900_000
-"""Of one answer; the rest follows with the next question."""
+"""Changes in one answer; the rest follows with the next question."""
 CHANGES: Final = 0
 WHOLE: Final = 1
 WHOLE_BEGIN: Final = 2
-"""What an answer about filters holds: changes; the end of the whole set; a piece of it, with more to come."""
+"""Kinds of answers about filters: changes; the last piece of the whole set; an earlier piece of the set."""
 RESULTS: Final = {
     session_table.REFUSED_USER: REFUSED_USER,
     session_table.REFUSED_FULL: REFUSED_FULL,
@@ -93,7 +93,7 @@ RESULTS: Final = {
 
 
 class _Lease:
-    """What a node knows."""
+    """The lease of one node: the version of filters that it knows, and when the lease lapses."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -101,7 +101,7 @@ class _Lease:
 
 
 class _Term:
-    """What this node has granted as the leader of a shard."""
+    """The time in which this node leads a shard, and the leases that it granted."""
 
     def __init__(self, term: int, since: int) -> None:
         self.term = term
@@ -152,7 +152,7 @@ class SessionShards:
         is_alone = self._members.is_alone()
         wanted = [statement for statement in statements if not is_needless(table, statement, is_alone)]
         yield from self._quotas.give_room(group, table, wanted)
-        if group not in self._machines.by_group:  # that may have taken a moment
+        if group not in self._machines.by_group:  # the replica may have gone meanwhile
             return Reply(ASK_LATER)
         if not (yield from self.put(group, wanted) if wanted else self._confirmed(group)):
             return Reply(ASK_LATER)
@@ -175,7 +175,7 @@ class SessionShards:
         return self._control.put(group, SESSION, session_body(self.clock_ms(group), statements), self._calls.now)
 
     def clock_ms(self, group: int) -> int:
-        """Log time: what the log said when this node began to lead, and what has passed here since. Never early."""
+        """Log time: the log's time when this node began to lead, plus the time passed here since. Never early."""
         term = self._term(group)
         if not term.clock_ms:
             term.clock_ms = self._machines.by_group[group].clock_ms or self._control.wall.at(self._calls.now)
@@ -226,7 +226,7 @@ class SessionShards:
     # Time.
 
     def applied(self, group: int, entries: list[Entry]) -> None:  # noqa: ARG002
-        """A shard has moved on: nodes that wait for filters look again, and former owners hear of new ones."""
+        """A shard has applied more entries: wake nodes that wait for filters, tell former owners of new ones."""
         term = self._terms.get(group)
         if term is not None:
             term.news.fire()
@@ -303,7 +303,7 @@ def is_needless(table: SessionTable, statement: SessionStatement, is_alone: bool
 
 
 def results_of(table: SessionTable, statements: list[SessionStatement], node_id: int) -> list[StatementResult]:
-    """What became of statements of a node that were just applied."""
+    """The results of a node's statements that were just applied."""
     results: list[StatementResult] = []
     size = 0
     for statement in statements:
@@ -356,7 +356,7 @@ def _claim_result(table: SessionTable, claim: ClaimStatement) -> StatementResult
 
 
 def encode_filters(table: SessionTable, version: int, after: bytes) -> bytes:
-    """What a node with filters of ``version`` has to change; or the whole set behind ``after``, in pieces."""
+    """The changes for a node with filters of ``version``; or the whole set from ``after`` on, in pieces."""
     changes = None if after or not version else table.changes_since(version)
     if changes is not None:
         parts = [bytes((is_added,)) + sized(topic_filter) for topic_filter, is_added in changes]

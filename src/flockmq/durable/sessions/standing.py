@@ -4,8 +4,8 @@
  standing = format, next packet id | ids being released | places in logs | ranges in flight and waiting, in their order
  range    = partition, first offset, count | QoS, retain | first packet id (0: waits) | subscription ids
 ```
-All of it was read from logs, so the next owner reads the same records there (``reloading.py``). What does not fit is
-read again from its first offset on.
+All these messages were read from logs, so the next owner reads the same records there (``reloading.py``). For ranges
+that do not fit, the next owner reads on from the first offset that is left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ FORMAT: Final = 1
 RANGES_MAX: Final = 8_192
 """Ranges that a standing lists."""
 PLACES_MAX: Final = 8_192
-RANGE_RECORDS_MAX: Final = 65_535
 PROPERTIES_BYTES_MAX: Final = 4_096
 _RETAIN: Final = 4
 _RANGE: Final = struct.Struct("<QQHBH")
@@ -61,7 +60,7 @@ class Standing:
         self.places = places
         self.ranges = ranges
         self.deliveries: list[Delivery] = []
-        """The ranges with their messages, once these are read again."""
+        """The ranges with their messages, once the messages are read again."""
 
     def encode(self) -> bytes:
         """For the next owner."""
@@ -74,7 +73,7 @@ class Standing:
         return b"".join(parts)
 
     def read_again(self, missing: list[Range]) -> None:
-        """Some ranges are not there: the session reads on from the first of them."""
+        """Some ranges could not be read: the session reads on from the first of them."""
         lowest: dict[int, int] = {}
         for one in missing:
             lowest[one.partition] = min(one.offset, lowest.get(one.partition, one.offset))
@@ -85,7 +84,7 @@ class Standing:
 
 
 def standing_of(outbound: Outbound | None, places: list[LogPlace]) -> Standing:
-    """What a session has in flight and in its queue out of logs; messages of shared groups are not its own."""
+    """The standing of a session: messages of logs in flight and in its queue, without those of shared groups."""
     if outbound is None:
         return Standing(1, [], places[:PLACES_MAX], [])
     ranges: list[Range] = []
@@ -99,7 +98,7 @@ def standing_of(outbound: Outbound | None, places: list[LogPlace]) -> Standing:
 
 
 def ranges_of(delivery: Delivery, source: LogSource) -> list[Range]:
-    """What of a delivery is not acknowledged, as consecutive records."""
+    """The unacknowledged messages of a delivery, as ranges of consecutive records."""
     found: list[Range] = []
     base = source.offset + delivery.skipped + delivery.low
     for place in delivery.unsettled():
@@ -114,7 +113,7 @@ def ranges_of(delivery: Delivery, source: LogSource) -> list[Range]:
 
 
 def read_standing(body: bytes) -> Standing:
-    """Read ``Standing.encode``; RemoteProtocolError when it is not that."""
+    """Read ``Standing.encode``; RemoteProtocolError for other bytes."""
     reader = Reader(body)
     if reader.u8() != FORMAT:
         raise malformed("a session in another format")
@@ -149,7 +148,7 @@ def _read_range(reader: Reader) -> Range:
 
 
 def _check_ids(next_pid: int, releasing: set[int], ranges: list[Range]) -> None:
-    """Ids in flight are in the order in which they were given, none of them twice, and stand before all that waits."""
+    """Check that ids in flight are unique, in the order in which they were given, and before all waiting messages."""
     age = PACKET_IDS + 1
     for one in ranges:
         if not one.first:

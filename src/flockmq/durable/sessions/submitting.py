@@ -40,16 +40,16 @@ SUBMIT_MS: Final = 3_000
 STATEMENTS_MAX: Final = 256
 """Statements in one call: each result may carry a whole record."""
 BYTES_MAX: Final = 256 * 1_024
-"""About how large a call may become."""
+"""Approximate size at which a call is closed."""
 WAITING_MAX: Final = 100_000
 
 DONE: Final = 0
 VOID: Final = 1
-"""The record has another epoch, or is gone: another owner has the session, or it is over."""
+"""The record has another epoch, or is gone: another owner has the session, or the session has ended."""
 REFUSED_USER: Final = 2
 REFUSED_FULL: Final = 3
 LATER: Final = 4
-"""There was no room for its result in the answer: say it again."""
+"""The answer had no room for the result: the node repeats the statement."""
 REFUSED_NAMESPACE: Final = 5
 REFUSED_SAME_USER: Final = 6
 """A claim beyond the persistent sessions that its namespace, or its user, may have."""
@@ -60,15 +60,15 @@ Lane = tuple[int, bool]
 
 
 class StatementResult:
-    """What became of a statement, and the record behind a claim (empty: there is none)."""
+    """The result of a statement, and the record after a claim (empty: there is none)."""
 
     def __init__(self, code: int, record: bytes = b"", state_index: int = 0, index: int = 0) -> None:
         self.code = code
         self.record = record
         self.state_index = state_index
-        """The cluster state that the shard's leader knew: positions may be in partitions that are as new."""
+        """The index of cluster state at the shard's leader: positions may be in partitions as new as that index."""
         self.index = index
-        """The entry of the shard's log that the result is as of."""
+        """The index of the shard's log at which the result holds."""
 
 
 class _Open:
@@ -93,8 +93,8 @@ class SessionLog:
         self._known: dict[int, int] = {}
         """Group -> the highest index of its log that this node has heard of."""
         self.settled: dict[int, int] = {}
-        """Group -> the highest index of its log that a result of this node was as of. MARK and CHECK do not count: a
-        mark that nothing but the mark before it has changed would be said again and again."""
+        """Group -> the highest index of its log at which a result of this node holds. MARK and CHECK do not count:
+        otherwise each mark would be a change that calls for the next mark."""
 
     def groups(self) -> list[int]:
         """The shards of ``$sessions``; none while no session was ever persistent."""
@@ -111,15 +111,15 @@ class SessionLog:
         return self._known.get(self.group_of(client), 0)
 
     def heard(self, group: int, index: int) -> None:
-        """A leader has said how far its shard is."""
+        """A leader has told the index of its shard's log."""
         self._known[group] = max(index, self._known.get(group, 0))
 
     def say(self, client: bytes, statement: SessionStatement, size: int = 64) -> Promise[StatementResult | None]:
-        """Say something about the session of a client; ``size``: about how many bytes that takes."""
+        """Send a statement about the session of a client; ``size``: about how many bytes it has."""
         return self.say_to(self.group_of(client), statement, size)
 
     def say_to(self, group: int, statement: SessionStatement, size: int = 64) -> Promise[StatementResult | None]:
-        """Say something to a shard."""
+        """Send a statement to a shard."""
         if not group or self._waiting >= WAITING_MAX:
             return promised(None)
         lane = (group, isinstance(statement, SubscribeStatement | UnsubscribeStatement))
@@ -135,12 +135,12 @@ class SessionLog:
         return told
 
     def flush(self, now: int) -> None:  # noqa: ARG002
-        """A turn ends: call the shards that have something to hear and no call under way."""
+        """A turn ends: call the shards that have waiting statements and no call under way."""
         for lane in [lane for lane in self._open if lane not in self._busy]:
             self._calls.tasks.start("statements about sessions", self._send(lane, self._take(lane)))
 
     def _take(self, lane: Lane) -> _Open:
-        """As much as one call holds."""
+        """Take as many statements as one call holds."""
         opened = self._open.pop(lane)
         count = 0
         size = 0
@@ -181,7 +181,7 @@ class SessionLog:
 
 
 def encode_results(index: int, state_index: int, results: list[StatementResult]) -> bytes:
-    """Results of a call, with the index of the shard's log, and of the cluster state, that they are as of."""
+    """Results of a call, with the indexes of the shard's log and of the cluster state at which they hold."""
     parts = [U64.pack(index), U64.pack(state_index), U32.pack(len(results))]
     parts += [bytes((result.code,)) + large(result.record) for result in results]
     return b"".join(parts)

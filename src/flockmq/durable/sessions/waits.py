@@ -1,4 +1,4 @@
-"""How long something took, counted by bounds, for a histogram of the metrics."""
+"""Durations of one kind, counted by bounds, for a histogram of the metrics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Waits:
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_MS) + 1)
-        """By the first bound that is not exceeded; the last: longer than all."""
+        """Counts by the first bound that a duration does not exceed; the last count is for longer ones."""
         self.sum_ms = 0
 
     def note(self, took_ms: int) -> None:
-        """Something took so long."""
+        """Count a duration."""
         at = 0
         while at < len(BOUNDS_MS) and took_ms > BOUNDS_MS[at]:
             at += 1
@@ -24,7 +24,7 @@ class Waits:
         self.sum_ms += took_ms
 
     def figures(self, name: str) -> dict[str, int | float]:
-        """Seconds as the metrics want them: ``NAME_le_BOUND`` counts all up to a bound, and ``NAME_sum``."""
+        """Seconds, as metrics: ``NAME_le_BOUND`` counts all durations up to a bound; ``NAME_sum`` is their sum."""
         found: dict[str, int | float] = {}
         total = 0
         for bound_ms, count in zip(BOUNDS_MS, self.counts, strict=False):

@@ -1,11 +1,11 @@
-"""The former owner of a session: another node has claimed its client id, so client and copy go.
+"""The former owner of a session closes its client and forgets its copy, because another node claimed the client id.
 
 ```
  DISPLACED (client, epoch) of the shard's leader --> 0x8E, forgotten; persistent: where it stood is kept for a while
  YIELD (client, epoch) of the next owner ----------> the same, and where it stood
  messages of shared groups that wait --> a stand-in of the session keeps them until the group has another member
 ```
-The log knows of the claim already, so nothing is said to it: not that the connection is closed, nor of the will.
+The former owner sends no statement to the log about the closed connection or the will: the claim covers both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flockmq.session.outbound import Delivery
 
 KEPT_MS: Final = 5_000
-"""How long a node remembers where a session stood that it has no more."""
+"""How long a former owner remembers the standing of a session."""
 KEPT_MAX: Final = 10_000
 KEPT_BYTES_MAX: Final = 64 * 1_024 * 1_024
 STAND_IN_MS: Final = 3_000
@@ -41,7 +41,7 @@ STAND_INS_MAX: Final = 10_000
 
 
 class _Kept:
-    """Where a session stood."""
+    """The standing of a session that left this node."""
 
     def __init__(self, body: bytes, until: int) -> None:
         self.body = body
@@ -49,7 +49,7 @@ class _Kept:
 
 
 class _StandIn:
-    """A session that has the shared subscriptions of another one, and what waits for them."""
+    """A session that keeps the shared subscriptions of a session that left, and their waiting messages."""
 
     def __init__(self, session: Session, until: int) -> None:
         self.session = session
@@ -100,11 +100,11 @@ class Yielding:
         return session if session is not None and session.has_record and session.record_epoch == epoch else None
 
     def _displace(self, session: Session) -> bytes:
-        """Close the client of a session, and forget the session; where it stood."""
+        """Close the client of a session and forget the session; returns its standing."""
         node = self._node
         now = node.now
         if session.connection is not None:
-            node.finish(session.connection, now)  # what it said before counts
+            node.finish(session.connection, now)  # packets that the client sent before count
         self.yielded += 1
         standing = b""
         if session.is_logged:
@@ -126,7 +126,7 @@ class Yielding:
     # Shared groups.
 
     def _stand_in(self, session: Session) -> None:
-        """Have another session keep what waits for the shared subscriptions of this one."""
+        """Move the waiting messages of shared subscriptions to a stand-in of the session."""
         shared = {name: one for name, one in session.subscriptions.items() if one.group}
         if not shared or len(self._stand_ins) >= STAND_INS_MAX:
             return
@@ -161,7 +161,7 @@ class Yielding:
         return False
 
     def tick(self, now: int) -> None:
-        """Forget what was kept for long; let shared groups choose again."""
+        """Forget old standings; let shared groups choose other members for waiting messages."""
         while self._kept and next(iter(self._kept.values())).until <= now:
             self._forget_oldest()
         if self._stand_ins:
@@ -172,7 +172,7 @@ class Yielding:
 
 
 def _shared_of(outbound: Outbound) -> Outbound:
-    """What shared groups have chosen a session for, to be handed to another member: QoS 1, and what was not sent."""
+    """Messages for which shared groups chose this session, for another member: QoS 1, and messages not sent yet."""
     found = Outbound(outbound.messages_max, outbound.bytes_max)
     for delivery in outbound.waiting_runs():
         if isinstance(delivery.group, ShareGroup) and (delivery.qos == 1 or not delivery.first):

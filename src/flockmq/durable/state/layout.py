@@ -43,10 +43,6 @@ class Layout:
         """All partition groups that there are."""
         return list(self._state().places)
 
-    def has_groups(self) -> bool:
-        """Whether there is any durable topic."""
-        return bool(self._state().places)
-
     def groups_in(self, namespaces: set[str]) -> list[tuple[str, int]]:
         """The partition groups of users' topics in these namespaces, with the name of each one's namespace; looks at
         all topics."""

@@ -20,7 +20,7 @@ def test_groups_and_their_replicas_follow_the_state() -> None:
     assert topic is not None
     assert topic.name == "t"
     cluster.state.places = {}
-    assert not layout.has_groups()
+    assert layout.groups() == []
     assert layout.retention_of(1) is None
 
 
