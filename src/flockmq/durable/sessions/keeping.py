@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from flockmq.durable.sessions.claims import SessionClaims, Uncertain
     from flockmq.durable.sessions.membership import Membership
     from flockmq.durable.sessions.positions import Positions
+    from flockmq.durable.sessions.pruning import Pruning
     from flockmq.durable.sessions.reclaiming import Reclaiming
     from flockmq.durable.sessions.repeating import Repeating
     from flockmq.durable.sessions.sending import Sending
@@ -90,6 +91,7 @@ class SessionKeeper:
         sending: Sending,
         reclaiming: Reclaiming,
         members: Membership,
+        pruning: Pruning,
     ) -> None:
         self._node = node
         self._calls = calls
@@ -104,6 +106,7 @@ class SessionKeeper:
         self._sending = sending
         self._reclaiming = reclaiming
         self._members = members
+        self._pruning = pruning
 
     # CONNECT.
 
@@ -358,6 +361,10 @@ class SessionKeeper:
                 self._settle(client, statement, session)
                 full_filters = full_filters[count:]
 
+    def users_removed(self, users: frozenset[str]) -> None:
+        """These users are no more: their sessions that no node has end, too."""
+        self._pruning.removed(users)
+
     # The end of connections and sessions.
 
     def detached(self, session: Session) -> None:
@@ -398,20 +405,21 @@ class SessionKeeper:
     def _forget(self, client_id: str, epoch: int) -> None:
         """The record has all of a session whose client is away: this node needs no copy."""
         session = self._node.sessions.get(client_id)
-        if session is not None and session.record_epoch == epoch and self._is_at_rest(session):
+        if session is not None and session.record_epoch == epoch and _is_at_rest(self._node, session):
             drop_session(self._node, session, self._node.now)
 
-    def _is_at_rest(self, session: Session) -> bool:
-        """Whether a session is away, and its record says all of it: nothing is in flight, no will waits."""
-        if session.connection is not None or session.will is not None or session.received or session.unsettled:
-            return False
-        space = self._node.spaces.find(split_client_id(session.client_id)[0])
-        if space is not None and space.sessions_max:
-            return False  # counted where they are
-        outbound = session.outbound
-        if outbound is not None and (outbound.inflight or outbound.queued):
-            return False
-        return not any(subscription.group for subscription in session.subscriptions.values())
+
+def _is_at_rest(node: NodeState, session: Session) -> bool:
+    """Whether a session is away, and its record says all of it: nothing is in flight, no will waits."""
+    if session.connection is not None or session.will is not None or session.received or session.unsettled:
+        return False
+    space = node.spaces.find(split_client_id(session.client_id)[0])
+    if space is not None and space.sessions_max:
+        return False  # counted where they are
+    outbound = session.outbound
+    if outbound is not None and (outbound.inflight or outbound.queued):
+        return False
+    return not any(subscription.group for subscription in session.subscriptions.values())
 
 
 def _voids_will(session: Session) -> bool:
