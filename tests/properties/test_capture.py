@@ -38,7 +38,7 @@ def test_capture_equals_brute_force(
         before = set().union(*model)
         if isinstance(value, set):
             model[shard] = set(value)
-            told = set(capture.replace(shard, value))
+            told = {*capture.put_all(shard, sorted(value)), *capture.remove_all(shard, capture.differing(shard, value))}
         elif what == "put":
             model[shard].add(value)
             told = {value} if capture.put(shard, value) else set()

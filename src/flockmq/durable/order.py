@@ -93,6 +93,7 @@ def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
         ("releases", durable.releases.tick),
         ("shards of sessions", durable.session_room.shards.tick),
         ("wills", durable.session_room.firing.tick),
+        ("sessions without user or namespace", durable.session_room.pruning.tick),
         ("sessions to make sure of", durable.session_room.reclaiming.tick),
         ("sessions that went elsewhere", durable.session_room.yielding.tick),
         ("statements about sessions", durable.session_room.repeating.tick),

@@ -311,6 +311,9 @@ class SessionPort(Protocol):
     def revoked(self, session: Session, full_filters: list[bytes]) -> None:
         """Subscriptions of a session were taken away: the log must not have them any more."""
 
+    def users_removed(self, users: frozenset[str]) -> None:
+        """These users are no more: their sessions that no node has end, too."""
+
     def detached(self, session: Session) -> None:
         """A session has lost its connection, and outlives it."""
 

@@ -68,6 +68,8 @@ def review(node: NodeState, found: Review, now: int) -> None:
     """Review a change of users and rules: at once, or together with others where many sessions make a review long."""
     reviews = node.reviews
     reviews.identify = found.identify
+    if found.removed and node.ports.sessions is not None:
+        node.ports.sessions.users_removed(found.removed)
     if len(node.sessions) <= SESSIONS_AT_ONCE and not reviews.pending:
         act_on(node, found, now)
         return

@@ -1,7 +1,7 @@
 """Which topic names persistent sessions wait for, all over the cluster: messages on them go into a log before PUBACK.
 
 ```
- shards of $sessions --announce their filters--> put, remove, replace --> matches(name)? --> the plan's ``captured``
+ shards of $sessions --announce their filters--> put, remove ---------> matches(name)? --> the plan's ``captured``
                      `-- a lease each ---------> lapses_at: from then on this node may lack a filter, and captures all
 ```
 A filter may be in several shards; it counts until the last of them takes it back.
@@ -16,6 +16,8 @@ from flockmq.routing.entry import FilterEntry
 from flockmq.routing.trie import FilterTrie
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from flockmq.routing.durable import DurableTopic
 
 NEVER: Final = 1 << 62
@@ -67,13 +69,18 @@ class Capture:
             self._trie.remove(topic_filter)
         return True
 
-    def replace(self, shard: int, filters: set[bytes]) -> list[bytes]:
-        """A shard announces all its filters; those that came or went by that."""
+    def differing(self, shard: int, filters: Container[bytes]) -> list[bytes]:
+        """Filters that a shard has announced, and that are not among these."""
         bit = 1 << shard
-        gone = [one for one, shards in self._shards.items() if shards & bit and one not in filters]
-        changed = [one for one in gone if self.remove(shard, one)]
-        changed += [one for one in sorted(filters) if self.put(shard, one)]
-        return changed
+        return [one for one, shards in self._shards.items() if shards & bit and one not in filters]
+
+    def put_all(self, shard: int, filters: list[bytes]) -> list[bytes]:
+        """A shard announces filters; those that came by that."""
+        return [one for one in filters if self.put(shard, one)]
+
+    def remove_all(self, shard: int, filters: list[bytes]) -> list[bytes]:
+        """A shard takes filters back; those that went by that."""
+        return [one for one in filters if self.remove(shard, one)]
 
     def filters(self) -> list[bytes]:
         """All of them, for people."""

@@ -35,7 +35,9 @@ def test_a_shard_announces_all_its_filters_anew() -> None:
     for topic_filter in (b"old/#", b"both", b"shared/+"):
         capture.put(1, topic_filter)
     capture.put(2, b"shared/+")
-    assert sorted(capture.replace(1, {b"both", b"new/+"})) == [b"new/+", b"old/#"]
+    announced = [b"both", b"new/+"]
+    assert capture.put_all(1, announced) == [b"new/+"]
+    assert capture.remove_all(1, capture.differing(1, announced)) == [b"old/#"]
     assert capture.filters() == [b"both", b"new/+", b"shared/+"]
     assert matches(capture, b"shared/x")
     assert not matches(capture, b"old/x")

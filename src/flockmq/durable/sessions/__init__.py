@@ -8,6 +8,7 @@
 | where does a session stand? | ``positions``, ``marking``, ``standing``, ``lag`` (of cursors: ``durable/cursors``) |
 | which names are captured, and for how long? | ``serving``, ``leases``, ``holding`` |
 | when is a will published? | ``firing`` |
+| which sessions end because their user or namespace is no more? | ``pruning`` |
 
 Decides when a CONNECT, SUBSCRIBE or DISCONNECT of a persistent session is in the log, and which filters each publishing
 node has to know before a SUBACK. What statements change is decided in ``machine/session_table.py``. Imports ``deliver``

@@ -44,12 +44,12 @@ from flockmq.tasks import promised
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flockmq.durable.calls import PartitionCalls
     from flockmq.durable.deliver.delivery import Delivery
     from flockmq.durable.machine.session_bodies import SessionStatement
     from flockmq.durable.qos2.releases import Releases
     from flockmq.durable.sessions.claims import SessionClaims, Uncertain
     from flockmq.durable.sessions.positions import Positions
+    from flockmq.durable.sessions.pruning import Pruning
     from flockmq.durable.sessions.reclaiming import Reclaiming
     from flockmq.durable.sessions.repeating import Repeating
     from flockmq.durable.sessions.sending import Sending
@@ -77,7 +77,6 @@ class SessionKeeper:
     def __init__(
         self,
         node: NodeState,
-        calls: PartitionCalls,
         delivery: Delivery,
         positions: Positions,
         claims: SessionClaims,
@@ -86,9 +85,9 @@ class SessionKeeper:
         releases: Releases,
         sending: Sending,
         reclaiming: Reclaiming,
+        pruning: Pruning,
     ) -> None:
         self._node = node
-        self._calls = calls
         self._streams = delivery.streams
         self._readers = delivery.readers
         self._positions = positions
@@ -98,6 +97,7 @@ class SessionKeeper:
         self._releases = releases
         self._sending = sending
         self._reclaiming = reclaiming
+        self._pruning = pruning
 
     # CONNECT.
 
@@ -229,7 +229,7 @@ class SessionKeeper:
         heard = told
         if last < len(stored):
             heard = partial(self._stored_some, session, connection, stored, last, told)
-        self._repeating.say(Unsaid(statement.client, statement, self._calls.now + SUBSCRIBE_MS, heard, connection))
+        self._repeating.say(Unsaid(statement.client, statement, self._node.now + SUBSCRIBE_MS, heard, connection))
 
     def _stored_some(
         self,
@@ -311,7 +311,7 @@ class SessionKeeper:
         count = _fitting(full_filters)
         statement = UnsubscribeStatement(session.client_id.encode(), session.record_epoch, full_filters[:count])
         told = partial(self._unsubscribed, connection, session, statement, full_filters[count:], unsuback)
-        self._repeating.say(Unsaid(statement.client, statement, self._calls.now + SUBSCRIBE_MS, told, connection))
+        self._repeating.say(Unsaid(statement.client, statement, self._node.now + SUBSCRIBE_MS, told, connection))
 
     def _unsubscribed(
         self,
@@ -349,6 +349,10 @@ class SessionKeeper:
                 statement = UnsubscribeStatement(client, session.record_epoch, full_filters[:count])
                 self._settle(client, statement, session)
                 full_filters = full_filters[count:]
+
+    def users_removed(self, users: frozenset[str]) -> None:
+        """These users are no more: their sessions that no node has end, too."""
+        self._pruning.removed(users)
 
     # The end of connections and sessions.
 
@@ -390,20 +394,21 @@ class SessionKeeper:
     def _forget(self, client_id: str, epoch: int) -> None:
         """Forget an away session at rest: its record has the whole session."""
         session = self._node.sessions.get(client_id)
-        if session is not None and session.record_epoch == epoch and self._is_at_rest(session):
+        if session is not None and session.record_epoch == epoch and _is_at_rest(self._node, session):
             drop_session(self._node, session, self._node.now)
 
-    def _is_at_rest(self, session: Session) -> bool:
-        """Whether a session is away and its record is complete: nothing is in flight, no will waits."""
-        if session.connection is not None or session.will is not None or session.received or session.unsettled:
-            return False
-        space = self._node.spaces.find(split_client_id(session.client_id)[0])
-        if space is not None and space.sessions_max:
-            return False  # counted where they are
-        outbound = session.outbound
-        if outbound is not None and (outbound.inflight or outbound.queued):
-            return False
-        return not any(subscription.group for subscription in session.subscriptions.values())
+
+def _is_at_rest(node: NodeState, session: Session) -> bool:
+    """Whether a session is away, and its record says all of it: nothing is in flight, no will waits."""
+    if session.connection is not None or session.will is not None or session.received or session.unsettled:
+        return False
+    space = node.spaces.find(split_client_id(session.client_id)[0])
+    if space is not None and space.sessions_max:
+        return False  # counted where they are
+    outbound = session.outbound
+    if outbound is not None and (outbound.inflight or outbound.queued):
+        return False
+    return not any(subscription.group for subscription in session.subscriptions.values())
 
 
 def _voids_will(session: Session) -> bool:

@@ -44,6 +44,8 @@ RETRY_MS: Final = 100
 MARGIN_MS: Final = 300
 """Clocks drift, and a turn takes time: a node's lease ends this much earlier than its leader counts."""
 FILTERS_MAX: Final = 1 << 20
+FILTERS_AT_ONCE: Final = 2_000
+"""Filters that are entered before other work has its turn."""
 STATE_LEASE_MS: Final = 5_000
 """Longer than group 0 needs to elect a leader, so that nodes go on acknowledging messages meanwhile."""
 STATE_ASK_MS: Final = 1_000
@@ -59,8 +61,8 @@ class _Shard:
         self.group = group
         self.version = 0
         self.until = 0
-        self.whole: set[bytes] = set()
-        """The pieces of the whole set that have arrived."""
+        self.whole: dict[bytes, None] = {}
+        """The whole set as far as it has come."""
         self.whole_version = 0
         """The version of the first piece."""
         self.after = b""
@@ -147,7 +149,7 @@ class Leases:
                 try:
                     reader = Reader(reply.body)
                     self._log.heard(shard.group, reader.number())
-                    is_known = self._take(shard, reader)
+                    is_known = yield from self._take(shard, reader)
                 except RemoteProtocolError:
                     shard.version = 0
                     shard.after = b""
@@ -158,8 +160,8 @@ class Leases:
             if reply.code != OK:
                 yield Sleep(RETRY_MS)
 
-    def _take(self, shard: _Shard, reader: Reader) -> bool:
-        """Apply an answer; False while parts of the whole set are missing."""
+    def _take(self, shard: _Shard, reader: Reader) -> Task[bool]:
+        """Learn what an answer says; False while only a part of the whole set is here."""
         kind = reader.u8()
         version = reader.number()
         found: list[tuple[bytes, bool]] = []
@@ -173,21 +175,33 @@ class Leases:
                 for topic_filter, is_added in found
                 if (capture.put if is_added else capture.remove)(shard.number, topic_filter)
             ]
+            self._table.topics_changed(changed)
         else:
             if not shard.after:
-                shard.whole = set()
+                shard.whole = {}
                 shard.whole_version = version
             version = shard.whole_version  # later changes follow
-            shard.whole.update([topic_filter for topic_filter, _ in found])
+            shard.whole.update(dict.fromkeys([topic_filter for topic_filter, _ in found]))
             if kind != WHOLE:
                 shard.after = found[-1][0]
                 return False
-            changed = capture.replace(shard.number, shard.whole)
-            shard.whole = set()
+            yield from self._replace(shard)
+            shard.whole = {}
             shard.after = b""
         shard.version = version
-        self._table.topics_changed(changed)
         return True
+
+    def _replace(self, shard: _Shard) -> Task[None]:
+        """Take the whole set, some filters at a time: what is new first, so that none is missing meanwhile."""
+        capture = self._table.capture
+        fresh = list(shard.whole)
+        for at in range(0, len(fresh), FILTERS_AT_ONCE):
+            self._table.topics_changed(capture.put_all(shard.number, fresh[at : at + FILTERS_AT_ONCE]))
+            yield Sleep(0)
+        gone = capture.differing(shard.number, shard.whole)
+        for at in range(0, len(gone), FILTERS_AT_ONCE):
+            self._table.topics_changed(capture.remove_all(shard.number, gone[at : at + FILTERS_AT_ONCE]))
+            yield Sleep(0)
 
     def _count(self) -> None:
         capture = self._table.capture

@@ -71,6 +71,7 @@ class Repeating:
         """Wait until nothing is left to be said of a client that no client waits for."""
         if client not in self._open:
             return promised(None)
+        self._again_at = 0  # a client waits for it now
         return self._until.setdefault(client, Promise())
 
     def say(self, unsaid: Unsaid) -> None:

@@ -14,6 +14,7 @@ from flockmq.durable.sessions.marking import Marking
 from flockmq.durable.sessions.membership import Membership
 from flockmq.durable.sessions.owning import SessionOwner
 from flockmq.durable.sessions.positions import Positions
+from flockmq.durable.sessions.pruning import Pruning
 from flockmq.durable.sessions.quotas import SessionQuotas
 from flockmq.durable.sessions.reclaiming import Reclaiming
 from flockmq.durable.sessions.reloading import Reloading
@@ -57,6 +58,7 @@ class SessionRoom:
         members = Membership(meta)
         quotas = SessionQuotas(calls, machines, self.log, meta)
         self.shards = SessionShards(calls, control, machines, self.log, meta, base.swim, quotas, members)
+        self.pruning = Pruning(calls, meta, machines, self.log, self.shards)
         self.firing = WillFiring(node, calls, machines, self.log, self.shards, appending)
         self.finder = SessionFinder(calls, machines, self.log)
         self.leases = Leases(base.node_id, calls, meta, self.log, node.table)
@@ -74,7 +76,6 @@ class SessionRoom:
         )
         self.keeper = SessionKeeper(
             node,
-            calls,
             delivery,
             positions,
             self.claims,
@@ -83,6 +84,7 @@ class SessionRoom:
             releases,
             self.sending,
             self.reclaiming,
+            self.pruning,
         )
         self.yielding = Yielding(node, calls, delivery.replay, self.uncertain)
         self.reloading = Reloading(node, calls, delivery.logs)

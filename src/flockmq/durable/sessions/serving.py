@@ -44,6 +44,7 @@ from flockmq.durable.sessions.submitting import (
     REFUSED_NAMESPACE,
     REFUSED_SAME_USER,
     REFUSED_USER,
+    STATEMENTS_MAX,
     VOID,
     StatementResult,
     encode_results,
@@ -77,6 +78,8 @@ ORPHANS_MAX: Final = 1_000
 DISPLACED_TOLD: Final = 1_000
 """Sessions in one message to a former owner."""
 RESULTS_BYTES_MAX: Final = 900_000
+RESULT_BYTES: Final = 5
+"""Of a result without a record."""
 FILTERS_BYTES_MAX: Final = 900_000
 """Changes in one answer; the rest follows with the next question."""
 CHANGES: Final = 0
@@ -308,8 +311,12 @@ def results_of(table: SessionTable, statements: list[SessionStatement], node_id:
     size = 0
     for statement in statements:
         result = _result_of(table, statement, node_id)
-        size += len(result.record) + 5
-        results.append(result if size <= RESULTS_BYTES_MAX else StatementResult(LATER))
+        cost = len(result.record) + RESULT_BYTES
+        if size + cost > RESULTS_BYTES_MAX and size > STATEMENTS_MAX * RESULT_BYTES:
+            results.append(StatementResult(LATER))
+            continue
+        size += cost  # the first record finds room however large it is: later it would be as large
+        results.append(result)
     return results
 
 

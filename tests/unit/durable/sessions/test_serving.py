@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flockmq.durable.machine.session_bodies import (
+    POSITIONS_MAX,
     ClaimStatement,
     DetachStatement,
     EndStatement,
@@ -24,6 +25,7 @@ from flockmq.durable.sessions.serving import (
 )
 from flockmq.durable.sessions.submitting import DONE, LATER, REFUSED_FULL, REFUSED_USER, VOID
 from flockmq.mqtt.packets import Suback
+from flockmq.peering.calls import BODY_BYTES_MAX
 from flockmq.peering.fields import Reader
 from session_nodes import SessionNodes
 
@@ -211,3 +213,19 @@ def test_results_that_do_not_fit_are_asked_for_again() -> None:
     codes = [result.code for result in results_of(table, [claim_of(b"c", 1)] * 3, OWNER)]
     assert codes[0] == DONE
     assert codes[-1] == LATER
+
+
+def test_the_largest_record_fits_into_an_answer() -> None:
+    table = table_of()
+    record = table.records[b"c"]
+    subscriptions = [StoredSubscription(b"%d" % number, 1, 0, 0, {}) for number in range(20_000)]
+    table._follow(SubscribeStatement(b"c", record.epoch, subscriptions), 5, 1_000)
+    record.user = b"u" * 65_535
+    for group in range(POSITIONS_MAX):
+        record.advance(group, 1)
+    subscriptions = [StoredSubscription(b"%060d" % number, 1, 0, 0, {}) for number in range(3_500)]
+    table._follow(SubscribeStatement(b"c", record.epoch, subscriptions), 6, 1_000)
+    assert serving.RESULTS_BYTES_MAX < len(record.encode()) < BODY_BYTES_MAX - 10_000
+    goodbye = DetachStatement(b"other", 1, 0, {})
+    results = results_of(table, [goodbye, claim_of(b"c", 1), claim_of(b"c", 1)], OWNER)
+    assert [result.code for result in results] == [VOID, DONE, LATER]

@@ -172,7 +172,7 @@ class SessionMachineRules:
         if before is not None and before.claimed_index > claim.seen:
             text = f"{record.client!r}: a claim that had seen {claim.seen} wins over the one at {before.claimed_index}"
             raise Violation("session claims", text)
-        goes_on = before is not None and before.had_session and claim.flags & SAME_EPOCH
+        goes_on = before is not None and before.had_session and claim.flags & SAME_EPOCH > 0
         was_there = before is not None and (goes_on or not before.is_over) and not claim.flags & CLEAN_START
         if record.had_session != was_there:
             raise Violation("session present", f"{record.client!r}: the claim says {record.had_session}: {was_there}")
