@@ -150,17 +150,15 @@ class DurableNode:
         wall_ms: int,
     ) -> None:
         self.base = base
-        self.node_id = base.node_id
+        self.node_id = node_id = base.node_id
         self.broker = base.broker
-        self._now = now
+        self._now = self._slow_at = now
         self._wall = WallClock(wall_ms - now)
-        self._slow_at = now
         self._topics_version = -1
         self._mine_since_ms = 0
         """Since when the cluster state has this node in its present state."""
         self._jumps = 0
         self._edges = edges
-        node_id = base.node_id
         broker = base.broker.node
         host = RaftHost(node_id, base.boot, raft, base.rng, now, self._admits)
         self.engine = RaftEngine(
@@ -187,36 +185,31 @@ class DurableNode:
         self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
         self.statuses = Statuses(node_id, self.engine, self.machines, base.calls, self.scrubbing)
         self.sinks = Sinks(self.calls, self.control, self.machines)
-        session_log = SessionLog(self.calls, self.meta)
-        self.releases = Releases(self.calls, self.control, self.machines, session_log, base.broker.sessions)
+        calls, meta, control, machines = self.calls, self.meta, self.control, self.machines
+        log = SessionLog(calls, meta)
+        self.releases = Releases(calls, control, machines, log, base.broker.sessions)
         # Publishers and subscribers of this node.
         self.appending = Appending(broker, self.engine.appends, raft.entry_bytes_max, self.releases)
         self.topics = Topics(broker.table, host, self.appending)
         self.delivery = Delivery(broker, self.logs)
         self.session_room = SessionRoom(
-            base,
-            self.calls,
-            self.meta,
-            self.barrier,
-            self.control,
-            self.machines,
-            self.delivery,
-            self.appending,
-            session_log,
-            self.releases,
+            base, calls, meta, self.barrier, control, machines, self.delivery, self.appending, log, self.releases
         )
         self.advancing = Advancing(self.logs, self.session_room.shards)
-        self.capture_holds = CaptureHolds(
-            self.calls, self.meta, self.machines, session_log, self.logs, self.cursors, self.advancing
-        )
-        stored = StoredBytes(self.engine, self.layout)
-        self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, stored)
+        self.capture_holds = CaptureHolds(calls, meta, machines, log, self.logs, self.cursors, self.advancing)
+        self.usage = NamespaceUsage(base.maps, node_id, broker.spaces, StoredBytes(self.engine, self.layout))
         base.maps.set(STORE, store.identity.to_bytes(8, "little"))
         self.consensus = Consensus(self.engine, base.exchange.send_now, before_consensus(self), after_consensus(self))
         self.upper = Upper({RAFT}, self.engine.writable, {INDEX: self.meta.peer_told})
         self._ticks = [tick for _, tick in slow_tick_of(self)]
         room = self.session_room
-        self._followers: tuple[Listener, ...] = (self.control, self.logs, self.sinks, room.shards, room.firing)
+        self._followers: tuple[Listener, ...] = (
+            self.control,
+            self.logs,
+            self.sinks,
+            room.shards,
+            room.firing,
+        )
         """Parts that follow what partitions apply, in the order in which they hear of it."""
 
     def open(self, copy: bytes, now: int, *, is_copy_lost: bool = False) -> None:

@@ -62,7 +62,7 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
 
 
 def go_on(node: NodeState, session: Session, now: int) -> None:
-    """The window may have opened: send waiting messages."""
+    """The window may have opened: send what waits."""
     outbound = session.outbound
     if outbound is not None and outbound.is_waiting():
         node.stats.dropped_queue += session.pump(now)

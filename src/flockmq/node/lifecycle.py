@@ -104,7 +104,7 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
 
 
 def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
-    """A session has lost its connection: start its will's delay and its expiry."""
+    """A session has lost its connection: see to its will and its expiry."""
     session.connection = None
     session.detached_at = now
     node.online -= 1

@@ -1,4 +1,4 @@
-"""The questions of the broker to the packages around it: a gate, and five ports that a node alone leaves empty.
+"""What the broker asks of the packages around it: a gate, and five ports that a node alone leaves empty.
 
 | port | asks | implemented by |
 | --- | --- | --- |
