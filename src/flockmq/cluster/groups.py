@@ -105,3 +105,8 @@ def share_name(name: str, topic_filter: str) -> str:
 def is_share_name(name: str) -> bool:
     """Whether ``$share`` made the group. Users can't name a group so: no name of theirs begins with ``$``."""
     return name.startswith(SHARE_PREFIX)
+
+
+def share_filter(name: str) -> str:
+    """The filter of a ``$share`` subscription, from the name of its group."""
+    return name[len(SHARE_PREFIX) :].partition("/")[2]
