@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.cluster import commands as c
+from flockmq.cluster import commands_groups as g
 from flockmq.cluster.filters import FilterTree, filters_overlap
 from flockmq.cluster.groups import Binding
 from flockmq.cluster.model import ALIVE, DEAD, HIDDEN_TOPICS, AclRule, Limits
@@ -117,12 +118,12 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.CreateCursor, names, hidden_names),
     st.builds(c.CreateCursor, names, names, namespaces, st.none() | st.booleans()),
     st.builds(c.DeleteCursor, names, namespaces),
-    st.builds(c.CreateGroup, names, bindings, namespaces, dead_letter=st.sampled_from(["", "none", "a"])),
-    st.builds(c.CreateGroup, names, st.builds(Binding, names).map(lambda one: (one,)), namespaces),
-    st.builds(c.AlterGroup, names, namespaces, st.none() | bindings, paused=st.none() | st.booleans()),
-    st.builds(c.DeleteGroup, names, namespaces, numbers),
-    st.builds(c.ResetGroup, names, st.sampled_from(["latest", "offset:3", "time:2026", "x"]), namespaces),
-    st.builds(c.ShareGroup, names, st.sampled_from(["a/#", "#", "+/b", "bad/#/x"]), namespaces),
+    st.builds(g.CreateGroup, names, bindings, namespaces, dead_letter=st.sampled_from(["", "none", "a"])),
+    st.builds(g.CreateGroup, names, st.builds(Binding, names).map(lambda one: (one,)), namespaces),
+    st.builds(g.AlterGroup, names, namespaces, st.none() | bindings, paused=st.none() | st.booleans()),
+    st.builds(g.DeleteGroup, names, namespaces, numbers),
+    st.builds(g.ResetGroup, names, st.sampled_from(["latest", "offset:3", "time:2026", "x"]), namespaces),
+    st.builds(g.ShareGroup, names, st.sampled_from(["a/#", "#", "+/b", "bad/#/x"]), namespaces),
     st.builds(c.SetTarget, groups, replica_sets, st.integers(0, 6)),
     st.builds(c.ReplicasAre, groups, replica_sets, numbers),
     st.builds(c.Rebalance, numbers),

@@ -96,7 +96,7 @@ def test_consumer_groups_are_shown_with_their_bindings() -> None:
     bindings = (Binding("orders", "topic", "a.*"), Binding("orders", "headers", "any:x=1"))
     machine.done(CreateGroup("work", bindings, ack_wait_ms=5_000))
     dumped = dump_state(machine.state)
-    [group] = dumped["namespaces"][0]["consumer_groups"]  # type: ignore[index, call-overload]
+    group = dumped["namespaces"][0]["consumer_groups"][0]  # type: ignore[index, call-overload]
     assert (group["name"], group["mode"], group["dead_letter"]) == ("work", "share", "work.dead")  # type: ignore[index, call-overload]
     text = dump_text(dumped)
     assert (
