@@ -123,6 +123,7 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(g.AlterGroup, names, namespaces, st.none() | bindings, paused=st.none() | st.booleans()),
     st.builds(g.DeleteGroup, names, namespaces, numbers),
     st.builds(g.ResetGroup, names, st.sampled_from(["latest", "offset:3", "time:2026", "x"]), namespaces),
+    st.builds(g.ReadDead, names, namespaces),
     st.builds(g.ShareGroup, names, st.sampled_from(["a/#", "#", "+/b", "bad/#/x"]), namespaces),
     st.builds(c.SetTarget, groups, replica_sets, st.integers(0, 6)),
     st.builds(c.ReplicasAre, groups, replica_sets, numbers),

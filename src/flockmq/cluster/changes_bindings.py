@@ -3,7 +3,8 @@
 ```
  delete   refused while a group that a user made reads the topic or sends its dead letters there
  alter    refused when a binding without a type could not be kept under the new default exchange type
- all      groups that ``$share`` made are bound to the topics that their filter overlaps; the last one gone, they go
+ all      groups that ``$share`` made are bound to the topics that their filter overlaps
+          these, and readers of dead letters, go with the last topic that they are bound to
 ```
 """
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from flockmq.cluster.bindings import check_binding
 from flockmq.cluster.commands import CONFLICT, RefusedError
 from flockmq.cluster.filters import filters_overlap, internal_filter
-from flockmq.cluster.groups import NAMED, Binding, share_filter
+from flockmq.cluster.groups import NAMED, Binding, is_reader, share_filter
 from flockmq.cluster.tables import key_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ NAMES_SHOWN: Final = 5
 
 def refuse_bound(tables: Tables, topic: TopicRecord) -> None:
     """Refuse to delete a topic that consumer groups of users need."""
-    groups = [one for one in _groups(tables, topic) if not one.made_by_share]
+    groups = [one for one in _groups(tables, topic) if not one.made_by_share and not is_reader(one.name)]
     readers = [one.name for one in groups if topic.name in one.topics()]
     if readers:
         raise RefusedError(
@@ -74,10 +75,10 @@ def bind_shares(tables: Tables, topic: TopicRecord) -> None:
                 _rebind(tables, group, others)
 
 
-def unbind_shares(tables: Tables, topic: TopicRecord) -> None:
-    """Unbind groups that ``$share`` made from a topic that goes."""
+def unbind(tables: Tables, topic: TopicRecord) -> None:
+    """Unbind the groups that no user made from a topic that goes."""
     for group in _groups(tables, topic):
-        if group.made_by_share and topic.name in group.topics():
+        if topic.name in group.topics():
             _rebind(tables, group, tuple([one for one in group.bindings if one.topic != topic.name]))
 
 

@@ -4,6 +4,7 @@
  CreateGroup --> ConsumerGroup (id = index of the command), and NAME.dead for dead letters
  AlterGroup      bindings, mode, times, paused          ResetGroup   generation + 1, reset_to
  ShareGroup  --> the same by name and filter            DeleteGroup  the partitions forget it; NAME.dead stays
+ ReadDead    --> $dead/NAME, the reader of its dead letters; stays as long as their topic: none is redriven twice
 ```
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from flockmq.cluster import dead_letters
 from flockmq.cluster.bindings import check_binding, check_count
 from flockmq.cluster.changes_bindings import overlaps
 from flockmq.cluster.changes_topics import create_topic, topic_of_users
@@ -20,18 +22,22 @@ from flockmq.cluster.checks import check_filter, check_name, check_number, check
 from flockmq.cluster.commands import CONFLICT, EXISTS, INVALID, LIMIT, NOT_FOUND, CreateTopic, RefusedError
 from flockmq.cluster.groups import (
     DEAD_SUFFIX,
+    FANOUT,
+    HEADERS,
     MODES,
     NAMED,
     NO_DEAD_LETTERS,
     Binding,
     ConsumerGroup,
+    is_reader,
+    reader_name,
     share_name,
 )
 from flockmq.cluster.tables import key_of
 from flockmq.log.starts import OFFSET, parse_start
 
 if TYPE_CHECKING:
-    from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ResetGroup, ShareGroup
+    from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ReadDead, ResetGroup, ShareGroup
     from flockmq.cluster.tables import Tables
 
 GROUPS_MAX: Final = 50_000
@@ -43,6 +49,8 @@ DELIVER_MAX: Final = 65_535
 IN_FLIGHT_MAX: Final = 65_536
 LINGER_MS_MAX: Final = 30 * 86_400_000
 START_CHARACTERS_MAX: Final = 4_096
+READER_ACK_WAIT_MS: Final = 60_000
+READER_IN_FLIGHT: Final = 10_000
 
 
 def create_group(tables: Tables, command: CreateGroup, wall_ms: int) -> ConsumerGroup:
@@ -80,6 +88,8 @@ def create_group(tables: Tables, command: CreateGroup, wall_ms: int) -> Consumer
 def alter_group(tables: Tables, command: AlterGroup, wall_ms: int) -> ConsumerGroup:
     """Other bindings, times or bounds. The group stays where it stands."""
     known = tables.consumer_group(command.namespace, command.name)
+    if is_reader(known.name):
+        raise RefusedError(CONFLICT, f"{known.name[:128]} reads dead letters for a group; alter that group.")
     group = replace(
         known,
         bindings=known.bindings if command.bindings is None else command.bindings,
@@ -159,6 +169,43 @@ def share_group(tables: Tables, command: ShareGroup, wall_ms: int) -> ConsumerGr
             reset_ms=wall_ms,
         ),
     )
+
+
+def read_dead(tables: Tables, command: ReadDead, wall_ms: int) -> ConsumerGroup:
+    """The reader of a group's dead letters; made anew when these go to another topic by now."""
+    group = tables.consumer_group(command.namespace, command.name)
+    if group.dead_letter == NO_DEAD_LETTERS:
+        raise RefusedError(
+            INVALID, f"The group {group.name[:128]} keeps no dead letters: they are dropped and counted."
+        )
+    own = group.dead_letter == group.name + DEAD_SUFFIX
+    binding = Binding(group.dead_letter, FANOUT) if own else Binding(group.dead_letter, HEADERS, _of_group(group.name))
+    name = reader_name(group.name)
+    known = tables.groups.get(key_of(command.namespace, name))
+    if known is not None and known.bindings == (binding,):
+        return known
+    return _keep(
+        tables,
+        ConsumerGroup(
+            tables.index,
+            command.namespace,
+            name,
+            (binding,),
+            ack_wait_ms=READER_ACK_WAIT_MS,
+            max_deliver=0,
+            backoff_ms=0,
+            max_in_flight=READER_IN_FLIGHT,
+            start="earliest",
+            hold=False,
+            reset_to="earliest",
+            created_ms=wall_ms,
+            reset_ms=wall_ms,
+        ),
+    )
+
+
+def _of_group(name: str) -> str:
+    return f"all:{dead_letters.GROUP.decode()}={name}"
 
 
 def _check(tables: Tables, group: ConsumerGroup) -> None:

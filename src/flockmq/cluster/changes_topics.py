@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from flockmq.cluster.changes_bindings import bind_shares, check_bound, refuse_bound, unbind_shares
+from flockmq.cluster.changes_bindings import bind_shares, check_bound, refuse_bound, unbind
 from flockmq.cluster.checks import (
     REPLICAS_MAX,
     SHARDS_MAX,
@@ -174,7 +174,7 @@ def delete_topic(tables: Tables, command: DeleteTopic) -> TopicRecord:
     """The topic and its cursors. Its Raft groups are never used again. RefusedError while a consumer group needs it."""
     known = topic_of_users(tables, command.namespace, command.name)
     refuse_bound(tables, known)
-    unbind_shares(tables, known)
+    unbind(tables, known)
     tables.drop_derived(known)
     del tables.topics[key_of(command.namespace, command.name)]
     readers = [

@@ -58,7 +58,7 @@ from flockmq.cluster.commands import (
     decode_command,
     decode_envelope,
 )
-from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ResetGroup, ShareGroup
+from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ReadDead, ResetGroup, ShareGroup
 from flockmq.cluster.tables import Tables
 
 if TYPE_CHECKING:
@@ -172,5 +172,7 @@ class ClusterState(Tables):
                 return changes_groups.reset_group(self, command, wall_ms)
             case ShareGroup():
                 return changes_groups.share_group(self, command, wall_ms)
+            case ReadDead():
+                return changes_groups.read_dead(self, command, wall_ms)
             case _:
                 raise RefusedError(INVALID, "This node's version does not know this command; upgrade all nodes.")

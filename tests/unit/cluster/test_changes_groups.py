@@ -16,7 +16,7 @@ from flockmq.cluster.commands import (
     DeleteNamespace,
     DeleteTopic,
 )
-from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ResetGroup, ShareGroup
+from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ReadDead, ResetGroup, ShareGroup
 from flockmq.cluster.groups import Binding, ConsumerGroup
 from flockmq.cluster.model import SESSIONS_TOPIC, Limits
 from state_cases import Machine
@@ -244,3 +244,28 @@ def test_backoff_doubles_up_to_its_most() -> None:
         5_000,
         5_000,
     ]
+
+
+def test_dead_letters_have_a_reader_that_stays_with_their_topic() -> None:
+    made = machine()
+    made.done(CreateGroup("work", ALL))
+    made.done(ReadDead("work"))
+    reader = group(made, "$dead/work")
+    assert (reader.bindings, reader.reset_to, reader.hold) == ((Binding("work.dead", "fanout"),), "earliest", False)
+    assert made.done(ReadDead("work")) == reader
+    made.refused(AlterGroup("$dead/work", paused=True), CONFLICT)
+    made.done(DeleteGroup("work"))
+    made.done(CreateGroup("work", ALL))
+    assert made.done(ReadDead("work")) == reader, "what was redriven before stays settled"
+    made.done(AlterGroup("work", dead_letter="u"))
+    made.done(ReadDead("work"))
+    other = group(made, "$dead/work")
+    assert other.bindings == (Binding("u", "headers", "all:flockmq-group=work"),)
+    assert other.id > reader.id
+    made.refused(DeleteTopic("u"), CONFLICT)
+    made.done(DeleteGroup("work"))
+    made.done(DeleteTopic("u"))
+    made.refused(ReadDead("work"), NOT_FOUND)
+    assert not made.state.groups
+    made.done(CreateGroup("silent", ALL, dead_letter="none"))
+    made.refused(ReadDead("silent"), INVALID)
