@@ -33,7 +33,7 @@ class MemoryGroups:
         """What partitions say that do not begin."""
 
     async def fetch(self, group_id: int, member: str, count_max: int, wait_ms: int) -> list[Fetched]:
-        found = []
+        found: list[Fetched] = []
         for place, one in self._open(self._group(group_id)):
             if place not in self.held and len(found) < count_max:
                 self.held[place] = member
@@ -77,7 +77,8 @@ class MemoryGroups:
                         *(partition.group, shard, topic.name, 1 if is_led else 0, group.generation),
                         *(left[0][2] if left else end, end, len(left), 100 * len(left)),
                         *(self._durable.now_ms if left else 0, len(held), holders),
-                        *(len([place for place in self.buried if place[0] == group_id]), 0, 0, group.paused),
+                        *(len([place for place in self.buried if place[0] == group_id]), 0, 0),
+                        group.paused,
                     )
                 )
         return found
