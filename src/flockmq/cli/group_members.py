@@ -60,7 +60,8 @@ def fetch(
     as_json: JsonOption = False,
 ) -> None:
     """Take records as a member, and print them with their tokens. Settle each with ack or nack in time."""
-    from flockmq.admin.durable_groups_model import WAIT_MS_MAX, FetchRequest
+    from flockmq.admin.durable_groups_model import FetchRequest
+    from flockmq.admin.durable_model import WAIT_MS_MAX
 
     client = admin_client(server)
     left_ms = parse_age(wait, "--wait")

@@ -139,8 +139,8 @@ class GroupConsumer(Failover):
     def __iter__(self) -> Iterator[GroupRecord]:
         quiet_since = time.monotonic()
         while True:
-            if not self._records:
-                self._take(quiet_since)
+            self._take(quiet_since)
+            is_quiet = not self._records
             while self._records:
                 record = self._records.popleft()
                 now = time.monotonic()
@@ -152,7 +152,7 @@ class GroupConsumer(Failover):
                 yield record
                 quiet_since = time.monotonic()
                 self._record_s += 0.2 * (quiet_since - now - self._record_s)
-            if self._idle_s is not None and time.monotonic() - quiet_since >= self._idle_s:
+            if is_quiet and self._idle_s is not None and time.monotonic() - quiet_since >= self._idle_s:
                 self.flush()
                 return
 
