@@ -53,7 +53,7 @@ class GroupBinding(Request, frozen=True):
 Bindings = Annotated[
     list[
         Annotated[
-            str | GroupBinding,
+            Annotated[str, Meta(min_length=1, max_length=2 * FILTER_BYTES_MAX)] | GroupBinding,
             Meta(
                 description="As text: `TOPIC`, `TOPIC:fanout`, `TOPIC:direct:KEY`, `TOPIC:topic:FILTER` or "
                 "`TOPIC:headers:all:NAME=VALUE,...`",
