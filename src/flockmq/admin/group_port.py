@@ -8,10 +8,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from flockmq.durable.groups.port import Fetched, PartitionStatus
+
+
+class GroupFigures(NamedTuple):
+    """How far a group is behind in the partitions that this node leads."""
+
+    namespace: str
+    name: str
+    lag: int
+    lag_bytes: int
+    oldest_ms: int
+    """When the oldest record came that is not settled; 0: there is none."""
+    in_flight: int
+    dead: int
+    redelivered: int
 
 
 class GroupPort(Protocol):
@@ -37,6 +51,9 @@ class GroupPort(Protocol):
 
     async def status(self, group_id: int) -> list[PartitionStatus]:
         """Where the group stands in each of its partitions."""
+
+    def figures(self, groups_max: int) -> list[GroupFigures]:
+        """The groups that read partitions which this node leads, at most so many."""
 
     async def peek(self, group_id: int, count: int) -> list[Fetched]:
         """The oldest records that are not settled; nothing is handed out."""

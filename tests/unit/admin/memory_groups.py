@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flockmq.admin.durable_records import batch_views, records_of
+from flockmq.admin.group_port import GroupFigures
 from flockmq.cluster.groups import ConsumerGroup
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.selection import Selection
@@ -82,6 +83,12 @@ class MemoryGroups:
                     )
                 )
         return found
+
+    def figures(self, groups_max: int) -> list[GroupFigures]:
+        return [
+            GroupFigures(group.namespace, group.name, len(self._open(group)), 100, self._durable.now_ms, 1, 2, 3)
+            for group in list(self._durable.state().groups.values())[:groups_max]
+        ]
 
     async def peek(self, group_id: int, count: int) -> list[Fetched]:
         return [one for _, one in self._open(self._group(group_id))][:count]
