@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ResetGroup, ShareGroup
+from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ReadDead, ResetGroup, ShareGroup
 from flockmq.cluster.groups import ConsumerGroup
 from flockmq.cluster.model import (
     ALIVE,
@@ -314,6 +314,7 @@ Command = (
     | DeleteGroup
     | ResetGroup
     | ShareGroup
+    | ReadDead
 )
 
 

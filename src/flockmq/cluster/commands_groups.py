@@ -70,6 +70,13 @@ class ResetGroup(Struct, frozen=True, array_like=True, tag=53):
     namespace: str = DEFAULT_NAMESPACE
 
 
+class ReadDead(Struct, frozen=True, array_like=True, tag=55):
+    """The reader of a group's dead letters, or the one that is there already: it begins with the oldest."""
+
+    name: str
+    namespace: str = DEFAULT_NAMESPACE
+
+
 class ShareGroup(Struct, frozen=True, array_like=True, tag=54):
     """The group of a ``$share`` subscription on durable topics, or the one that is there already."""
 

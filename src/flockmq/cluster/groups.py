@@ -29,6 +29,7 @@ NAMED: Final = "name"
 NO_DEAD_LETTERS: Final = "none"
 DEAD_SUFFIX: Final = ".dead"
 SHARE_PREFIX: Final = "$share/"
+READER_PREFIX: Final = "$dead/"
 
 ACK_WAIT_MS_DEFAULT: Final = 30_000
 MAX_DELIVER_DEFAULT: Final = 5
@@ -102,6 +103,16 @@ def share_name(name: str, topic_filter: str) -> str:
     return f"{SHARE_PREFIX}{name}/{topic_filter}"
 
 
-def is_share_name(name: str) -> bool:
-    """Whether ``$share`` made the group. Users can't name a group so: no name of theirs begins with ``$``."""
-    return name.startswith(SHARE_PREFIX)
+def reader_name(name: str) -> str:
+    """How the reader of a group's dead letters is called: the group that lists, redrives and drops them."""
+    return f"{READER_PREFIX}{name}"
+
+
+def is_reader(name: str) -> bool:
+    """Whether a group reads dead letters for another. Users can't name a group so: their names never begin with $."""
+    return name.startswith(READER_PREFIX)
+
+
+def share_filter(name: str) -> str:
+    """The filter of a ``$share`` subscription, from the name of its group."""
+    return name[len(SHARE_PREFIX) :].partition("/")[2]

@@ -128,7 +128,7 @@ class Tables:
             )
         return found
 
-    def group(self, namespace: str, name: str) -> ConsumerGroup:
+    def consumer_group(self, namespace: str, name: str) -> ConsumerGroup:
         """A consumer group that must be there."""
         found = self.groups.get(key_of(namespace, name))
         if found is None:
