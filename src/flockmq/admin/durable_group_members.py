@@ -9,19 +9,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from flockmq.admin import durable_groups_model as model
 from flockmq.admin.durable_common import durable
 from flockmq.admin.durable_group_views import message_view
 from flockmq.admin.durable_groups import find_group
+from flockmq.durable.groups.tokens import read_token
 from flockmq.errors import Conflict
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
     from flockmq.admin.durable_model import InNamespace
     from flockmq.admin.operations import Call
+    from flockmq.cluster.groups import ConsumerGroup
 
 
 async def fetch_records(desk: Desk, call: Call[InNamespace, model.FetchRequest]) -> model.Fetch:
@@ -31,7 +33,7 @@ async def fetch_records(desk: Desk, call: Call[InNamespace, model.FetchRequest])
     asked = call.body
     refused: list[model.RefusedToken] = []
     if asked.ack:
-        refused = _refused(asked.ack, await port.groups.ack(asked.ack))
+        refused = _refused(asked.ack, await _settle(group, asked.ack, port.groups.ack))
     with desk.polls.waits(asked.wait_ms):
         found = await port.groups.fetch(group.id, asked.member or "http", asked.max, asked.wait_ms)
     return model.Fetch(messages=[message_view(group.namespace, one) for one in found], refused=refused)
@@ -40,27 +42,27 @@ async def fetch_records(desk: Desk, call: Call[InNamespace, model.FetchRequest])
 async def ack_records(desk: Desk, call: Call[InNamespace, model.AckRequest]) -> model.Settled:
     """Records are done; answered after commit."""
     port = durable(desk)
-    find_group(port, call.query.namespace, call.path["group"])
+    group = find_group(port, call.query.namespace, call.path["group"])
     tokens = call.body.tokens
-    return _settled(tokens, await port.groups.ack(tokens))
+    return _settled(tokens, await _settle(group, tokens, port.groups.ack))
 
 
 async def nack_records(desk: Desk, call: Call[InNamespace, model.NackRequest]) -> model.Settled:
     """Records shall be delivered again, or are dead letters."""
     port = durable(desk)
-    find_group(port, call.query.namespace, call.path["group"])
+    group = find_group(port, call.query.namespace, call.path["group"])
     asked = call.body
     if asked.dead:
-        return _settled(asked.tokens, await port.groups.bury(asked.tokens, asked.reason))
-    return _settled(asked.tokens, await port.groups.nack(asked.tokens, asked.delay_ms, asked.reason))
+        return _settled(asked.tokens, await _settle(group, asked.tokens, port.groups.bury, asked.reason))
+    return _settled(asked.tokens, await _settle(group, asked.tokens, port.groups.nack, asked.delay_ms, asked.reason))
 
 
 async def extend_records(desk: Desk, call: Call[InNamespace, model.ExtendRequest]) -> model.Settled:
     """A member needs longer for some records."""
     port = durable(desk)
-    find_group(port, call.query.namespace, call.path["group"])
+    group = find_group(port, call.query.namespace, call.path["group"])
     asked = call.body
-    return _settled(asked.tokens, await port.groups.extend(asked.tokens, asked.ms))
+    return _settled(asked.tokens, await _settle(group, asked.tokens, port.groups.extend, asked.ms))
 
 
 async def peek_records(desk: Desk, call: Call[model.PeekQuery, None]) -> model.GroupMessages:
@@ -69,6 +71,20 @@ async def peek_records(desk: Desk, call: Call[model.PeekQuery, None]) -> model.G
     group = find_group(port, call.query.namespace, call.path["group"])
     found = await port.groups.peek(group.id, call.query.limit)
     return model.GroupMessages(messages=[message_view(group.namespace, one) for one in found])
+
+
+async def _settle(
+    group: ConsumerGroup, tokens: Sequence[str], how: Callable[..., Awaitable[list[str]]], *more: object
+) -> list[str]:
+    """Settle those tokens that are of the group: a caller that mixes groups up changes nothing in the other one."""
+    own = [one for one in tokens if _is_of(group, one)]
+    found = dict(zip(own, await how(own, *more) if own else [], strict=True))
+    return [found.get(one, f"The token is not one of the group {group.name}.") for one in tokens]
+
+
+def _is_of(group: ConsumerGroup, text: str) -> bool:
+    token = read_token(text)
+    return token is None or token.group == group.id
 
 
 def _refused(tokens: Sequence[str], outcomes: Sequence[str]) -> list[model.RefusedToken]:

@@ -35,6 +35,7 @@ class GroupPort:
         self.extend = fetching.extend
         self.begin = asking.begin
         self.status = asking.status
+        self.here = asking.here
         self.peek = asking.peek
 
 
