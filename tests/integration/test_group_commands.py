@@ -61,7 +61,7 @@ def test_the_life_of_a_group(site: Site) -> None:
     assert "paused" in site.text("group", "pause", "work")
     assert site.json("group", "show", "work")["paused"] is True
     assert site.json("group", "resume", "work")["paused"] is False
-    assert "generation 2" in site.text("group", "reset", "work", "--from", "earliest", "--yes")
+    assert "generation 2" in site.text("group", "reset", "work", "--from", "earliest")
     assert "say --yes" in site.fails("group", "delete", "work", code=2)
     assert "deleted" in site.text("group", "delete", "work", "--yes")
     assert site.json("group", "list") == []
@@ -121,9 +121,10 @@ def test_dead_letters(site: Site) -> None:
     assert site.json("group", "dead", "work") == []
     assert [one["topic"] for one in site.json("group", "fetch", "work")] == ["plant/1", "plant/0", "plant/2", "plant/3"]
     bury(site, 2)
-    assert "or say --all" in site.fails("group", "dead", "work", "drop", code=2)
-    assert "say --yes" in site.fails("group", "dead", "work", "drop", "--all", code=2)
-    assert site.text("group", "dead", "work", "drop", "--all", "--yes") == "2 dead letters were dropped.\n"
+    assert "or say --all" in site.fails("group", "dead", "work", "redrive", code=2)
+    assert "or say --all" in site.fails("group", "dead", "work", "drop", "0:4", "--all", code=2)
+    assert "Drop all dead letters of group 'work'?" in site.fails("group", "dead", "work", "drop", code=2)
+    assert site.text("group", "dead", "work", "drop", "--yes") == "2 dead letters were dropped.\n"
     assert site.json("group", "dead", "work") == []
 
 

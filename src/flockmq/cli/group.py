@@ -273,13 +273,11 @@ def reset(
     *,
     start: Annotated[str, typer.Option("--from", metavar="WHERE", help=WHERE_HELP)],
     namespace: NamespaceOption = NAMESPACE_DEFAULT,
-    yes: YesOption = False,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Begin anew elsewhere: a new generation. Acks of records that were handed out before change nothing."""
     parse_where(start, "--from")
-    confirm(f"Forget what group {name!r} of namespace {namespace!r} has settled, and begin at {start}?", yes=yes)
     made = admin_client(server).reset_group(name, start, namespace=namespace)
     print_made(made, f"Group {name!r} begins at {start}; it is in generation {made.generation}.", as_json=as_json)
 

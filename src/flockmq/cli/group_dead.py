@@ -43,7 +43,7 @@ def dead(
 ) -> None:
     """List or show dead letters of a group, publish them again where they came from, or drop them.
 
-    What was redriven or dropped is listed no more; the topic for dead letters keeps it as long as its retention says.
+    ``drop`` without tokens drops all. What was redriven or dropped is listed no more; the topic for dead letters keeps it as long as its retention says.
     """
     client = admin_client(server)
     if what in ("list", "show"):
@@ -51,6 +51,8 @@ def dead(
             raise UsageError(f"--all goes with redrive and drop; {what} takes -n.")
         _look(client, name, namespace, ids or [], count, as_json=as_json, is_full=what == "show")
         return
+    if what == "drop":
+        every = every or not ids
     if every == bool(ids):
         raise UsageError(f"Name dead letters to {what}, or say --all; see `flockmq group dead {name} list`.")
     if what == "drop":
