@@ -93,8 +93,8 @@ def test_records_go_out_once_on_any_node_and_acks_are_final(site: Site) -> None:
     assert {one.deliveries for one in found} == {1}
     assert site.fetch(group, 2) == []
     assert site.admin(2).ack_records(group, tokens(found)).done == 20
-    with pytest.raises(Conflict):
-        site.admin(0).ack_records(group, tokens(found)[:1])
+    assert site.admin(0).ack_records(group, tokens(found)[:1]).done == 1, "an ack may be repeated"
+    assert site.fetch(group, 1, wait_ms=200) == []
     lag = site.admin().group(group).lag
     assert lag is not None
     assert (lag.messages, lag.in_flight) == (0, 0)
@@ -201,7 +201,7 @@ def test_the_commands(site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert say("group", "ack", "byhand", found["token"]) == "1 record was acknowledged.\n"
     assert "consumer_groups" in say("dump")
     assert "consumer group byhand takes it." in say("explain", f"{topic}/1")
-    assert run(["group", "ack", "byhand", found["token"]]) == 1
+    assert run(["group", "ack", "byhand", "nonsense"]) == 1
     assert run(["group", "create", "other", "--bind", f"{topic}:direct"]) == 1
     assert "needs a key" in capsys.readouterr().err
     say("group", "delete", "byhand", "--yes")

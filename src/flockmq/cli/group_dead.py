@@ -43,8 +43,8 @@ def dead(
 ) -> None:
     """List or show dead letters of a group, publish them again where they came from, or drop them.
 
-    ``drop`` without tokens drops all. What was redriven or dropped is listed no more; the topic for dead letters keeps it
-    as long as its retention says.
+    ``drop`` without tokens drops all. What was redriven or dropped is listed no more; the topic for dead letters keeps
+    it as long as its retention says.
     """
     client = admin_client(server)
     if what in ("list", "show"):
