@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -168,3 +169,16 @@ def test_a_worker_that_leaves_gives_records_back(site: Site) -> None:
         assert "plant/0 offset 1, delivery 2" in repr(again[0])
     with GroupConsumer("gone", site.url, "right") as consumer, pytest.raises(NotFound, match="no consumer group"):
         next(iter(consumer))
+
+
+def test_acks_whose_leader_is_silent_are_sent_again(site: Site) -> None:
+    site.text("group", "create", "work", "-b", "plant", "--from", "earliest")
+    publish(site, 3)
+    with GroupConsumer("work", site.url, "right", idle_s=0.0) as consumer:
+        for record in consumer:
+            if record.offset == 0:
+                site.port.groups.leaderless = {record.token}
+                threading.Timer(0.4, site.port.groups.leaderless.clear).start()
+            record.ack()
+    assert len(site.port.groups.settled) == 3
+    assert consumer.refused == 0

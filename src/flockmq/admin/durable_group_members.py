@@ -10,20 +10,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.admin import durable_groups_model as model
 from flockmq.admin.durable_common import durable
 from flockmq.admin.durable_group_views import message_view
 from flockmq.admin.durable_groups import find_group
+from flockmq.durable.groups.fetching import SENTENCES
+from flockmq.durable.groups.messages import LATER
 from flockmq.durable.groups.tokens import read_token
-from flockmq.errors import Conflict
+from flockmq.errors import Conflict, NoLeader
 
 if TYPE_CHECKING:
     from flockmq.admin.desk import Desk
     from flockmq.admin.durable_model import InNamespace
     from flockmq.admin.operations import Call
     from flockmq.cluster.groups import ConsumerGroup
+
+_NO_LEADER: Final = SENTENCES[LATER]
 
 
 async def fetch_records(desk: Desk, call: Call[InNamespace, model.FetchRequest]) -> model.Fetch:
@@ -89,12 +93,14 @@ def _is_of(group: ConsumerGroup, text: str) -> bool:
 
 def _refused(tokens: Sequence[str], outcomes: Sequence[str]) -> list[model.RefusedToken]:
     return [
-        model.RefusedToken(token=token, reason=reason) for token, reason in zip(tokens, outcomes, strict=True) if reason
+        model.RefusedToken(token=token, reason=reason, retry=reason == _NO_LEADER)
+        for token, reason in zip(tokens, outcomes, strict=True)
+        if reason
     ]
 
 
 def _settled(tokens: Sequence[str], outcomes: Sequence[str]) -> model.Settled:
     refused = _refused(tokens, outcomes)
     if len(refused) == len(tokens):
-        raise Conflict(refused[0].reason)
+        raise NoLeader(_NO_LEADER) if any(one.retry for one in refused) else Conflict(refused[0].reason)
     return model.Settled(done=len(tokens) - len(refused), refused=refused)

@@ -244,6 +244,7 @@ class RefusedToken(Response, frozen=True):
 
     token: str
     reason: str
+    retry: Annotated[bool, Meta(description="No leader answered: the same token may do in a moment")] = False
 
 
 class Fetch(Response, frozen=True):

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final
 
 from flockmq.admin import durable_groups_model as model
-from flockmq.client.failover import RETRY_S, Failover
+from flockmq.client.failover import RETRY_S, Failover, Patience
 from flockmq.client.topic_calls import DEFAULT_NAMESPACE, TopicCalls
 from flockmq.client.transport import DEFAULT_SERVER_URL
 from flockmq.errors import Conflict
@@ -160,7 +160,7 @@ class GroupConsumer(Failover):
         """Send the acks that wait; answered after commit."""
         if self._acks:
             acks, self._acks = self._acks, []
-            self._change(partial(_ack, self.group, acks, self.namespace), len(acks))
+            self._settle(acks, lambda tokens, server: server.ack_records(self.group, tokens, namespace=self.namespace))
 
     # --- what records call ------------------------------------------------------------------------------------------
 
@@ -203,7 +203,9 @@ class GroupConsumer(Failover):
         except BaseException:
             self._acks = acks + self._acks
             raise
-        self.refused += len(fetch.refused)
+        again = [one.token for one in fetch.refused if one.retry]
+        self.refused += len(fetch.refused) - len(again)
+        self._acks = again + self._acks
         self._taken_at = time.monotonic()
         self._records = deque([GroupRecord(self, one) for one in fetch.messages])
 
@@ -214,23 +216,31 @@ class GroupConsumer(Failover):
         self._nack(late, 0, "The member was too slow to begin with the record.", dead=False)
 
     def _nack(self, tokens: list[str], delay_ms: int | None, reason: str, *, dead: bool) -> None:
-        self._change(
-            lambda server: server.nack_records(
-                self.group, tokens, delay_ms=delay_ms, reason=reason[:256], dead=dead, namespace=self.namespace
+        self._settle(
+            tokens,
+            lambda some, server: server.nack_records(
+                self.group, some, delay_ms=delay_ms, reason=reason[:256], dead=dead, namespace=self.namespace
             ),
-            len(tokens),
         )
 
-    def _change(self, ask: Callable[[TopicCalls], model.Settled], count: int) -> None:
-        try:
-            self.refused += len(self._anywhere(ask).refused)
-        except Conflict:
-            self.refused += count
+    def _settle(self, tokens: list[str], ask: Callable[[list[str], TopicCalls], model.Settled]) -> None:
+        """Settle records; those whose leader did not answer again and again."""
+        patience = Patience(self._retry_s)
+        while tokens:
+            try:
+                refused = self._anywhere(partial(ask, tokens)).refused
+            except Conflict:
+                self.refused += len(tokens)
+                return
+            again = [one.token for one in refused if one.retry]
+            self.refused += len(refused) - len(again)
+            if again and patience.is_over():
+                self.refused += len(again)
+                return
+            if again:
+                patience.pause()
+            tokens = again
 
 
 def _fetch(group: str, request: model.FetchRequest, namespace: str, server: TopicCalls) -> model.Fetch:
     return server.fetch_records(group, request, namespace=namespace)
-
-
-def _ack(group: str, tokens: list[str], namespace: str, server: TopicCalls) -> model.Settled:
-    return server.ack_records(group, tokens, namespace=namespace)

@@ -10,6 +10,8 @@ from flockmq.admin.group_port import GroupFigures
 from flockmq.cluster.groups import ConsumerGroup
 from flockmq.cluster.model import TopicRecord
 from flockmq.cluster.selection import Selection
+from flockmq.durable.groups.fetching import SENTENCES
+from flockmq.durable.groups.messages import LATER
 from flockmq.durable.groups.port import Fetched, Holder, PartitionStatus
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class MemoryGroups:
         self.buried: dict[Place, str] = {}
         self.nacks: list[tuple[str, int | None, str]] = []
         self.extended: list[tuple[str, int]] = []
+        self.leaderless: set[str] = set()
+        """Tokens whose leader does not answer."""
         self.slow: list[str] = []
         """What partitions say that do not begin."""
 
@@ -129,6 +133,8 @@ class MemoryGroups:
         return problem
 
     def _release(self, token: str) -> str:
+        if token in self.leaderless:
+            return SENTENCES[LATER]
         if token.count(":") != 2 or self._place(token) not in self.held:
             return "The token is stale: the record was settled, or handed out again."
         del self.held[self._place(token)]

@@ -7,7 +7,7 @@ from flockmq.admin import durable_groups_model as model
 from flockmq.admin.desk import Desk
 from flockmq.admin.durable_model import InNamespace, TopicRequest
 from flockmq.cluster.dead_letters import DeadLetter, dead_name, dead_properties
-from flockmq.errors import ApiError
+from flockmq.errors import ApiError, NoLeader
 from flockmq.testing.harness import BrokerHarness
 from unit.admin.desks import call, make_desk
 from unit.admin.durable_desks import WALL_MS, MemoryDurable
@@ -119,6 +119,19 @@ async def test_members_fetch_and_settle() -> None:
     ack = model.AckRequest(tokens=[tokens[0], last])
     settled = await durable_group_members.ack_records(desk, call(InNamespace(), ack, group="work"))
     assert (settled.done, [one.token for one in settled.refused]) == (1, [tokens[0]])
+
+
+async def test_a_token_whose_leader_is_silent_may_be_used_again() -> None:
+    desk, port = await with_group()
+    publish(port, b"1", b"2")
+    one, two = [message.token or "" for message in (await fetch(desk)).messages]
+    port.groups.leaderless = {one}
+    settled = await durable_group_members.ack_records(
+        desk, call(InNamespace(), model.AckRequest(tokens=[one, two]), group="work")
+    )
+    assert [(refused.token, refused.retry) for refused in settled.refused] == [(one, True)]
+    with pytest.raises(NoLeader):
+        await durable_group_members.ack_records(desk, call(InNamespace(), model.AckRequest(tokens=[one]), group="work"))
 
 
 async def test_a_look_hands_nothing_out() -> None:
