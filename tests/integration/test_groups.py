@@ -116,7 +116,8 @@ def test_a_fetch_that_waits_is_answered_when_something_comes(site: Site) -> None
 def test_nacks_expiry_and_more_time(site: Site) -> None:
     topic, group = site.make(ack_wait_ms=1_500, max_deliver=0, backoff_ms=50)
     site.publish(topic, "a", "b", "c", names=1)
-    first = {one.payload: one.token or "" for one in site.drain(group, 3)}
+    taken = [site.fetch(group, wait_ms=5_000, most=1)[0] for _ in range(3)]
+    first = {one.payload: one.token or "" for one in taken}
     site.admin(1).nack_records(group, [first["a"]], delay_ms=0, reason="busy")
     [again] = site.drain(group, 1)
     assert (again.payload, again.deliveries) == ("a", 2)
