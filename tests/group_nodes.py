@@ -108,7 +108,7 @@ class GroupNodes(NodesLockstep):
         self, number: int, group: ConsumerGroup, member: str, count: int = 10, wait_ms: int = 500
     ) -> list[Fetched]:
         """Records for a fetcher."""
-        return self.answer(self.port(number).fetch(group.id, member, count, wait_ms))
+        return self.answer(self.port(number).fetch(group.id, member, count, wait_ms), wait_ms + 10_000)
 
     def ack(self, number: int, *records: Fetched) -> list[str]:
         """Settle records."""

@@ -238,6 +238,7 @@ class DurableNode:
             room.shards,
             room.firing,
             self.group_room.dispatching,
+            self.group_room.letters,
         )
         """Parts that follow what partitions apply, in the order in which they hear of it."""
 

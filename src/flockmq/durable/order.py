@@ -103,6 +103,7 @@ def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
         ("holds of captured messages", durable.capture_holds.tick),
         ("groups", durable.group_room.dispatching.tick),
         ("members of groups", durable.group_room.members.tick),
+        ("dead letters", durable.group_room.letters.tick),
         ("usage", durable.usage.tick),
         ("appending", durable.appending.tick),
     )

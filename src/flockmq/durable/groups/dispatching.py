@@ -98,7 +98,7 @@ class Dispatching:
         until = self._calls.now + min(pull.wait_ms, PARK_MS)
         while not stream.grants and stream.number == pull.number and self._calls.now < until and not office.is_void:
             yield from within(stream.news.next(), until - self._calls.now)
-        stream.heard_at = self._calls.now
+        office.heard_at[pull.node_id] = self._calls.now
         if office.is_void or not self._engine.is_leader(partition):
             return Reply(LATER)
         return Reply(OK, encode_grants(office.term, stream.grants))
@@ -110,7 +110,11 @@ class Dispatching:
             return known
         if not pull.is_whole or (known is not None and known.boot == pull.boot and known.stream > pull.stream):
             return None
-        if known is not None and known.boot != pull.boot:
+        boot = office.boots.get(pull.node_id, pull.boot)
+        if pull.boot < boot:
+            return None
+        office.boots[pull.node_id] = pull.boot
+        if pull.boot > boot:
             office.end_stream(pull.node_id)
             self._lose_node(office, pull.node_id, b"its node started anew")
         elif known is not None or pull.node_id not in office.missing:
@@ -201,6 +205,9 @@ class Dispatching:
                 return
             if group is not None and found is not None and found.takers and self._offices.may_dispatch(office, group):
                 self._serve(office, group, found)
+        for stream in list(office.streams.values()):
+            if stream.grants:
+                stream.news.fire()
 
     def _serve(self, office: Office, group: ConsumerGroup, found: GroupOffice) -> None:
         """Give the members of a group what they take."""
@@ -232,7 +239,6 @@ class Dispatching:
             stream = office.streams.get(holding.holder.node_id)
             if stream is not None:
                 stream.put(holding, group_id, generation)
-                stream.news.fire()
 
     def _scan(self, office: Office, group: ConsumerGroup, found: GroupOffice, end: int) -> bool:
         window = found.window
@@ -290,8 +296,8 @@ class Dispatching:
             self._opening.sweep()
 
     def _look_at_nodes(self, office: Office, now: int) -> None:
-        for node_id, stream in list(office.streams.items()):
-            if not self._offices.may_hold(node_id) or now - stream.heard_at >= STREAM_MS:
+        for node_id in list(office.streams):
+            if now - office.heard_at.get(node_id, office.since) >= STREAM_MS:
                 office.end_stream(node_id)
         for group_id, found in list(office.groups.items()):
             group = self._directory.group(group_id)
@@ -300,14 +306,11 @@ class Dispatching:
                 continue
             for node_id in {holder.node_id for holder in found.holders.values() if holder.held}:
                 if not self._offices.may_hold(node_id):
-                    self._lose_node(office, node_id, b"its node died", group_id)
-                elif node_id not in office.streams:
-                    since = found.silent_since.setdefault(node_id, now)
-                    if now - since >= group.ack_wait_ms + SILENT_MS:
-                        self._lose_node(office, node_id, b"its node was silent", group_id)
-                        del found.silent_since[node_id]
-                else:
-                    found.silent_since.pop(node_id, None)
+                    self._lose_node(office, node_id, b"its node has left", group_id)
+                elif self._offices.is_new_start(office, node_id):
+                    self._lose_node(office, node_id, b"its node started anew", group_id)
+                elif now - office.heard_at.get(node_id, office.since) >= group.ack_wait_ms + SILENT_MS:
+                    self._lose_node(office, node_id, b"its node was silent", group_id)
 
     def _state_passed(self, office: Office, group_id: int) -> None:
         office.passing.discard(group_id)

@@ -73,11 +73,15 @@ class Fetcher(Member):
 
     def quota(self, partition: int) -> int:  # noqa: ARG002
         """A part of what is wanted, or all once it is known where records are."""
-        return min(self.share, self._count_max) if self.share else -(-self._count_max // max(len(self.partitions), 1))
+        return self.share or self._fair_share()
+
+    def _fair_share(self) -> int:
+        return -(-self._count_max // max(len(self.partitions), 1))
 
     def may_get_more(self) -> bool:
-        """Whether a partition gave all that it was asked for."""
-        return any(count >= self.quota(partition) for partition, count in self.got.items())
+        """Whether a partition gave its share of what is wanted since the last time, and so may have more."""
+        got, self.got = self.got, {}
+        return not self.found or any(count >= self._fair_share() for count in got.values())
 
     def is_full(self) -> bool:
         """Whether the call has what it wanted."""
@@ -97,6 +101,9 @@ class Fetcher(Member):
                     self.found.append((hold, record))
                     self._bytes += len(record.payload)
         self.got[hold.partition] = self.got.get(hold.partition, 0) + grant.high - grant.low
+
+    def brought(self) -> None:
+        """See Member."""
         self.news.fire()
 
 
@@ -128,11 +135,11 @@ class Fetching:
             due_at = self._calls.now + max(wait_ms, 2 * LINGER_MS)
             while not fetcher.is_full() and self._calls.now < due_at:
                 before = len(fetcher.found)
-                if before and not fetcher.may_get_more():
-                    break
                 wait_for_ms = due_at - self._calls.now if not before else LINGER_MS
                 yield from within(fetcher.news.next(), wait_for_ms)
                 if before and len(fetcher.found) == before:
+                    break
+                if not fetcher.may_get_more():
                     break
                 fetcher.share = count_max
                 self._members.touch(fetcher)

@@ -35,6 +35,9 @@ class Member:
         """Records have come: those of the hold, somewhere in these batches."""
         raise NotImplementedError
 
+    def brought(self) -> None:
+        """All records that were granted together have come."""
+
     def lost(self, hold: Hold) -> None:
         """A hold is over before the member was done: its time is, or its group was reset."""
 

@@ -14,7 +14,7 @@ from flockmq.durable.calls import OK, Reply
 from flockmq.durable.groups.messages import encode_holdings
 from flockmq.durable.groups.pulling import Puller
 from flockmq.durable.groups.recent import RecentBatches
-from flockmq.peering.fields import Reader
+from flockmq.peering.fields import U64, Reader
 from flockmq.peering.kinds import GROUP_HELD
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ class Members:
         self._terms[partition] = max(self._terms.get(partition, 0), term)
         puller = self.pullers.get(partition)
         if puller is None:
-            return Reply(OK, encode_holdings([]))
+            return Reply(OK, U64.pack(self._boot) + encode_holdings([]))
         found = [one for hold in puller.fence(term) for one in hold.reported()]
         self._has_work(puller)
-        return Reply(OK, encode_holdings(found))
+        return Reply(OK, U64.pack(self._boot) + encode_holdings(found))
 
     def flush(self, now: int) -> None:  # noqa: ARG002
         """A turn ends."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from flockmq.durable.machine.group_table import GroupTable
     from flockmq.tasks import Promise
 
-STREAM_MS: Final = 10_000
-"""A node that asks nothing for so long takes nothing more; ten times as long as it waits for an answer."""
+STREAM_MS: Final = 5_000
+"""A node that asks nothing for so long takes nothing more; several times as long as it waits for an answer."""
 HOLDERS_MAX: Final = 100_000
 """Members of all groups of a partition."""
 
@@ -49,7 +49,6 @@ class NodeStream:
         self.grants: list[Grant] = []
         """Those that the node has not seen."""
         self.news = Signal()
-        self.heard_at = 0
         self.demands: dict[int, dict[int, Demand]] = {}
         """By group and member: what the node said last."""
 
@@ -73,8 +72,6 @@ class GroupOffice:
         self.window = window
         self.holders: dict[tuple[int, int], Holder] = {}
         """(node, handle) -> member, also one that has gone and still holds something."""
-        self.silent_since: dict[int, int] = {}
-        """Nodes that hold something and ask nothing: since when."""
         self.takers: dict[tuple[int, int], Holder] = {}
         """Those that are there."""
 
@@ -101,6 +98,10 @@ class Office:
         self.is_void = False
         self.groups: dict[int, GroupOffice] = {}
         self.streams: dict[int, NodeStream] = {}
+        self.boots: dict[int, int] = {}
+        """Node -> the boot that its members' holdings belong to."""
+        self.heard_at: dict[int, int] = {}
+        """Node -> when it said something last."""
         self.missing: set[int] = set()
         """Nodes that have not said what they hold under this office."""
         self.is_collected = False
@@ -141,7 +142,7 @@ class Office:
 
     def take_pull(self, stream: NodeStream, pull: Pull, now: int) -> None:
         """A question of a node: what its members take. Questions that were overtaken change nothing."""
-        stream.heard_at = now
+        self.heard_at[stream.node_id] = now
         if pull.number <= stream.number:
             return
         stream.number = pull.number

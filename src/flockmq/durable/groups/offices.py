@@ -2,7 +2,7 @@
 
 ```
  this node leads and knows all --> Office(term) --HELD to every node--> answers: what their members hold
-                                                  `-> dead to the cluster: its members hold nothing
+                                                  `-> started anew, or has left: holds nothing
                                                   `-> silent: holds until ack_wait is over
 ```
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.cluster.model import DEAD, LEFT
+from flockmq.cluster.model import LEFT
 from flockmq.durable.calls import OK
 from flockmq.durable.groups.messages import read_holdings
 from flockmq.durable.groups.office import Office
@@ -102,14 +102,19 @@ class Offices:
             self._engine.wake()
 
     def may_hold(self, node_id: int) -> bool:
-        """Whether members of a node may hold something: it is not dead to the cluster."""
+        """Whether members of a node may hold something. A node that is held dead may live, and have members."""
         if node_id == self._calls.me:
             return True
         node = self._meta.state.nodes.get(node_id)
-        if node is None or node.state == DEAD:
+        if node is None:
             return False
         member = self._swim.members.get(node_id)
         return node.state != LEFT or (member is not None and member.is_live)
+
+    def is_new_start(self, office: Office, node_id: int) -> bool:
+        """Whether a node has started anew since its members got what they hold."""
+        member = self._swim.members.get(node_id)
+        return member is not None and member.boot > office.boots.get(node_id, member.boot)
 
     def may_dispatch(self, office: Office, group: ConsumerGroup) -> bool:
         """Whether all is known that members hold."""
@@ -147,7 +152,10 @@ class Offices:
         """A node has said what its members hold."""
         office.missing.discard(node_id)
         place = self._directory.place_of(office.partition)
-        for one in read_holdings(Reader(body)):
+        reader = Reader(body)
+        office.boots[node_id] = reader.u64()
+        office.heard_at[node_id] = self._calls.now
+        for one in read_holdings(reader):
             group = self._directory.group(one.group)
             found = self.group_office(office, one.group)
             if group is None or found is None or place is None or found.window.generation != one.generation:

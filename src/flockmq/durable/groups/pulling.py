@@ -137,7 +137,8 @@ class Puller:
             del self._outgoing[: len(some)]
             self._calls.tasks.start("what became of records of a group", self._settle(some))
         demands = self._demands()
-        if demands or (not self._asking and not self.is_idle()):
+        # A question that is tried again at a new leader says what was: the new stream's follows it.
+        if demands or (not self.is_idle() and (self._is_whole or not self._asking)):
             self._ask(demands)
 
     def _demands(self) -> list[Demand]:
@@ -250,6 +251,7 @@ class Puller:
 
     def _bring(self) -> Task[None]:
         """Bring granted records to their members, in the order of the grants."""
+        served: dict[Member, None] = {}
         try:
             while self._grants:
                 hold = self._grants.popleft()
@@ -261,10 +263,13 @@ class Puller:
                     continue  # given back meanwhile
                 if batches:
                     hold.member.take(hold, batches)
+                    served[hold.member] = None
                 else:
                     self.settle(BACK, hold, low, high)
         finally:
             self._is_reading = False
+        for member in served:
+            member.brought()
         self._has_work(self)
 
     def _read_here(self, low: int, high: int) -> list[RecentBatch]:

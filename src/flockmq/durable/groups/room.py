@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flockmq.durable.groups.asking import Asking
 from flockmq.durable.groups.dispatching import Dispatching
 from flockmq.durable.groups.fetching import Fetching
+from flockmq.durable.groups.letters import Letters
 from flockmq.durable.groups.members import Members
 from flockmq.durable.groups.offices import Offices
 from flockmq.durable.groups.opening import Opening
@@ -59,6 +60,7 @@ class GroupRoom:
         self.opening = Opening(calls, machines, control, local, directory, self._opened)
         settling = Settling(calls, control, local, directory, self.offices, scanner)
         self.dispatching = Dispatching(calls, control, local, directory, self.offices, self.opening, settling, scanner)
+        self.letters = Letters(calls, machines, control, logs, directory, base.broker.node.events)
         self.members = Members(base.boot, calls, logs, directory)
         fetching = Fetching(base.boot, calls, directory, self.members)
         asking = Asking(calls, machines, logs, directory, self.offices, self.opening, scanner)

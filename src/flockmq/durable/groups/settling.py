@@ -109,14 +109,13 @@ class Settling:
     def on_settle(self, partition: int, reader: Reader) -> Task[Reply]:
         """A SETTLE question."""
         node_id = reader.u64()
-        reader.u64()
+        boot = reader.u64()
         settlements = read_settlements(reader)
         office = self._offices.office(partition)
         if office is None:
             return Reply(ASK_LATER)
-        stream = office.streams.get(node_id)
-        if stream is not None:
-            stream.heard_at = self._calls.now
+        if office.boots.get(node_id) == boot:
+            office.heard_at[node_id] = self._calls.now
         stated: dict[int, _Stated] = {}
         codes = [self._settle(office, one, stated) for one in settlements]
         if office.is_void:
