@@ -110,6 +110,17 @@ class Asking:
             found.append(_unknown(place, group) if told is None else _read_status(place, group, Reader(told))[0])
         return found
 
+    def here(self, group_id: int) -> list[PartitionStatus]:
+        """See ``GroupMembers``."""
+        group = self._directory.group(group_id)
+        found: list[PartitionStatus] = []
+        for place in [] if group is None else self._directory.places_of(group):
+            if group is not None and self._calls.engine.knows_all(place.partition):
+                told = self._on_status(place.partition, Reader(U64.pack(group_id) + U32.pack(0)))
+                if told is not None:
+                    found.append(_read_status(place, group, Reader(told))[0])
+        return found
+
     def _on_status(self, partition: int, reader: Reader) -> bytes | None:
         group_id = reader.u64()
         count = min(reader.u32(), PEEK_MAX)

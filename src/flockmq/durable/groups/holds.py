@@ -25,6 +25,8 @@ class Member:
         self.generation = 0
         self.partitions: list[int] = []
         """What the group reads."""
+        self.had: dict[int, int] = {}
+        """Records by partition that a fetcher of this name held when it came: they take no room from it."""
         self.is_gone = False
 
     def quota(self, partition: int) -> int:

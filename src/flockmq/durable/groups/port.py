@@ -115,5 +115,8 @@ class GroupMembers(Protocol):
     def status(self, group_id: int) -> Promise[list[PartitionStatus]]:
         """Where the group stands in each of its partitions."""
 
+    def here(self, group_id: int) -> list[PartitionStatus]:
+        """The same for the partitions that this node leads, at once."""
+
     def peek(self, group_id: int, count: int) -> Promise[list[Fetched]]:
         """The oldest records that are not settled; nothing is handed out."""

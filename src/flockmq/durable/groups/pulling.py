@@ -100,6 +100,7 @@ class Puller:
         """A member takes records of this partition."""
         key = (member.group, member.handle)
         self.members[key] = member
+        member.had[self.partition] = self.taken.get(key, 0)
         self._gone.pop(key, None)
         self._touched[key] = None
 
@@ -126,7 +127,8 @@ class Puller:
 
     def room_of(self, member: Member) -> int:
         """How many more records a member takes from this partition."""
-        return max(member.quota(self.partition) - self.taken.get((member.group, member.handle), 0), 0)
+        taken = self.taken.get((member.group, member.handle), 0) - member.had.get(self.partition, 0)
+        return max(member.quota(self.partition) - max(taken, 0), 0)
 
     # Questions.
 

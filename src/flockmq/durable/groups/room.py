@@ -37,6 +37,7 @@ class GroupPort:
         self.extend = fetching.extend
         self.begin = asking.begin
         self.status = asking.status
+        self.here = asking.here
         self.peek = asking.peek
 
 

@@ -179,3 +179,15 @@ def test_peek_and_status_say_what_waits() -> None:
     assert len(held) == 9
     holders = [holder for one in nodes.status(group) for holder in one.holders]
     assert {(holder.member, holder.node_id, holder.held) for holder in holders} == {("m", 1, 3)}
+
+
+def test_what_a_fetcher_holds_takes_no_room_from_its_next_fetch() -> None:
+    """A person with curl, or a worker that has not acknowledged its last batch, gets the next records at once."""
+    nodes = GroupNodes()
+    group = nodes.group()
+    nodes.publish(b"t/a", *numbers(4))
+    at = nodes.now
+    found = [one for _ in range(4) for one in nodes.fetch(1, group, "curl", 1, 5_000)]
+    assert payloads(found) == numbers(4)
+    assert {one.deliveries for one in found} == {1}
+    assert nodes.now - at < 2_000
