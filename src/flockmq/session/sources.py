@@ -8,6 +8,9 @@ from typing import Protocol
 class QueuePort(Protocol):
     """The groups that one session is a member of."""
 
+    def note(self, source: MemberSource) -> None:
+        """The client has acknowledged the first message of a source since the last ``flush``."""
+
     def flush(self) -> None:
         """The client has acknowledged some messages."""
 
@@ -33,6 +36,8 @@ class MemberSource:
         if acked and acked[-1][1] == place:
             acked[-1] = (acked[-1][0], place + 1)
         else:
+            if not acked:
+                self.queue.note(self)
             acked.append((place, place + 1))
 
     def take_acked(self) -> list[tuple[int, int]]:

@@ -58,17 +58,22 @@ class SessionQueue:
         self._members = members
         self.by_filter: dict[bytes, SessionMember] = {}
         self.runs: dict[HeldRun, None] = {}
+        self._noted: list[HeldRun] = []
+        """Runs with acknowledgements that are not settled yet."""
+
+    def note(self, source: MemberSource) -> None:
+        """See ``QueuePort``."""
+        if isinstance(source, HeldRun):
+            self._noted.append(source)
 
     def flush(self) -> None:
         """See ``QueuePort``."""
-        over: list[HeldRun] = []
-        for run in self.runs:
-            if run.acked:
+        noted, self._noted = self._noted, []
+        for run in noted:
+            if run in self.runs:
                 self._acknowledge(run)
                 if run.left <= 0:
-                    over.append(run)
-        for run in over:
-            del self.runs[run]
+                    del self.runs[run]
 
     def _acknowledge(self, run: HeldRun) -> None:
         puller = self._members.puller(run.hold.partition)
