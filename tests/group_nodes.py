@@ -24,7 +24,8 @@ from flockmq.testing.lockstep_nodes import NodesLockstep, WholeNode
 if TYPE_CHECKING:
     from flockmq.cluster.groups import ConsumerGroup
     from flockmq.cluster.model import TopicRecord
-    from flockmq.durable.groups.port import Fetched, PartitionStatus
+    from flockmq.cluster.state import ClusterState
+    from flockmq.durable.groups.port import Fetched, GroupMembers, PartitionStatus
 
 T = TypeVar("T")
 KEY = "default/t"
@@ -40,7 +41,7 @@ class GroupNodes(NodesLockstep):
         self.topic("t", shards)
 
     @property
-    def state(self):
+    def state(self) -> ClusterState:
         """The cluster state, as its leader has it."""
         leader = self.leader()
         return (leader or self.running()[0]).meta.state
@@ -100,7 +101,7 @@ class GroupNodes(NodesLockstep):
         value: T = promise.value
         return value
 
-    def port(self, number: int):
+    def port(self, number: int) -> GroupMembers:
         """Groups, as callers on a node see them."""
         return self[number].durable.group_room.port
 

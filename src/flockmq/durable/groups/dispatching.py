@@ -19,6 +19,7 @@ from flockmq.durable.groups.office import STREAM_MS, NodeStream
 from flockmq.durable.groups.offices import SILENT_MS
 from flockmq.durable.machine.group_bodies import settling
 from flockmq.errors import FlockError, OffsetGone
+from flockmq.log.batch import DATA
 from flockmq.peering.kinds import GROUP_PULL, GROUP_SETTLE
 from flockmq.tasks import within
 
@@ -133,12 +134,12 @@ class Dispatching:
 
     # Handing out.
 
-    def applied(self, partition: int, entries: list[Entry]) -> None:  # noqa: ARG002
+    def applied(self, partition: int, entries: list[Entry]) -> None:
         """The partition has moved on."""
         office = self._offices.open.get(partition)
         if office is None:
             return
-        if office.hungry:
+        if office.hungry and (not entries or any(entry.kind == DATA for entry in entries)):
             office.dirty |= office.hungry
         if office.dying:
             self._follow_deaths(office)
@@ -257,6 +258,8 @@ class Dispatching:
             window.feed(position, pieces)
         if window.passed:
             office.passing.add(group.id)
+        if window.waiting:
+            office.waiting.add(group.id)
         return window.position > before
 
     # Time.
@@ -270,9 +273,12 @@ class Dispatching:
                 self._offices.close(office)
                 self._scanner.closed(partition)
                 continue
-            for group_id in list(office.hungry):
+            for group_id in list(office.waiting):
                 found = office.groups.get(group_id)
-                if found is not None and 0 <= found.window.ready_at() <= wall_ms:
+                ready_at = -1 if found is None else found.window.ready_at()
+                if ready_at < 0:
+                    office.waiting.discard(group_id)
+                elif ready_at <= wall_ms:
                     self._offices.mark(office, group_id)
         if now >= self._look_at and (self._directory.has_groups() or self._offices.open):
             self._look_at = now + LOOK_MS
@@ -290,7 +296,7 @@ class Dispatching:
                     self._offices.mark(office, group_id)
         for partition in self._local.groups():
             if self._engine.knows_all(partition):
-                self._opening.look(partition)
+                self._opening.look(partition, self._version)
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_MS
             self._opening.sweep()

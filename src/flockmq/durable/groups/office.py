@@ -111,6 +111,8 @@ class Office:
         """Groups that may have something to hand out."""
         self.hungry: set[int] = set()
         """Groups with a member that takes more than there was."""
+        self.waiting: set[int] = set()
+        """Groups with records that wait for the end of a backoff."""
         self.passing: set[int] = set()
         """Groups with ranges that are not selected and not stated yet."""
         self.dying: set[int] = set()

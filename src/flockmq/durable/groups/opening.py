@@ -44,13 +44,17 @@ class Opening:
         self._directory = directory
         self._opened = opened
         self._under_way: set[tuple[int, int]] = set()
+        self._complete: dict[int, tuple[int, int]] = {}
+        """Partition -> version of the cluster state whose groups the log has all begun."""
         self._unknown: dict[int, set[int]] = {}
         """Groups without a record in the cluster state, by partition, as the last sweep found them."""
 
-    def look(self, partition: int) -> None:
-        """Begin all groups of a partition that this node leads."""
-        for group in self._directory.of_partition(partition):
-            self.begin(partition, group)
+    def look(self, partition: int, version: tuple[int, int]) -> None:
+        """Begin all groups of a partition that this node leads, as of a version of the cluster state."""
+        if self._complete.get(partition) != version:
+            begun = [self.begin(partition, group) for group in self._directory.of_partition(partition)]
+            if all(begun):
+                self._complete[partition] = version
 
     def begin(self, partition: int, group: ConsumerGroup) -> bool:
         """Let the log begin the present generation of a group; False while it has not."""

@@ -12,6 +12,7 @@ from flockmq.durable.groups.members import Members
 from flockmq.durable.groups.offices import Offices
 from flockmq.durable.groups.opening import Opening
 from flockmq.durable.groups.scanning import Scanner
+from flockmq.durable.groups.session_members import SessionMembers
 from flockmq.durable.groups.settling import Settling
 from flockmq.durable.state.group_directory import GroupDirectory
 
@@ -62,6 +63,7 @@ class GroupRoom:
         self.dispatching = Dispatching(calls, control, local, directory, self.offices, self.opening, settling, scanner)
         self.letters = Letters(calls, machines, control, logs, directory, base.broker.node.events)
         self.members = Members(base.boot, calls, logs, directory)
+        self.sessions = SessionMembers(base.broker.node, directory, self.members)
         fetching = Fetching(base.boot, calls, directory, self.members)
         asking = Asking(calls, machines, logs, directory, self.offices, self.opening, scanner)
         self.port: GroupMembers = GroupPort(fetching, asking)

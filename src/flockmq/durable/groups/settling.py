@@ -152,6 +152,8 @@ class Settling:
                 if done and not office.is_void:
                     for one in stated.values():
                         one.found.window.retried(one.failed)
+                    if one.failed:
+                        office.waiting.add(one.group.id)
                         self._offices.mark(office, one.group.id)
 
             told.then(committed)

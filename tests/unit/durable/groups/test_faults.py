@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.durable.groups.port import Fetched
 from group_nodes import GroupNodes, payloads
 
 
@@ -47,7 +48,7 @@ def test_what_members_of_a_dead_node_held_comes_again(restarts: bool) -> None:
     if restarts:
         nodes.run(1_000)
         nodes[gone].start()
-    again = []
+    again: list[Fetched] = []
     while len(again) < 6:
         more = nodes.fetch(leader, group, "m2", 10, 60_000)
         assert more
