@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.admin.durable_groups_model import FetchRequest, GroupChange, GroupMessage, GroupRequest
-from flockmq.admin.durable_model import PublishRecords, RecordToPublish
+from flockmq.admin.durable_model import PublishRecords, RecordToPublish, TopicRequest
 from flockmq.admin.model import MessageProperties, UserProperty
 from flockmq.cli.main import run
 from flockmq.client.admin import AdminClient
@@ -168,6 +168,30 @@ def test_each_type_of_binding_selects_what_it_says(site: Site) -> None:
     assert taken(f"{direct}filter", 6) == ["0", "1", "2", "keyed", "new", "vip"]
     assert taken(f"{direct}vip", 1) == ["vip"]
     assert taken(f"{direct}any", 2) == ["new", "vip"]
+
+
+def test_a_group_of_a_namespace_keeps_to_it(site: Site) -> None:
+    client = site.admin()
+    client.create_namespace("acme")
+    client.create_topic(TopicRequest(name="orders", namespace="acme"))
+    bindings = ["orders:direct:eu/1"]
+    client.create_group(GroupRequest(name="work", namespace="acme", bindings=bindings, max_deliver=1))
+    client.publish("orders/eu/1", "mine", qos=1, namespace="acme")
+    client.publish("orders/eu/2", "other", qos=1, namespace="acme")
+    with pytest.raises(ApiError, match="no consumer group 'work'"):
+        site.fetch("work")
+    asked = FetchRequest(max=10, wait_ms=5_000)
+    [found] = site.admin(1).fetch_records("work", asked, namespace="acme").messages
+    assert (found.topic, found.payload) == ("orders/eu/1", "mine")
+    site.admin(2).nack_records("work", [found.token or ""], reason="no", namespace="acme")
+    site.nodes.wait(lambda: bool(client.dead_letters("work", namespace="acme").items), "the dead letter")
+    [letter] = client.dead_letters("work", namespace="acme").items
+    assert (letter.topic, letter.reason, letter.payload) == ("orders/eu/1", "no", "mine")
+    assert site.admin(1).redrive_dead("work", [letter.id], namespace="acme").done == 1
+    [again] = site.admin(1).fetch_records("work", asked, namespace="acme").messages
+    assert (again.topic, again.deliveries) == ("orders/eu/1", 1)
+    assert client.ack_records("work", [again.token or ""], namespace="acme").done == 1
+    assert client.dead_letters("work", namespace="acme").items == []
 
 
 def test_a_look_lag_and_members(site: Site) -> None:
