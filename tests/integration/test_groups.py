@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections import Counter
@@ -77,7 +78,17 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with NodeCluster(tmp_path_factory.mktemp("groups"), 3) as nodes:
         nodes.wait_settled()
-        yield Site(nodes)
+        made = Site(nodes)
+        nodes.wait(lambda: all(_takes_token(made.admin(number)) for number in range(3)), "all nodes to know the token")
+        yield made
+
+
+def _takes_token(admin: AdminClient) -> bool:
+    try:
+        admin.node()
+    except ApiError:
+        return False
+    return True
 
 
 def tokens(messages: list[GroupMessage]) -> list[str]:
@@ -111,6 +122,23 @@ def test_a_fetch_that_waits_is_answered_when_something_comes(site: Site) -> None
     waiting.join()
     assert [one.payload for one in found] == ["now"]
     assert time.monotonic() - began < 10
+
+
+def test_a_caller_that_hung_up_keeps_nothing(site: Site) -> None:
+    topic, group = site.make(ack_wait_ms=60_000)
+    node = site.nodes.nodes[1]
+    body = json.dumps({"max": 10, "wait_ms": 15_000, "member": "gone"})
+    request = (
+        f"POST /api/v1/groups/{group}/fetch HTTP/1.1\r\nHost: {HOST}:{node.api_port}\r\n"
+        f"Content-Type: application/json\r\nAuthorization: Bearer {site.token}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}"
+    )
+    with socket.create_connection((HOST, node.api_port)) as caller:
+        caller.sendall(request.encode())
+        site.nodes.wait(lambda: bool(site.admin().group(group).members), "the caller to be a member")
+    site.publish(topic, "x")
+    [found] = site.drain(group, 1)
+    assert found.payload == "x"
 
 
 def test_nacks_expiry_and_more_time(site: Site) -> None:
