@@ -3,7 +3,7 @@
 ```
  key --> Lane: records in order     owner: the member with the highest hash of (key, member)
           |  nothing held           --> the lane's records go to its owner
-          |  held by another member --> the lane waits until that member has settled all it holds of the key
+          |  held by another member --> the lane waits until all it holds of the key is settled, and that is committed
           `  a delivery failed      --> the lane waits until that record is handed out again, first of all
 ```
 A lane stands in the line of its owner while it may have something for the owner. What puts the lane back there: fresh
@@ -13,10 +13,11 @@ records, the end of a backoff, another member that holds nothing of the key any 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.groups.window import Holder, Holding, NamesOf, Piece, Waiting, Window
+from flockmq.durable.groups.window import Holder, Holding, NamesOf, Piece, Pin, Waiting, Window
 from flockmq.routing.spreading import spread
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class KeyedWindow(Window):
         self._homeless: list[Lane] = []
         """Lanes that had something while there was no member."""
         self._owners: dict[bytes, Holder] = {}
+        self._pins: list[Pin] = []
 
     def _lane(self, key: bytes) -> Lane:
         lane = self._lanes.get(key)
@@ -202,6 +204,36 @@ class KeyedWindow(Window):
         lane.holder = holding.holder
 
     # From members.
+
+    def ack(self, low: int, high: int, attempt: int) -> tuple[list[Range], int]:
+        """See Window; the key stays with the member until the outcome is committed."""
+        for holding in self.overlapping(low, high):
+            if holding.attempt == attempt:
+                self._pin(holding.key, min(high, holding.high) - max(low, holding.low))
+        return super().ack(low, high, attempt)
+
+    def bury(self, failed: Holding) -> None:
+        """See Window; as with ``ack``."""
+        super().bury(failed)
+        lane = self._lane(failed.key)
+        lane.holder = lane.holder or failed.holder
+        self._pin(failed.key, failed.high - failed.low)
+
+    def _pin(self, key: bytes, count: int) -> None:
+        self._lane(key).held += count
+        self._pins.append(Pin(key, count))
+
+    def take_pins(self) -> list[Pin]:
+        """See Window."""
+        pins, self._pins = self._pins, []
+        return pins
+
+    def unpin(self, pins: Sequence[Pin]) -> None:
+        """See Window."""
+        for pin in pins:
+            lane = self._lane(pin.key)
+            lane.held -= pin.count
+            self._tidy(lane)
 
     def _take(self, holding: Holding, low: int, high: int) -> Range:
         lane = self._lane(holding.key)

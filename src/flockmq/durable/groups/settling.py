@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from flockmq.durable.groups.office import GroupOffice, Office
     from flockmq.durable.groups.offices import Offices
     from flockmq.durable.groups.scanning import Scanner
-    from flockmq.durable.groups.window import Holding
+    from flockmq.durable.groups.window import Holding, Pin
     from flockmq.durable.logs.local import LocalLogs
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.group_bodies import GroupStatement
@@ -70,6 +70,7 @@ class _Stated:
         self.found = found
         self.ranges: list[Range] = []
         self.failed: list[Failed] = []
+        self.pins: list[Pin] = []
         self.deaths: dict[int, list[Death]] = {}
         """By target."""
 
@@ -152,6 +153,7 @@ class Settling:
                 if done and not office.is_void:
                     for one in stated.values():
                         one.found.window.retried(one.failed)
+                    one.found.window.unpin(one.pins)
                     if one.failed:
                         office.waiting.add(one.group.id)
                         self._offices.mark(office, one.group.id)
@@ -179,6 +181,7 @@ class Settling:
         if one.what == ACK:
             ranges, code = window.ack(one.low, one.high, one.attempt)
             known.ranges += ranges
+            known.pins += window.take_pins()
             return code
         if one.what == BACK:
             window.give_back(one.low, one.high, one.attempt)
@@ -213,6 +216,7 @@ class Settling:
     def _bury(self, office: Office, stated: _Stated, failed: Holding, reason: bytes) -> None:
         """These records become dead letters."""
         stated.found.window.bury(failed)
+        stated.pins += stated.found.window.take_pins()
         office.dying.add(stated.group.id)
         member = failed.holder.name[:MEMBER_BYTES_MAX]
         for low, high, target in self.targets(office.partition, stated.group, failed.low, failed.high):

@@ -54,6 +54,13 @@ class Piece(NamedTuple):
     """Their partition key, or topic name; empty where the caller was not asked to look."""
 
 
+class Pin(NamedTuple):
+    """Records of a key whose outcome is not committed yet."""
+
+    key: bytes
+    count: int
+
+
 class Holder:
     """A member that takes records of the partition: ``room`` more, now."""
 
@@ -424,6 +431,13 @@ class Window:
             self.base = self.done.take_head(max(high, self.base))
         else:
             self.done.add(low, high)
+
+    def take_pins(self) -> list[Pin]:
+        """What stays with its holder until the outcomes since the last call are committed: then call ``unpin``."""
+        return []
+
+    def unpin(self, pins: Sequence[Pin]) -> None:
+        """These outcomes are committed."""
 
     def give_back(self, low: int, high: int, attempt: int) -> int:
         """The records never went to the member: as if they had not been handed out. How many."""
