@@ -48,8 +48,8 @@ class KeyedWindow(Window):
 
     is_keyed = True
 
-    def __init__(self, generation: int, floor: int, in_flight_max: int) -> None:
-        super().__init__(generation, floor, in_flight_max)
+    def __init__(self, generation: int, floor: int, in_flight_max: int, term: int = 0) -> None:
+        super().__init__(generation, floor, in_flight_max, term)
         self._lanes: dict[bytes, Lane] = {}
         self._lines: dict[Holder, deque[Lane]] = {}
         self._homeless: list[Lane] = []
@@ -177,7 +177,7 @@ class KeyedWindow(Window):
                 del self.waiting[first]
                 lane.blocked.discard(first)
                 holder.room -= 1
-                found.append(self._hold(first, first + 1, waiting.deliveries + 1, holder, lane.key))
+                found.append(self._hold(first, first + 1, self.attempt(waiting.deliveries + 1), holder, lane.key))
             elif not self._hand_out_fresh(lane, holder, first, found):
                 return False
         return True
@@ -194,7 +194,7 @@ class KeyedWindow(Window):
             lane.queue.appendleft(Piece(piece.low + count, piece.high, piece.key))
         self.fresh_count -= count
         holder.room -= count
-        found.append(self._hold(piece.low, piece.low + count, 1, holder, lane.key))
+        found.append(self._hold(piece.low, piece.low + count, self.attempt(1), holder, lane.key))
         return True
 
     def _put_held(self, holding: Holding) -> None:
@@ -253,7 +253,7 @@ class KeyedWindow(Window):
                 self._tidy(lane)
 
     def _back(self, holding: Holding, low: int, high: int) -> None:
-        if holding.attempt > 1:
+        if holding.deliveries > 1:
             super()._back(holding, low, high)
             return
         lane = self._lane(holding.key)

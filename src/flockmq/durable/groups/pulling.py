@@ -273,12 +273,20 @@ class Puller:
                     hold.member.take(hold, batches)
                     served[hold.member] = None
                 else:
-                    self.settle(BACK, hold, low, high)
+                    self._back_from(hold)
         finally:
             self._is_reading = False
         for member in served:
             member.brought()
         self._has_work(self)
+
+    def _back_from(self, hold: Hold) -> None:
+        """A grant can't be brought: all later ones of its member go back with it, or records would change order."""
+        self.settle(BACK, hold, hold.grant.low, hold.grant.high)
+        for later in [one for one in self._grants if one.grant.handle == hold.grant.handle]:
+            if later.grant.group == hold.grant.group:
+                self._grants.remove(later)
+                self.settle(BACK, later, later.grant.low, later.grant.high)
 
     def _read_here(self, low: int, high: int) -> list[RecentBatch]:
         local = self._logs.local

@@ -8,7 +8,7 @@
 | --- | --- |
 | group one holder | a record (``key`` mode: a key) is with two members whose nodes live and whose time is not over |
 | group done | a record is delivered after its ack, or burial, was confirmed |
-| group order | in ``key`` mode, a first delivery comes behind one of a later record of its key |
+| group order | in ``key`` mode, the first delivery of a record comes behind that of a later one of its key |
 | group delivery | a delivery has no higher number than the one before it, though that one's node lives |
 | group complete | in the end a record is not settled, or settled without a word of a member |
 | group letters | a record that was buried is not once in the topic of dead letters, or one that was not is |
@@ -122,7 +122,7 @@ class GroupRules:
                 del others[other]
             elif (one.number, one.member) != (held.number, held.member):
                 raise Violation("group one holder", f"the key of {where} is with {one.member} at node {one.number}")
-        if held.record.deliveries == 1:
+        if before is None:
             if place[1] < self._first.get(key, -1):
                 raise Violation("group order", f"{where} comes behind {self._first[key]}")
             self._first[key] = place[1]
