@@ -78,6 +78,7 @@ class World:
             assert self.window.give_back(low, high, holding.attempt) == high - low
         else:
             settled, code = self.window.ack(low, high, holding.attempt)
+            self.window.unpin(self.window.take_pins())
             assert code == 0
             assert settled == [(low, high)]
             self.state.settle(low, high)
@@ -128,6 +129,7 @@ class World:
                     self.order.setdefault(self.keys[offset] or b"", []).append(offset)
             for holding in list(self.window.held.values()):
                 self.window.ack(holding.low, holding.high, holding.attempt)
+                self.window.unpin(self.window.take_pins())
                 self.acked.update(range(holding.low, holding.high))
             if self.window.position == len(self.keys) and not self.window.in_flight and not self.window.fresh_count:
                 break

@@ -24,6 +24,7 @@ from flockmq.durable.groups.messages import (
 )
 from flockmq.durable.groups.port import Fetched
 from flockmq.durable.groups.tokens import Token, read_token, token_text
+from flockmq.durable.groups.window import DELIVERIES
 from flockmq.log.columns import QOS_MASK
 from flockmq.peering.kinds import GROUP_SETTLE
 from flockmq.tasks import Signal, within
@@ -155,8 +156,8 @@ class Fetching:
     def _fetched(self, hold: Hold, record: Record) -> Fetched | None:
         place = self._directory.place_of(hold.partition)
         grant = hold.grant
-        token = Token(hold.partition, grant.group, grant.generation, grant.attempt, record.offset)
-        return None if place is None else fetched_record(record, place, token_text(token), grant.attempt)
+        token = Token(hold.partition, grant.group, grant.attempt, grant.generation, record.offset)
+        return None if place is None else fetched_record(record, place, token_text(token), grant.attempt & DELIVERIES)
 
     # By token.
 

@@ -69,6 +69,8 @@ class Hold:
         self.unconfirmed = RangeSet()
         """What the leader does not know the outcome of."""
         self.unconfirmed.add(grant.low, grant.high)
+        self.fresh_until = 0
+        """Until when it may go to the member: the leader gives up what a silent node may hold."""
         self.until = 0
         """When the member's time is over; 0: nothing went to the member yet."""
 

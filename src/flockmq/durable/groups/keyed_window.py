@@ -3,7 +3,7 @@
 ```
  key --> Lane: records in order     owner: the member with the highest hash of (key, member)
           |  nothing held           --> the lane's records go to its owner
-          |  held by another member --> the lane waits until that member has settled all it holds of the key
+          |  held by another member --> the lane waits until all it holds of the key is settled, and that is committed
           `  a delivery failed      --> the lane waits until that record is handed out again, first of all
 ```
 A lane stands in the line of its owner while it may have something for the owner. What puts the lane back there: fresh
@@ -13,10 +13,11 @@ records, the end of a backoff, another member that holds nothing of the key any 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
-from flockmq.durable.groups.window import Holder, Holding, NamesOf, Piece, Waiting, Window
+from flockmq.durable.groups.window import Holder, Holding, NamesOf, Piece, Pin, Waiting, Window
 from flockmq.routing.spreading import spread
 
 if TYPE_CHECKING:
@@ -47,13 +48,14 @@ class KeyedWindow(Window):
 
     is_keyed = True
 
-    def __init__(self, generation: int, floor: int, in_flight_max: int) -> None:
-        super().__init__(generation, floor, in_flight_max)
+    def __init__(self, generation: int, floor: int, in_flight_max: int, term: int = 0) -> None:
+        super().__init__(generation, floor, in_flight_max, term)
         self._lanes: dict[bytes, Lane] = {}
         self._lines: dict[Holder, deque[Lane]] = {}
         self._homeless: list[Lane] = []
         """Lanes that had something while there was no member."""
         self._owners: dict[bytes, Holder] = {}
+        self._pins: list[Pin] = []
 
     def _lane(self, key: bytes) -> Lane:
         lane = self._lanes.get(key)
@@ -175,7 +177,7 @@ class KeyedWindow(Window):
                 del self.waiting[first]
                 lane.blocked.discard(first)
                 holder.room -= 1
-                found.append(self._hold(first, first + 1, waiting.deliveries + 1, holder, lane.key))
+                found.append(self._hold(first, first + 1, self.attempt(waiting.deliveries + 1), holder, lane.key))
             elif not self._hand_out_fresh(lane, holder, first, found):
                 return False
         return True
@@ -192,7 +194,7 @@ class KeyedWindow(Window):
             lane.queue.appendleft(Piece(piece.low + count, piece.high, piece.key))
         self.fresh_count -= count
         holder.room -= count
-        found.append(self._hold(piece.low, piece.low + count, 1, holder, lane.key))
+        found.append(self._hold(piece.low, piece.low + count, self.attempt(1), holder, lane.key))
         return True
 
     def _put_held(self, holding: Holding) -> None:
@@ -202,6 +204,36 @@ class KeyedWindow(Window):
         lane.holder = holding.holder
 
     # From members.
+
+    def ack(self, low: int, high: int, attempt: int) -> tuple[list[Range], int]:
+        """See Window; the key stays with the member until the outcome is committed."""
+        for holding in self.overlapping(low, high):
+            if holding.attempt == attempt:
+                self._pin(holding.key, min(high, holding.high) - max(low, holding.low))
+        return super().ack(low, high, attempt)
+
+    def bury(self, failed: Holding) -> None:
+        """See Window; as with ``ack``."""
+        super().bury(failed)
+        lane = self._lane(failed.key)
+        lane.holder = lane.holder or failed.holder
+        self._pin(failed.key, failed.high - failed.low)
+
+    def _pin(self, key: bytes, count: int) -> None:
+        self._lane(key).held += count
+        self._pins.append(Pin(key, count))
+
+    def take_pins(self) -> list[Pin]:
+        """See Window."""
+        pins, self._pins = self._pins, []
+        return pins
+
+    def unpin(self, pins: Sequence[Pin]) -> None:
+        """See Window."""
+        for pin in pins:
+            lane = self._lane(pin.key)
+            lane.held -= pin.count
+            self._tidy(lane)
 
     def _take(self, holding: Holding, low: int, high: int) -> Range:
         lane = self._lane(holding.key)
@@ -221,7 +253,7 @@ class KeyedWindow(Window):
                 self._tidy(lane)
 
     def _back(self, holding: Holding, low: int, high: int) -> None:
-        if holding.attempt > 1:
+        if holding.deliveries > 1:
             super()._back(holding, low, high)
             return
         lane = self._lane(holding.key)

@@ -52,9 +52,9 @@ SETTLEMENTS_MAX: Final = 16_384
 TEXT_BYTES_MAX: Final = 1_024
 _PULL: Final = struct.Struct("<QQQQQIB")
 _DEMAND: Final = struct.Struct("<QIII")
-_GRANT: Final = struct.Struct("<QQIIIQQ")
-_HOLDING: Final = struct.Struct("<QIIIQQ")
-_SETTLEMENT: Final = struct.Struct("<BQIIQQII")
+_GRANT: Final = struct.Struct("<QQIIQQQ")
+_HOLDING: Final = struct.Struct("<QIIQQQ")
+_SETTLEMENT: Final = struct.Struct("<BQIQQQII")
 
 
 class Demand(NamedTuple):

@@ -132,7 +132,7 @@ class Office:
             found.window.in_flight_max = group.max_in_flight
             return found
         kind = KeyedWindow if is_keyed else Window
-        window = kind(state.generation, state.floor, group.max_in_flight)
+        window = kind(state.generation, state.floor, group.max_in_flight, self.term)
         window.load(state)
         if state.dying:
             self.dying.add(group.id)

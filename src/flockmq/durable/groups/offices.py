@@ -117,9 +117,12 @@ class Offices:
         return member is not None and member.boot > office.boots.get(node_id, member.boot)
 
     def may_dispatch(self, office: Office, group: ConsumerGroup) -> bool:
-        """Whether all is known that members hold."""
-        waits_ms = group.ack_wait_ms + SILENT_MS
-        return not group.paused and (office.is_collected or self._calls.now - office.since >= waits_ms)
+        """Whether records of a group may be handed out."""
+        return not group.paused and self.knows_holders(office, group)
+
+    def knows_holders(self, office: Office, group: ConsumerGroup) -> bool:
+        """Whether all nodes have said what their members hold, or the time of silent ones is over."""
+        return office.is_collected or self._calls.now - office.since >= group.ack_wait_ms + SILENT_MS
 
     # What members hold.
 

@@ -5,7 +5,7 @@
  begin --> every partition of the group has begun its present generation
  status, peek --> where the group stands; nothing is handed out
 ```
-A token names one delivery of one record: partition, group, generation, offset, number of the delivery. So the token
+A token names one delivery of one record: partition, group, generation, offset, number and term of the delivery. So it
 outlives a change of leaders, and is stale once the record was handed out again, settled, or the group was reset.
 """
 

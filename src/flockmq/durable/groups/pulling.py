@@ -46,7 +46,11 @@ if TYPE_CHECKING:
 
 WAIT_MS: Final = 800
 ASK_MS: Final = 3_000
+ASKING_MAX: Final = 4
+"""Questions on their way at a time, of one partition."""
 PAUSE_MS: Final = 100
+FRESH_MS: Final = 1_800
+"""A grant goes to its member within this time after the question; see ``SILENT_MS`` of the leader."""
 READ_BYTES: Final = 512 * 1_024
 READ_WAIT_MS: Final = 500
 AGAIN_MS: Final = 1_000
@@ -138,6 +142,8 @@ class Puller:
             some = self._outgoing[:SETTLEMENTS_MAX]
             del self._outgoing[: len(some)]
             self._calls.tasks.start("what became of records of a group", self._settle(some))
+        if self._asking >= ASKING_MAX and not self._is_whole:
+            return  # what members take is told when one of the questions has its answer
         demands = self._demands()
         # A question that is tried again at a new leader says what was: the new stream's follows it.
         if demands or (not self.is_idle() and (self._is_whole or not self._asking)):
@@ -187,22 +193,21 @@ class Puller:
         )
         self._is_whole = False
         self._asking += 1
-        self._calls.tasks.start("records for groups", self._asked(pull.encode(), self._stream))
+        self._calls.tasks.start("records for groups", self._asked(pull.encode(), self._stream, self._calls.now))
 
-    def _asked(self, body: bytes, stream: int) -> Task[None]:
+    def _asked(self, body: bytes, stream: int, asked_at: int) -> Task[None]:
         reply = yield from self._calls.ask_leader(self.partition, GROUP_PULL, body, ASK_MS)
         if reply.code == OK:
             try:
-                self._heard(read_grants(reply.body), stream)
+                self._heard(read_grants(reply.body), stream, asked_at)
             except RemoteProtocolError:
                 yield Sleep(PAUSE_MS)
         else:
             yield Sleep(PAUSE_MS)
         self._asking -= 1
-        if not self._asking:
-            self._has_work(self)
+        self._has_work(self)
 
-    def _heard(self, answer: Grants, stream: int) -> None:
+    def _heard(self, answer: Grants, stream: int, asked_at: int) -> None:
         if stream != self._stream:
             return
         if not answer.term:
@@ -214,7 +219,7 @@ class Puller:
         for grant in answer.grants:
             if grant.number == self._seen + 1:
                 self._seen = grant.number
-                self._take(grant)
+                self._take(grant, asked_at)
         self._read()
 
     def _begin_stream(self) -> None:
@@ -232,7 +237,7 @@ class Puller:
 
     # Records.
 
-    def _take(self, grant: Grant) -> None:
+    def _take(self, grant: Grant, asked_at: int) -> None:
         key = (grant.group, grant.handle)
         if key in self._told:
             self._told[key] = max(self._told[key] - (grant.high - grant.low), 0)
@@ -240,6 +245,7 @@ class Puller:
         self._hold_number += 1
         hold = Hold(self._hold_number, self.partition, grant, member or LeftMember(grant.group, b""))
         self.holds[hold.number] = hold
+        hold.fresh_until = asked_at + FRESH_MS
         self.taken[key] = self.taken.get(key, 0) + grant.high - grant.low
         if member is None or member.is_gone or member.generation != grant.generation:
             self.settle(BACK, hold, grant.low, grant.high)
@@ -261,18 +267,26 @@ class Puller:
                 batches = self._recent.find(self.partition, low, high) or self._read_here(low, high)
                 if not batches:
                     batches = yield from self._fetch(low, high)
-                if hold.member.is_gone or not hold.open.lows:
+                if not hold.open.lows:
                     continue  # given back meanwhile
-                if batches:
+                if batches and not hold.member.is_gone and self._calls.now <= hold.fresh_until:
                     hold.member.take(hold, batches)
                     served[hold.member] = None
                 else:
-                    self.settle(BACK, hold, low, high)
+                    self._back_from(hold)
         finally:
             self._is_reading = False
         for member in served:
             member.brought()
         self._has_work(self)
+
+    def _back_from(self, hold: Hold) -> None:
+        """A grant can't be brought: all later ones of its member go back with it, or records would change order."""
+        self.settle(BACK, hold, hold.grant.low, hold.grant.high)
+        for later in [one for one in self._grants if one.grant.handle == hold.grant.handle]:
+            if later.grant.group == hold.grant.group:
+                self._grants.remove(later)
+                self.settle(BACK, later, later.grant.low, later.grant.high)
 
     def _read_here(self, low: int, high: int) -> list[RecentBatch]:
         local = self._logs.local

@@ -17,6 +17,7 @@ from flockmq.cluster.filters import filters_overlap, internal_filter
 from flockmq.cluster.groups import SHARE
 from flockmq.durable.groups.holds import Hold, Member
 from flockmq.durable.groups.messages import BACK, BURY, NACK
+from flockmq.durable.groups.window import DELIVERIES
 from flockmq.mqtt import reasons
 from flockmq.mqtt.namespaces import split_client_id
 from flockmq.mqtt.properties import Properties, encode_block
@@ -166,7 +167,7 @@ class SessionMember(Member):
         properties = Properties()
         properties.user = [
             ("flockmq-group", self.group_name),
-            ("flockmq-delivery", str(hold.grant.attempt)),
+            ("flockmq-delivery", str(hold.grant.attempt & DELIVERIES)),
             ("flockmq-partition", str(hold.partition)),
             ("flockmq-offset", str(offset)),
         ]

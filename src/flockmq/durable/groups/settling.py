@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from flockmq.durable.groups.office import GroupOffice, Office
     from flockmq.durable.groups.offices import Offices
     from flockmq.durable.groups.scanning import Scanner
-    from flockmq.durable.groups.window import Holding
+    from flockmq.durable.groups.window import Holding, Pin
     from flockmq.durable.logs.local import LocalLogs
     from flockmq.durable.machine.control import Control
     from flockmq.durable.machine.group_bodies import GroupStatement
@@ -70,6 +70,7 @@ class _Stated:
         self.found = found
         self.ranges: list[Range] = []
         self.failed: list[Failed] = []
+        self.pins: list[Pin] = []
         self.deaths: dict[int, list[Death]] = {}
         """By target."""
 
@@ -116,6 +117,8 @@ class Settling:
             return Reply(ASK_LATER)
         if office.boots.get(node_id) == boot:
             office.heard_at[node_id] = self._calls.now
+        if not office.is_collected and any(self._is_unknown(office, one) for one in settlements):
+            return Reply(ASK_LATER)
         stated: dict[int, _Stated] = {}
         codes = [self._settle(office, one, stated) for one in settlements]
         if office.is_void:
@@ -125,6 +128,14 @@ class Settling:
             self._offices.fail(office)
             return Reply(ASK_LATER)
         return Reply(OK, bytes(codes))
+
+    def _is_unknown(self, office: Office, one: Settlement) -> bool:
+        """Whether this leader may yet hear that a member has these records. Acks count without that."""
+        group = self._directory.group(one.group)
+        if one.what == ACK or group is None or self._offices.knows_holders(office, group):
+            return False
+        found = self._offices.group_office(office, one.group)
+        return found is not None and not found.window.overlapping(one.low, one.high)
 
     def lose(self, office: Office, group_id: int, holdings: list[Holding], reason: bytes) -> None:
         """Members are gone with what they hold."""
@@ -152,6 +163,7 @@ class Settling:
                 if done and not office.is_void:
                     for one in stated.values():
                         one.found.window.retried(one.failed)
+                    one.found.window.unpin(one.pins)
                     if one.failed:
                         office.waiting.add(one.group.id)
                         self._offices.mark(office, one.group.id)
@@ -179,6 +191,7 @@ class Settling:
         if one.what == ACK:
             ranges, code = window.ack(one.low, one.high, one.attempt)
             known.ranges += ranges
+            known.pins += window.take_pins()
             return code
         if one.what == BACK:
             window.give_back(one.low, one.high, one.attempt)
@@ -202,23 +215,24 @@ class Settling:
 
     def _fail(self, office: Office, stated: _Stated, failed: Holding, delay_ms: int, reason: bytes) -> None:
         group = stated.group
-        if group.max_deliver and failed.attempt >= group.max_deliver:
+        if group.max_deliver and failed.deliveries >= group.max_deliver:
             self._bury(office, stated, failed, reason)
             return
         if delay_ms == BY_BACKOFF:
-            delay_ms = group.backoff_after(failed.attempt)
+            delay_ms = group.backoff_after(failed.deliveries)
         ready_ms = self._control.wall.at(self._calls.now) + delay_ms
         stated.failed += stated.found.window.retry(failed, ready_ms)
 
     def _bury(self, office: Office, stated: _Stated, failed: Holding, reason: bytes) -> None:
         """These records become dead letters."""
         stated.found.window.bury(failed)
+        stated.pins += stated.found.window.take_pins()
         office.dying.add(stated.group.id)
         member = failed.holder.name[:MEMBER_BYTES_MAX]
         for low, high, target in self.targets(office.partition, stated.group, failed.low, failed.high):
             deaths = stated.deaths.setdefault(target, [])
             for offset in range(low, high):
-                deaths.append(Death(offset, failed.attempt, reason[:REASON_BYTES_MAX], member))
+                deaths.append(Death(offset, failed.deliveries, reason[:REASON_BYTES_MAX], member))
 
     def targets(self, partition: int, group: ConsumerGroup, low: int, high: int) -> list[tuple[int, int, int]]:
         """Which partitions take the dead letters of a range of records."""

@@ -6,8 +6,8 @@ import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final, NamedTuple
 
-_TOKEN: Final = struct.Struct("<QQIIQ")
-CHARACTERS: Final = 43
+_TOKEN: Final = struct.Struct("<QQQIQ")
+CHARACTERS: Final = 48
 
 
 class Token(NamedTuple):
@@ -15,14 +15,14 @@ class Token(NamedTuple):
 
     partition: int
     group: int
-    generation: int
     attempt: int
+    generation: int
     offset: int
 
 
 def token_text(token: Token) -> str:
-    """For a client; 43 letters, digits, ``-`` and ``_``."""
-    return urlsafe_b64encode(_TOKEN.pack(*token)).decode().rstrip("=")
+    """For a client; 48 letters, digits, ``-`` and ``_``."""
+    return urlsafe_b64encode(_TOKEN.pack(*token)).decode()
 
 
 def read_token(text: str) -> Token | None:
@@ -30,7 +30,7 @@ def read_token(text: str) -> Token | None:
     if len(text) != CHARACTERS or not text.isascii():
         return None
     try:
-        data = urlsafe_b64decode(text + "=")
+        data = urlsafe_b64decode(text)
     except ValueError:
         return None
     if len(data) != _TOKEN.size:

@@ -33,6 +33,11 @@ LOOKED_MAX: Final = 512
 PASSED_MAX: Final = 1_024
 """Ranges without selected records that wait to be stated."""
 
+ATTEMPT_BITS: Final = 16
+DELIVERIES: Final = (1 << ATTEMPT_BITS) - 1
+"""The lower bits of an attempt count deliveries; the others are the term of the leader that handed the record out. So
+what a former holder says is never taken for the word of the present one, though both leader and node were lost."""
+
 DONE: Final = 0
 STALE: Final = 1
 """The record was handed out again, or settled otherwise."""
@@ -54,6 +59,13 @@ class Piece(NamedTuple):
     """Their partition key, or topic name; empty where the caller was not asked to look."""
 
 
+class Pin(NamedTuple):
+    """Records of a key whose outcome is not committed yet."""
+
+    key: bytes
+    count: int
+
+
 class Holder:
     """A member that takes records of the partition: ``room`` more, now."""
 
@@ -69,12 +81,13 @@ class Holder:
 
 
 class Holding:
-    """Records with one holder, in their delivery number ``attempt``."""
+    """Records with one holder, in one ``attempt``: the number of the delivery, and the term that it began in."""
 
     def __init__(self, low: int, high: int, attempt: int, holder: Holder, key: bytes = b"") -> None:
         self.low = low
         self.high = high
         self.attempt = attempt
+        self.deliveries = attempt & DELIVERIES
         self.holder = holder
         self.key = key
         self.until = 0
@@ -95,8 +108,9 @@ class Window:
 
     is_keyed = False
 
-    def __init__(self, generation: int, floor: int, in_flight_max: int) -> None:
+    def __init__(self, generation: int, floor: int, in_flight_max: int, term: int = 0) -> None:
         self.generation = generation
+        self._term = term << ATTEMPT_BITS
         self.in_flight_max = in_flight_max
         self.position = floor
         """The next offset to be looked at."""
@@ -264,7 +278,8 @@ class Window:
             self._turn += 1
             holder = others[self._turn % len(others)]
             del self.waiting[one[1]]
-            found.append(self._hold(one[1], one[1] + 1, waiting.deliveries + 1, holder, waiting.key))
+            attempt = self.attempt(waiting.deliveries + 1)
+            found.append(self._hold(one[1], one[1] + 1, attempt, holder, waiting.key))
             holder.room -= 1
         for one in left:
             heappush(self._heap, one)
@@ -282,7 +297,7 @@ class Window:
                     piece = self.fresh[0]
                     count = min(wanted, piece.high - piece.low)
                     self._leave_fresh(count)
-                    found.append(self._hold(piece.low, piece.low + count, 1, holder, piece.key))
+                    found.append(self._hold(piece.low, piece.low + count, self.attempt(1), holder, piece.key))
                     holder.room -= count
                     wanted -= count
                     budget -= count
@@ -310,7 +325,7 @@ class Window:
                 for holder in sorted(fit, key=lambda one: -one.room):
                     count = min(high - start, holder.room, self.room())
                     if count > 0:
-                        found.append(self._hold(start, start + count, 1, holder, piece.key))
+                        found.append(self._hold(start, start + count, self.attempt(1), holder, piece.key))
                         holder.room -= count
                         start += count
                 if start < high:
@@ -318,6 +333,10 @@ class Window:
         for piece in reversed(left):
             self.fresh.appendleft(piece)
             self.fresh_count += piece.high - piece.low
+
+    def attempt(self, deliveries: int) -> int:
+        """A delivery in this leader's term."""
+        return self._term | min(deliveries, DELIVERIES)
 
     def _hold(self, low: int, high: int, attempt: int, holder: Holder, key: bytes) -> Holding:
         holding = Holding(low, high, attempt, holder, key)
@@ -388,7 +407,7 @@ class Window:
                 waiting = self.waiting.get(offset) or self.failing.get(offset)
                 if offset in self.dying:
                     code = max(code, LETTER)
-                elif waiting is not None and attempt <= waiting.deliveries:
+                elif waiting is not None and attempt & DELIVERIES <= waiting.deliveries:
                     self.waiting.pop(offset, None)
                     self.failing.pop(offset, None)
                     self._accept(offset, found)
@@ -425,6 +444,13 @@ class Window:
         else:
             self.done.add(low, high)
 
+    def take_pins(self) -> list[Pin]:
+        """What stays with its holder until the outcomes since the last call are committed: then call ``unpin``."""
+        return []
+
+    def unpin(self, pins: Sequence[Pin]) -> None:
+        """These outcomes are committed."""
+
     def give_back(self, low: int, high: int, attempt: int) -> int:
         """The records never went to the member: as if they had not been handed out. How many."""
         count = 0
@@ -436,9 +462,9 @@ class Window:
         return count
 
     def _back(self, holding: Holding, low: int, high: int) -> None:
-        if holding.attempt > 1:
+        if holding.deliveries > 1:
             for offset in range(low, high):
-                self._wait(offset, Waiting(holding.attempt - 1, 0, None, holding.key))
+                self._wait(offset, Waiting(holding.deliveries - 1, 0, None, holding.key))
         else:
             self.fresh.appendleft(Piece(low, high, holding.key))
             self.fresh_count += high - low
@@ -462,8 +488,8 @@ class Window:
         """The records are delivered again: what to state; ``retried`` when it is committed."""
         found: list[Failed] = []
         for offset in range(failed.low, failed.high):
-            self.failing[offset] = Waiting(failed.attempt, ready_ms, failed.holder, failed.key)
-            found.append(Failed(offset, failed.attempt, ready_ms))
+            self.failing[offset] = Waiting(failed.deliveries, ready_ms, failed.holder, failed.key)
+            found.append(Failed(offset, failed.deliveries, ready_ms))
         return found
 
     def retried(self, failed: Sequence[Failed]) -> None:
