@@ -202,8 +202,7 @@ def test_a_group_of_a_namespace_keeps_to_it(site: Site) -> None:
     client = site.admin()
     client.create_namespace("acme")
     client.create_topic(TopicRequest(name="orders", namespace="acme"))
-    bindings = ["orders:direct:eu/1"]
-    client.create_group(GroupRequest(name="work", namespace="acme", bindings=bindings, max_deliver=1))
+    client.create_group(GroupRequest(name="work", namespace="acme", bindings=["orders:direct:eu/1"], max_deliver=1))
     client.publish("orders/eu/1", "mine", qos=1, namespace="acme")
     client.publish("orders/eu/2", "other", qos=1, namespace="acme")
     with pytest.raises(ApiError, match="no consumer group 'work'"):
@@ -270,6 +269,38 @@ def test_bad_input_is_told_in_codes_and_sentences(site: Site) -> None:
     assert missing.value.status == 404
     with pytest.raises(ApiError, match="mode"):
         site.admin().alter_group(group, GroupChange(mode="solo"))  # type: ignore[arg-type]
+
+
+def test_records_of_a_key_keep_their_order(site: Site) -> None:
+    topic, group = site.make(mode="key", max_deliver=0)
+    done: dict[str, list[int]] = {}
+    busy: dict[str, int] = {}
+    together: list[str] = []
+    lock = threading.Lock()
+
+    def work(number: int) -> None:
+        with GroupConsumer(group, site.urls[number], site.token, member=f"w{number}", idle_s=4.0, batch=10) as consumer:
+            for record in consumer:
+                with lock:
+                    if busy.get(record.topic, number) != number:
+                        together.append(record.topic)
+                    busy[record.topic] = number
+                    done.setdefault(record.topic, []).append(int(record.payload))
+                record.ack()
+                consumer.flush()
+                with lock:
+                    busy.pop(record.topic, None)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for one in workers:
+        one.start()
+    for at in range(0, 140, 35):
+        site.publish(topic, *[str(number) for number in range(at, at + 35)], names=7)
+    for one in workers:
+        one.join()
+    assert not together
+    assert sum(map(len, done.values())) == 140
+    assert all(numbers == sorted(numbers) for numbers in done.values())
 
 
 def test_workers_share_the_records_while_a_node_dies(site: Site, tmp_path: Path) -> None:
