@@ -33,6 +33,7 @@ from flockmq.durable.replicas.status import Statuses
 from flockmq.durable.sessions.serving import results_of
 from flockmq.durable.sessions.submitting import StatementResult
 from flockmq.durable.sinks.sinks import Sinks
+from flockmq.durable.state.group_directory import GroupDirectory
 from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.wall import WallClock
 from flockmq.log.settings import StoreSettings
@@ -117,7 +118,9 @@ class Node(StoreNode):
         self.local = EngineLogs(self.engine, self.machines, self.layout)
         self.logs = Logs(self.id, self.local, self.layout, self.calls, self, self.engine.wake)
         self.cursors = Cursors(self.asking, self.control, self.machines, self.local)
-        self.retention_sweeper = RetentionSweeper(self.engine, self.machines, self.layout, self.events, wall)
+        self.retention_sweeper = RetentionSweeper(
+            self.engine, self.machines, self.layout, GroupDirectory(lambda: cluster.state), self.events, wall
+        )
         self.sessions = cluster.sessions.setdefault(self.id, {})
         self.releases = Releases(self.asking, self.control, self.machines, cluster.records, self.sessions)
         self.scrubbing = Scrubbing(self.engine, self.asking, self.store.settings)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration.support.pages import PASSWORD, page, reader, section
+from integration.support.programs import need
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -37,6 +38,17 @@ def test_durable_topics_with_a_broker_before_and_after(tmp_path: Path) -> None:
         assert '"payload"' in person.said, "records over HTTP"
         person.type("flockmq start --allow-anonymous\n")
         assert "flockmq@127.0.0.1" in person.type("flockmq status\n")
+
+
+def test_share_work(tmp_path: Path) -> None:
+    need("mosquitto_sub")
+    with reader(tmp_path) as person:
+        person.read(page("docs/tutorial/share-work.md"))
+        handled = set(re.findall(r"handled orders/eu/([1-6]) order", person.said))
+        assert len(handled) == 5, "all but the one that was acknowledged by hand"
+        assert "order 9" in person.said, "over MQTT"
+        assert re.search(r"0:0 .* 1  orders/eu/7  This is no order.  what is this\?", person.said)
+        assert "handled orders/eu/7 what is this?" in person.said, "redriven"
 
 
 def test_secure_a_broker(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.cluster import commands as c
+from flockmq.cluster import commands_groups as g
 from flockmq.cluster.filters import FilterTree, filters_overlap
+from flockmq.cluster.groups import Binding
 from flockmq.cluster.model import ALIVE, DEAD, HIDDEN_TOPICS, AclRule, Limits
 from flockmq.cluster.placement import next_moves, plan_repair
 from flockmq.cluster.rebalance import plan_rebalance
@@ -74,6 +76,16 @@ numbers = st.integers(0, 6)
 replica_sets = st.lists(node_ids, max_size=4).map(tuple)
 groups = st.integers(1, 12)
 
+bindings = st.lists(
+    st.builds(
+        Binding,
+        names,
+        st.sampled_from(["", "fanout", "direct", "topic", "headers", "name", "x"]),
+        st.sampled_from(["", "a", "a/+", "a.#", "#.b", "all:k=v", "any:"]),
+    ),
+    max_size=3,
+).map(tuple)
+
 any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.SetClusterId, st.integers(0, 2)),
     st.builds(c.NodeSeen, node_ids, names, st.just("h"), numbers, role=st.sampled_from([0, 0, 0, 1]), zone=names),
@@ -106,6 +118,13 @@ any_command: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.CreateCursor, names, hidden_names),
     st.builds(c.CreateCursor, names, names, namespaces, st.none() | st.booleans()),
     st.builds(c.DeleteCursor, names, namespaces),
+    st.builds(g.CreateGroup, names, bindings, namespaces, dead_letter=st.sampled_from(["", "none", "a"])),
+    st.builds(g.CreateGroup, names, st.builds(Binding, names).map(lambda one: (one,)), namespaces),
+    st.builds(g.AlterGroup, names, namespaces, st.none() | bindings, paused=st.none() | st.booleans()),
+    st.builds(g.DeleteGroup, names, namespaces, numbers),
+    st.builds(g.ResetGroup, names, st.sampled_from(["latest", "offset:3", "time:2026", "x"]), namespaces),
+    st.builds(g.ReadDead, names, namespaces),
+    st.builds(g.ShareGroup, names, st.sampled_from(["a/#", "#", "+/b", "bad/#/x"]), namespaces),
     st.builds(c.SetTarget, groups, replica_sets, st.integers(0, 6)),
     st.builds(c.ReplicasAre, groups, replica_sets, numbers),
     st.builds(c.Rebalance, numbers),

@@ -10,6 +10,7 @@ from flockmq.admin import cluster_model as model
 from flockmq.admin.away_listings import away_subscriptions
 from flockmq.admin.cluster_views import explain_alone, routes
 from flockmq.admin.durable_cluster_views import with_away, with_decisions, with_durable
+from flockmq.admin.group_verdicts import group_verdicts
 from flockmq.admin.handlers import page
 from flockmq.admin.session_verdicts import session_verdict
 from flockmq.errors import INVALID_PARAMETER, REFUSED, UNAVAILABLE, ApiError, FlockError, RemoteProtocolError
@@ -87,6 +88,7 @@ async def _explain(desk: Desk, topic: bytes, publisher: str) -> model.Explanatio
         return found
     try:
         found = await with_durable(found, desk.ports.durable, topic)
+        found = msgspec.structs.replace(found, groups=await group_verdicts(desk.ports.durable, topic))
         return with_away(found, *await away_subscriptions(desk, topic, AWAY_MAX))
     except FlockError:
         return found  # not ready yet

@@ -177,6 +177,14 @@ class SessionVerdict(Response, frozen=True):
     reasons: Annotated[list[str], Meta(description="Sentences for people")]
 
 
+class GroupVerdict(Response, frozen=True):
+    """Whether a consumer group takes a message."""
+
+    group: str
+    takes: Literal["yes", "maybe", "no"]
+    reasons: Annotated[list[str], Meta(description="Why, and which member gets it")]
+
+
 class Explanation(Response, frozen=True):
     """Which clients would get a message, on which way, and which nodes would not."""
 
@@ -190,6 +198,9 @@ class Explanation(Response, frozen=True):
         bool, Meta(description="Whether QoS 1 and 2 are stored for persistent sessions before they are acknowledged")
     ] = False
     session: Annotated[SessionVerdict | None, Meta(description="About the session asked for; else null")] = None
+    groups: Annotated[
+        list[GroupVerdict], Meta(description="Consumer groups that read the durable topic, at most 50")
+    ] = field(default_factory=list)
 
 
 class ExplainQuery(Request, frozen=True):

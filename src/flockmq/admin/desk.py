@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flockmq.admin.cluster_port import ClusterPort
     from flockmq.admin.description import Description
     from flockmq.admin.durable_port import DurablePort
+    from flockmq.admin.group_port import GroupFigures
     from flockmq.admin.guard import Guard
     from flockmq.admin.loop_lag import LagWindow
     from flockmq.admin.metrics import Number
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 TOPICS_MEASURED_MAX = 200
 """Topics that have a metric of their own."""
+GROUPS_MEASURED_MAX = 200
+"""Consumer groups that have metrics of their own."""
 SCRAPE_MS = 200
 """How long an assessment is good for in metrics."""
 State = Literal["starting", "ready", "stopping"]
@@ -222,6 +225,15 @@ class Desk:
             if key in ends or len(ends) < TOPICS_MEASURED_MAX:
                 ends[key] = ends.get(key, 0) + end
         return [(namespace, name, end) for (namespace, name), end in ends.items()]
+
+    def group_figures(self) -> list[GroupFigures]:
+        """How far consumer groups are behind in the partitions that this node leads."""
+        port = self.ports.durable
+        return [] if port is None else port.groups.figures(GROUPS_MEASURED_MAX)
+
+    def wall_ms(self) -> int:
+        """Now, in milliseconds since 1970."""
+        return self.moments.wall_ms
 
     def _led_topics(self) -> Iterator[tuple[TopicRecord, int]]:
         """For each partition that this node leads, its topic, unless that is hidden, and its committed end."""

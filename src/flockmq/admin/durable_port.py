@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from flockmq.admin.group_port import GroupPort
     from flockmq.admin.metrics import Number
     from flockmq.cluster.commands import Command, Result
     from flockmq.cluster.dump import SegmentReport
@@ -96,6 +97,10 @@ class CommitStatus:
 
 class DurablePort(Protocol):
     """See the module. What can't be done raises one of ``flockmq.errors``."""
+
+    @property
+    def groups(self) -> GroupPort:
+        """Consumer groups."""
 
     def state(self) -> ClusterState:
         """Cluster state as this node knows it."""

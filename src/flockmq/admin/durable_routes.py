@@ -7,6 +7,7 @@ from typing import Any, Final
 from flockmq.admin import cluster_model, durable_cluster, durable_logs, durable_losses, durable_topics, node_removal
 from flockmq.admin import durable_model as model
 from flockmq.admin import durable_tenants_model as tenants
+from flockmq.admin.durable_group_routes import GROUP_OPERATIONS
 from flockmq.admin.durable_sink_routes import SINK_OPERATIONS
 from flockmq.admin.durable_tenant_routes import TENANT_OPERATIONS
 from flockmq.admin.model import Page
@@ -228,4 +229,4 @@ TOPIC_OPERATIONS: Final = (
     ),
 )
 
-DURABLE_OPERATIONS: Final = TOPIC_OPERATIONS + SINK_OPERATIONS + TENANT_OPERATIONS
+DURABLE_OPERATIONS: Final = TOPIC_OPERATIONS + SINK_OPERATIONS + GROUP_OPERATIONS + TENANT_OPERATIONS

@@ -20,9 +20,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from flockmq.admin.group_metrics import GROUP_METRICS
+
 if TYPE_CHECKING:
     from prometheus_client import Metric as PrometheusMetric
 
+    from flockmq.admin.group_port import GroupFigures
     from flockmq.session.stats import Stats
 
 Number = int | float
@@ -52,6 +55,12 @@ class Source(Protocol):
 
     def topic_ends(self) -> list[tuple[str, str, int]]:
         """Namespace, name and committed records of the topics that this node leads partitions of; bounded."""
+
+    def group_figures(self) -> list[GroupFigures]:
+        """How far consumer groups are behind in the partitions that this node leads; bounded."""
+
+    def wall_ms(self) -> int:
+        """Now, in milliseconds since 1970."""
 
     def labels(self) -> dict[str, str]:
         """Version, build and name of the node."""
@@ -149,6 +158,20 @@ def _durable_histogram(name: str, text: str) -> Metric:
         return [*found, (("sum",), figures[f"{key}_sum"])] if found else []
 
     return Metric(name, "histogram", text, ("le",), read)
+
+
+def _group(
+    name: str,
+    text: str,
+    value: Callable[[GroupFigures, int], Number],
+) -> Metric:
+    """Of each consumer group; ``value`` gets the wall time as well."""
+
+    def read(source: Source) -> list[Sample]:
+        now_ms = source.wall_ms()
+        return [((one.namespace, one.name), value(one, now_ms)) for one in source.group_figures()]
+
+    return Metric(name, "gauge", text, ("namespace", "group"), read, names_things=True)
 
 
 def _members(source: Source) -> list[Sample]:
@@ -304,6 +327,7 @@ METRICS: Final = (
         lambda source: [((namespace, name), end) for namespace, name, end in source.topic_ends()],
         names_things=True,
     ),
+    *(_group(*one) for one in GROUP_METRICS),
     _counters(
         "flockmq_durable_messages_total",
         "Messages to durable topics by outcome: `received`, then `stored`, `refused` (certainly not in the log) or "

@@ -74,6 +74,7 @@ TAGS: Final = (
     ("topics", "Durable topics, their partitions and records"),
     ("cursors", "Cursors: named positions of readers"),
     ("namespaces", "Namespaces and the clients registered in them"),
+    ("groups", "Consumer groups: members share the records of topics, and settle each"),
     ("sinks", "Writing whole batches exactly once, as Spark does"),
     ("clients", "Connections, sessions and subscriptions"),
     ("messages", "Publishing and retained messages"),

@@ -21,6 +21,8 @@ GETS: Final = {
     "no": "does not get it:",
 }
 
+TAKES: Final = {"yes": "takes it.", "maybe": "may take it.", "no": "does not take it."}
+
 
 def explain(
     topic: TopicArgument,
@@ -52,6 +54,8 @@ def explain(
         print(printable(f"not {miss.node}: {miss.reason}"))
     for note in found.notes:
         print(printable(note))
+    for group in found.groups:
+        print(printable(f"consumer group {group.group} {TAKES[group.takes]} {' '.join(group.reasons)}".rstrip()))
     if found.session is not None:
         print()
         print(printable(f"{found.session.client_id} {GETS[found.session.gets]}"))

@@ -34,7 +34,7 @@ HELP: Final = Parameter(["--help", "-h"], "", "Show this text.", [], is_required
 SECTIONS: Final = {
     "Run brokers": ("start", "up", "ps", "down", "demo"),
     "Look after a cluster": ("status", "cluster", "node", "doctor", "dump", "namespace", "vpn", "acl"),
-    "Topics and what they keep": ("topic", "partition", "cursor", "log", "retained", "pipeline"),
+    "Topics and what they keep": ("topic", "partition", "group", "cursor", "log", "retained", "pipeline"),
     "Clients and routes": ("client", "session", "subscription", "route", "explain"),
     "Publish, subscribe, measure": ("pub", "sub", "bench"),
     "Settings and credentials": ("config", "passwd", "login", "token", "completion", "version"),

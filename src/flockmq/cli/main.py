@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "topic": "topic",
     "partition": "partition",
     "cursor": "cursor",
+    "group": "group",
     "namespace": "namespace",
     "vpn": "namespace",
     "acl": "acl",

@@ -10,14 +10,17 @@ from flockmq.admin import durable_sinks_model as sinks
 from flockmq.admin import durable_tenants_model as tenants
 from flockmq.admin.model import Page
 from flockmq.admin.moments import rfc3339
-from flockmq.client.calls import DECISION_S, ApiCalls, v1
+from flockmq.client.calls import DECISION_S, v1
+from flockmq.client.group_calls import DEFAULT_NAMESPACE, GroupCalls
 
-DEFAULT_NAMESPACE: Final = "default"
 BATCHES: Final = "application/vnd.flockmq.batches"
 
 
-class TopicCalls(ApiCalls):
-    """See the module."""
+__all__ = ["DEFAULT_NAMESPACE", "TopicCalls"]
+
+
+class TopicCalls(GroupCalls):
+    """See the module; with all that reads topics, groups as well."""
 
     # --- topics -----------------------------------------------------------------------------------------------------
 

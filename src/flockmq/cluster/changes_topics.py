@@ -1,4 +1,4 @@
-"""Commands about durable topics, their partitions and their cursors.
+"""Commands about durable topics and their partitions.
 
 ```
  CreateTopic  --+
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from flockmq.cluster.changes_bindings import bind_shares, check_bound, refuse_bound, unbind
 from flockmq.cluster.checks import (
-    CURSORS_MAX,
     REPLICAS_MAX,
     SHARDS_MAX,
     TOPICS_MAX,
@@ -41,7 +41,6 @@ from flockmq.cluster.model import (
     HIDDEN_REPLICATION_FACTOR,
     HIDDEN_TOPICS,
     QUORUM,
-    CursorRecord,
     PartitionRecord,
     TopicRecord,
     is_hidden,
@@ -53,10 +52,8 @@ if TYPE_CHECKING:
     from flockmq.cluster.commands import (
         AcceptLoss,
         AlterTopic,
-        CreateCursor,
         CreateHidden,
         CreateTopic,
-        DeleteCursor,
         DeleteTopic,
         Rebalance,
         ReplicasAre,
@@ -65,8 +62,9 @@ if TYPE_CHECKING:
     from flockmq.cluster.tables import Tables
 
 
-def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRecord:
-    """A new topic, its partitions spread over the core nodes that are alive."""
+def create_topic(tables: Tables, command: CreateTopic, wall_ms: int, *, dead_letters: bool = False) -> TopicRecord:
+    """A new topic, its partitions spread over the core nodes that are alive. One for dead letters has no filters:
+    only leaders of partitions write there."""
     check_name("topic", command.name)
     namespace = tables.namespace(command.namespace)
     if key_of(command.namespace, command.name) in tables.topics:
@@ -79,11 +77,14 @@ def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRec
             LIMIT,
             f"The namespace {namespace.name} has as many topics as it may, {most}; delete one or raise the limit.",
         )
-    filters = command.filters or (f"{command.name}/#",)
+    filters: tuple[bytes, ...] = ()
+    if not dead_letters:
+        wanted = command.filters or (f"{command.name}/#",)
+        filters = _checked_filters(tables, command.namespace, command.name, wanted)
     topic = TopicRecord(
         command.namespace,
         command.name,
-        _checked_filters(tables, command.namespace, command.name, filters),
+        filters,
         command.shards,
         command.replication_factor,
         command.retention_ms,
@@ -97,7 +98,9 @@ def create_topic(tables: Tables, command: CreateTopic, wall_ms: int) -> TopicRec
         (),
     )
     _check_numbers(topic)
-    return _keep(tables, _with_shards(tables, topic))
+    kept = _keep(tables, _with_shards(tables, topic))
+    bind_shares(tables, kept)
+    return kept
 
 
 def create_hidden(tables: Tables, command: CreateHidden, wall_ms: int) -> TopicRecord:
@@ -153,6 +156,7 @@ def alter_topic(tables: Tables, command: AlterTopic) -> TopicRecord:
         )
     if topic == known:
         return known
+    check_bound(tables, topic)
     if (topic.filters, topic.shards, topic.ack, topic.key, topic.key_property) != (
         known.filters,
         known.shards,
@@ -161,12 +165,16 @@ def alter_topic(tables: Tables, command: AlterTopic) -> TopicRecord:
         known.key_property,
     ):
         topic = replace(topic, changed_index=tables.index)
-    return _keep(tables, _with_shards(tables, topic))
+    kept = _keep(tables, _with_shards(tables, topic))
+    bind_shares(tables, kept)
+    return kept
 
 
 def delete_topic(tables: Tables, command: DeleteTopic) -> TopicRecord:
-    """The topic and its cursors; its groups are never used again."""
-    known = _topic_of_users(tables, command.namespace, command.name)
+    """The topic and its cursors. Its Raft groups are never used again. RefusedError while a consumer group needs it."""
+    known = topic_of_users(tables, command.namespace, command.name)
+    refuse_bound(tables, known)
+    unbind(tables, known)
     tables.drop_derived(known)
     del tables.topics[key_of(command.namespace, command.name)]
     readers = [
@@ -178,38 +186,6 @@ def delete_topic(tables: Tables, command: DeleteTopic) -> TopicRecord:
         del tables.cursors[key]
     cursors = tables.index if readers else tables.versions.cursors
     tables.versions = replace(tables.versions, topics=tables.index, cursors=cursors)
-    return known
-
-
-def create_cursor(tables: Tables, command: CreateCursor, wall_ms: int) -> CursorRecord:
-    """A named reader of a topic."""
-    check_name("cursor", command.name)
-    tables.namespace(command.namespace)
-    _topic_of_users(tables, command.namespace, command.topic)
-    key = key_of(command.namespace, command.name)
-    known = tables.cursors.get(key)
-    if known is not None and known.topic != command.topic:
-        raise RefusedError(
-            EXISTS, f"The cursor {command.name} reads the topic {known.topic}; choose another name, or delete it."
-        )
-    if known is None and len(tables.cursors) >= CURSORS_MAX:
-        raise RefusedError(LIMIT, f"There are {CURSORS_MAX} cursors, which is the most; delete one first.")
-    hold = command.hold
-    if hold is None:
-        hold = known is not None and known.hold
-    created_ms, created_index = (wall_ms, tables.index) if known is None else (known.created_ms, known.created_index)
-    record = CursorRecord(command.namespace, command.name, command.topic, hold, created_ms, created_index)
-    if record != known:
-        tables.cursors[key] = record
-        tables.versions = replace(tables.versions, cursors=tables.index)
-    return record
-
-
-def delete_cursor(tables: Tables, command: DeleteCursor) -> CursorRecord:
-    """The reader will not come back."""
-    known = tables.cursor(command.namespace, command.name)
-    del tables.cursors[key_of(command.namespace, command.name)]
-    tables.versions = replace(tables.versions, cursors=tables.index)
     return known
 
 
@@ -271,22 +247,22 @@ def rebalance(tables: Tables, command: Rebalance) -> Moves:
     return Moves(len(moves), len(plan_rebalance(tables)))
 
 
-def _alterable(tables: Tables, command: AlterTopic) -> TopicRecord:
-    """The topic to be altered. Of ``$capture`` operators say how much it keeps for sessions, and no more."""
-    asked = (command.filters, command.shards, command.replication_factor, command.ack, command.key)
-    others = (*asked, command.key_property, command.exchange)
-    if command.name == CAPTURE_TOPIC and all(one is None for one in others):
-        return tables.topic(command.namespace, command.name)
-    return _topic_of_users(tables, command.namespace, command.name)
-
-
-def _topic_of_users(tables: Tables, namespace: str, name: str) -> TopicRecord:
+def topic_of_users(tables: Tables, namespace: str, name: str) -> TopicRecord:
     """A topic that must be there and that users may change and read."""
     if is_hidden(name):
         raise RefusedError(
             INVALID, f"The topic {name} is the cluster's own: it can't be altered, deleted or read; name another topic."
         )
     return tables.topic(namespace, name)
+
+
+def _alterable(tables: Tables, command: AlterTopic) -> TopicRecord:
+    """The topic to be altered. Of ``$capture`` operators say how much it keeps for sessions, and no more."""
+    asked = (command.filters, command.shards, command.replication_factor, command.ack, command.key)
+    others = (*asked, command.key_property, command.exchange)
+    if command.name == CAPTURE_TOPIC and all(one is None for one in others):
+        return tables.topic(command.namespace, command.name)
+    return topic_of_users(tables, command.namespace, command.name)
 
 
 def _keep_partition(tables: Tables, known: PartitionRecord, record: PartitionRecord) -> PartitionRecord:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from flockmq.cluster.groups import ConsumerGroup
 from flockmq.cluster.model import (
     AclRecord,
     BanRecord,
@@ -45,6 +46,7 @@ class _Image(Struct, frozen=True, array_like=True):
     cursors: list[CursorRecord]
     settings: list[tuple[str, Setting]]
     bans: list[BanRecord] = []
+    groups: list[ConsumerGroup] = []
 
 
 class StateFormatError(FlockError):
@@ -72,6 +74,7 @@ def encode_tables(tables: Tables) -> bytes:
             list(tables.cursors.values()),
             list(tables.settings.items()),
             list(tables.bans.values()),
+            list(tables.groups.values()),
         )
     )
 
@@ -99,5 +102,6 @@ def decode_tables(data: bytes, tables: Tables) -> None:
     tables.cursors = {key_of(cursor.namespace, cursor.name): cursor for cursor in image.cursors}
     tables.settings = dict(image.settings)
     tables.bans = {(ban.kind, ban.value): ban for ban in image.bans}
+    tables.groups = {key_of(group.namespace, group.name): group for group in image.groups}
     for topic in image.topics:
         tables.keep_topic(topic)

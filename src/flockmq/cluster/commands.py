@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ReadDead, ResetGroup, ShareGroup
+from flockmq.cluster.groups import ConsumerGroup
 from flockmq.cluster.model import (
     ALIVE,
     BY_TOPIC,
@@ -307,6 +309,12 @@ Command = (
     | Rebalance
     | Ban
     | Unban
+    | CreateGroup
+    | AlterGroup
+    | DeleteGroup
+    | ResetGroup
+    | ShareGroup
+    | ReadDead
 )
 
 
@@ -328,7 +336,16 @@ class Moves(Struct, frozen=True, array_like=True):
 
 
 Value = (
-    NodeRecord | Namespace | ClientRecord | AclRecord | TopicRecord | CursorRecord | PartitionRecord | Moves | BanRecord
+    NodeRecord
+    | Namespace
+    | ClientRecord
+    | AclRecord
+    | TopicRecord
+    | CursorRecord
+    | PartitionRecord
+    | Moves
+    | BanRecord
+    | ConsumerGroup
 )
 
 INVALID: Final = "invalid"

@@ -24,6 +24,7 @@ from flockmq.cluster.model import ACK_NAMES, BY_PROPERTY, KEY_NAMES, ROLE_NAMES,
 from flockmq.cluster.quoting import quoted
 
 if TYPE_CHECKING:
+    from flockmq.cluster.groups import ConsumerGroup
     from flockmq.cluster.model import AclRecord, BanRecord, ClientRecord, NodeRecord, PartitionRecord, TopicRecord
     from flockmq.cluster.tables import Tables
 
@@ -80,11 +81,13 @@ def dump_text(dumped: dict[str, Plain], *, with_hidden: bool = False) -> str:
 def _namespace(state: Tables, name: str) -> dict[str, Plain]:
     topics = sorted([topic.name for topic in state.topics.values() if topic.namespace == name])
     clients = sorted([client.name for client in state.clients.values() if client.namespace == name])
+    groups = sorted([group.name for group in state.groups.values() if group.namespace == name])
     cursors = sorted([cursor.name for cursor in state.cursors.values() if cursor.namespace == name])
     dumped: dict[str, Plain] = {
         "name": name,
         "topics": [_topic(state.topics[f"{name}/{each}"]) for each in topics],
         "cursors": [_cursor(state, f"{name}/{each}") for each in cursors],
+        "consumer_groups": [_group(state.groups[f"{name}/{each}"]) for each in groups],
         "clients": [_client(state.clients[f"{name}/{each}"]) for each in clients],
         "limits": {limit: value for limit, value in asdict(state.namespaces[name].limits).items() if value},
     }
@@ -132,6 +135,31 @@ def _partition(partition: PartitionRecord) -> dict[str, Plain]:
 def _cursor(state: Tables, key: str) -> dict[str, Plain]:
     cursor = state.cursors[key]
     return {"name": cursor.name, "topic": cursor.topic, "hold": cursor.hold, "created_ms": cursor.created_ms}
+
+
+def _group(group: ConsumerGroup) -> dict[str, Plain]:
+    return {
+        "name": group.name,
+        "id": group.id,
+        "bindings": [
+            {"topic_name": each.topic, "exchange_type": each.type, "key": each.key} for each in group.bindings
+        ],
+        "mode": group.mode,
+        "ack_wait_ms": group.ack_wait_ms,
+        "max_deliver": group.max_deliver,
+        "backoff_ms": group.backoff_ms,
+        "backoff_max_ms": group.backoff_max_ms,
+        "max_in_flight": group.max_in_flight,
+        "dead_letter": group.dead_letter,
+        "start": group.start,
+        "hold": group.hold,
+        "paused": group.paused,
+        "generation": group.generation,
+        "reset_to": group.reset_to,
+        "made_by_share": group.made_by_share,
+        "linger_ms": group.linger_ms,
+        "created_ms": group.created_ms,
+    }
 
 
 def _client(client: ClientRecord) -> dict[str, Plain]:

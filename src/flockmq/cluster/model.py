@@ -3,7 +3,8 @@
 ```
  NodeRecord   Namespace --+-- ClientRecord, AclRecord     clients and their rights
                           +-- TopicRecord -- PartitionRecord...   one Raft group each
-                          `-- CursorRecord                where a reader of a topic stands is kept by its partitions
+                          +-- CursorRecord                where a reader of a topic stands is kept by its partitions
+                          `-- ConsumerGroup               see groups.py; the same holds for them
 ```
 Texts are as people write them; only the filters of topics are kept in *internal form* (see ``filters.py``).
 """
@@ -256,3 +257,5 @@ class Versions(Struct, frozen=True, array_like=True):
     settings: int = 0
     """Settings and the cluster id."""
     bans: int = 0
+    groups: int = 0
+    """Consumer groups."""

@@ -13,7 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.cluster import changes_bans, changes_nodes, changes_removal, changes_tenants, changes_topics
+from flockmq.cluster import (
+    changes_bans,
+    changes_cursors,
+    changes_groups,
+    changes_nodes,
+    changes_removal,
+    changes_tenants,
+    changes_topics,
+)
 from flockmq.cluster.codec import decode_tables, encode_tables
 from flockmq.cluster.commands import (
     COMMAND_BYTES_MAX,
@@ -50,6 +58,7 @@ from flockmq.cluster.commands import (
     decode_command,
     decode_envelope,
 )
+from flockmq.cluster.commands_groups import AlterGroup, CreateGroup, DeleteGroup, ReadDead, ResetGroup, ShareGroup
 from flockmq.cluster.tables import Tables
 
 if TYPE_CHECKING:
@@ -137,9 +146,9 @@ class ClusterState(Tables):
             case CreateHidden():
                 return changes_topics.create_hidden(self, command, wall_ms)
             case CreateCursor():
-                return changes_topics.create_cursor(self, command, wall_ms)
+                return changes_cursors.create_cursor(self, command, wall_ms)
             case DeleteCursor():
-                return changes_topics.delete_cursor(self, command)
+                return changes_cursors.delete_cursor(self, command)
             case SetTarget():
                 return changes_topics.set_target(self, command)
             case ReplicasAre():
@@ -148,5 +157,22 @@ class ClusterState(Tables):
                 return changes_topics.accept_loss(self, command)
             case Rebalance():
                 return changes_topics.rebalance(self, command)
+            case _:
+                return self._do_groups(command, wall_ms)
+
+    def _do_groups(self, command: Command, wall_ms: int) -> Value:
+        match command:
+            case CreateGroup():
+                return changes_groups.create_group(self, command, wall_ms)
+            case AlterGroup():
+                return changes_groups.alter_group(self, command, wall_ms)
+            case DeleteGroup():
+                return changes_groups.delete_group(self, command)
+            case ResetGroup():
+                return changes_groups.reset_group(self, command, wall_ms)
+            case ShareGroup():
+                return changes_groups.share_group(self, command, wall_ms)
+            case ReadDead():
+                return changes_groups.read_dead(self, command, wall_ms)
             case _:
                 raise RefusedError(INVALID, "This node's version does not know this command; upgrade all nodes.")

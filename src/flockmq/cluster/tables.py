@@ -2,7 +2,8 @@
 
 ```
  records (in the order they were made; encoded as they are)      derived (rebuilt when decoded)
- nodes  namespaces  clients  acls  topics  cursors  settings  bans   filters  loads  places
+ nodes  namespaces  clients  acls  topics  cursors  settings        filters  loads  places
+ bans   groups
 ```
 The order of the records is part of the state: it is the same on every node, also on one that got it as a whole.
 """
@@ -34,6 +35,7 @@ from flockmq.cluster.model import (
 )
 
 if TYPE_CHECKING:
+    from flockmq.cluster.groups import ConsumerGroup
     from flockmq.cluster.model import PartitionRecord
 
 PARTITIONS_MAX_SETTING: Final = "partitions_max"
@@ -65,6 +67,8 @@ class Tables:
         self.settings: dict[str, Setting] = {}
         self.bans: dict[tuple[str, str], BanRecord] = {}
         """By kind and value."""
+        self.groups: dict[str, ConsumerGroup] = {}
+        """By ``key_of(namespace, name)``."""
         self.filters = FilterTree()
         self.loads = Loads()
         self.places: dict[int, tuple[str, int]] = {}
@@ -121,6 +125,17 @@ class Tables:
             raise RefusedError(
                 NOT_FOUND,
                 f"There is no cursor {name[:128]!r} in the namespace {namespace[:128]!r}; see `flockmq cursor list`.",
+            )
+        return found
+
+    def consumer_group(self, namespace: str, name: str) -> ConsumerGroup:
+        """A consumer group that must be there."""
+        found = self.groups.get(key_of(namespace, name))
+        if found is None:
+            raise RefusedError(
+                NOT_FOUND,
+                f"There is no consumer group {name[:128]!r} in the namespace {namespace[:128]!r}; see `flockmq group "
+                "list`.",
             )
         return found
 

@@ -47,6 +47,7 @@ class Node:
         self.cluster = ClusterNode(base, formation, components, turn, tick, upper)
         self.appending = durable.appending if durable is not None else None
         self.replay = durable.delivery.replay if durable is not None else None
+        self.groups = durable.group_room.sessions if durable is not None else None
 
 
 def assemble(parts: Parts) -> Node:

@@ -22,6 +22,7 @@ from flockmq.durable.calls import PartitionCalls
 from flockmq.durable.cursors.cursors import Cursors
 from flockmq.durable.cursors.sweeping import CursorSweeper
 from flockmq.durable.deliver.delivery import Delivery
+from flockmq.durable.groups.room import GroupRoom
 from flockmq.durable.logs.local import EngineLogs
 from flockmq.durable.logs.logs import Logs
 from flockmq.durable.machine.control import Control
@@ -45,6 +46,7 @@ from flockmq.durable.sinks.sinks import Sinks
 from flockmq.durable.state.barrier import AppliedBarrier
 from flockmq.durable.state.facts import INDEX, MapFacts
 from flockmq.durable.state.group0 import GROUP
+from flockmq.durable.state.group_directory import GroupDirectory
 from flockmq.durable.state.layout import Layout
 from flockmq.durable.state.members import Members, seen_member
 from flockmq.durable.state.meta import Meta
@@ -172,6 +174,7 @@ class DurableNode:
         self.members = Members(self.meta, self.engine, self._seen, policy)
         self.partitions = Partitions(self.meta, self.engine, self._opened, self._closed)
         self.layout = Layout(lambda: self.meta.state, store.held_bytes)
+        self.group_directory = GroupDirectory(lambda: self.meta.state)
         self.calls = PartitionCalls(node_id, self.engine, base.calls, self.layout)
         # The state behind partitions, and what people and programs ask of it.
         self.machines = Machines()
@@ -180,7 +183,9 @@ class DurableNode:
         self.local = EngineLogs(self.engine, self.machines, self.layout)
         self.logs = Logs(node_id, self.local, self.layout, base.calls, base.exchange, edges.wake)
         self.cursors = Cursors(self.calls, self.control, self.machines, self.local)
-        self.retention_sweeper = RetentionSweeper(self.engine, self.machines, self.layout, broker.events, self._wall)
+        self.retention_sweeper = RetentionSweeper(
+            self.engine, self.machines, self.layout, self.group_directory, broker.events, self._wall
+        )
         self.cursor_sweeper = CursorSweeper(self.engine, self.machines, self.layout, self.control)
         self.scrubbing = Scrubbing(self.engine, self.calls, store.settings)
         self.statuses = Statuses(node_id, self.engine, self.machines, base.calls, self.scrubbing)
@@ -194,6 +199,9 @@ class DurableNode:
         self.delivery = Delivery(broker, self.logs)
         self.session_room = SessionRoom(
             base, calls, meta, self.barrier, control, machines, self.delivery, self.appending, log, self.releases
+        )
+        self.group_room = GroupRoom(
+            base, self.calls, self.meta, self.control, self.machines, self.logs, self.group_directory
         )
         self.advancing = Advancing(self.logs, self.session_room.shards)
         self.capture_holds = CaptureHolds(calls, meta, machines, log, self.logs, self.cursors, self.advancing)
@@ -209,6 +217,8 @@ class DurableNode:
             self.sinks,
             room.shards,
             room.firing,
+            self.group_room.dispatching,
+            self.group_room.letters,
         )
         """Parts that follow what partitions apply, in the order in which they hear of it."""
 

@@ -59,6 +59,7 @@ def before_consensus(durable: DurableNode) -> tuple[Step, ...]:
         ("releases", durable.releases.flush),
         ("QoS 2 to sessions", durable.session_room.sending.flush),
         ("sessions", durable.session_room.log.flush),
+        ("members of groups", durable.group_room.members.flush),
         ("control", durable.control.flush),
     )
 
@@ -68,6 +69,7 @@ def after_consensus(durable: DurableNode) -> tuple[Step, ...]:
     return (
         ("state", durable.meta.flush),
         ("barrier", durable.barrier.flush),
+        ("groups", durable.group_room.dispatching.flush),
     )
 
 
@@ -100,6 +102,9 @@ def slow_tick_of(durable: DurableNode) -> tuple[Step, ...]:
         ("QoS 2 to sessions", durable.session_room.sending.tick),
         ("marks of sessions", durable.session_room.marking.tick),
         ("holds of captured messages", durable.capture_holds.tick),
+        ("groups", durable.group_room.dispatching.tick),
+        ("members of groups", durable.group_room.members.tick),
+        ("dead letters", durable.group_room.letters.tick),
         ("usage", durable.usage.tick),
         ("appending", durable.appending.tick),
     )

@@ -37,6 +37,7 @@ MARKER: Final = 3
 CURSOR: Final = 4
 SINK: Final = 5
 SESSION: Final = 6
+GROUP: Final = 7
 """Kinds of batches. All but DATA are control batches: no records, a body that only their maker understands."""
 
 COVERED: Final = struct.Struct("<BBBBIIIIIQQQqqIIIIII")

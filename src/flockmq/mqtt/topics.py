@@ -19,6 +19,7 @@ from flockmq.mqtt.reasons import MALFORMED_PACKET, TOPIC_FILTER_INVALID, TOPIC_N
 # Membership is asked by byte value: that is a memchr, where asking with bytes costs ten times as much.
 PLUS: Final = 0x2B
 HASH: Final = 0x23
+QUEUE_PREFIX: Final = b"$queue/"
 SHARE_PREFIX: Final = b"$share/"
 DELAYED_PREFIX: Final = b"$delayed/"
 REPLAY_PREFIX: Final = b"$replay/"
@@ -90,6 +91,16 @@ def split_shared(topic_filter: bytes) -> tuple[bytes | None, bytes]:
     if PLUS in group or HASH in group:  # [MQTT-4.8.2-2]
         raise RemoteProtocolError(TOPIC_FILTER_INVALID, "The group of a shared subscription must not hold + or #")
     return group, topic_filter[slash + 1 :]
+
+
+def split_queue(topic_filter: bytes) -> tuple[bytes, bytes] | None:
+    """Take ``$queue/`` off: the name of a consumer group and a filter, empty for none; None without that prefix."""
+    if not topic_filter.startswith(QUEUE_PREFIX):
+        return None
+    name, slash, inner = topic_filter[len(QUEUE_PREFIX) :].partition(b"/")
+    if not name or PLUS in name or HASH in name or (slash and not inner):
+        raise RemoteProtocolError(TOPIC_FILTER_INVALID, "Name a consumer group: $queue/NAME or $queue/NAME/FILTER")
+    return name, inner
 
 
 def split_delayed(topic: bytes) -> tuple[int, bytes] | None:

@@ -21,6 +21,7 @@ from flockmq.node.congestion import look_again
 from flockmq.node.ports import PENDING
 from flockmq.node.state import NodeState
 from flockmq.session.connection import Connection
+from flockmq.session.members import refuse
 from flockmq.session.outbound import Outbound
 from flockmq.session.session import Session
 
@@ -63,6 +64,8 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
 
 def go_on(node: NodeState, session: Session, now: int) -> None:
     """The window may have opened: send what waits."""
+    if session.queue is not None:
+        session.queue.flush()
     outbound = session.outbound
     if outbound is not None and outbound.is_waiting():
         node.stats.dropped_queue += session.pump(now)
@@ -203,7 +206,8 @@ def on_ack(node: NodeState, connection: Connection, ack: Ack, now: int) -> None:
             connection.reply(encode_ack(PUBREL, pid, reasons.PACKET_IDENTIFIER_NOT_FOUND, connection.version))
         return
     if ack.kind == PUBACK:
-        if outbound.settle(pid, 1):
+        is_refused = ack.reason >= 0x80 and session.queue is not None and refuse(outbound, pid, ack.reason)
+        if not is_refused and outbound.settle(pid, 1):
             outbound.inflight -= 1
     elif ack.kind == PUBREC:
         if ack.reason >= 0x80:

@@ -300,6 +300,8 @@ def admit(node: NodeState, connection: Connection, accept: Accept, now: int) -> 
     attach(node, connection, session, identity, connect)
     if present and node.ports.replay is not None:
         node.ports.replay.resumed(session)
+    if present and session.queues and node.ports.groups is not None:
+        node.ports.groups.resumed(session)
     if present:
         review_session(node, session, None)  # rules, the client's address or its token may have changed
     node.online += 1

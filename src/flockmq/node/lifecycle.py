@@ -105,6 +105,8 @@ def forget_connection(node: NodeState, connection: Connection) -> None:
 
 def detach(node: NodeState, session: Session, now: int, will: bool) -> None:
     """A session has lost its connection: see to its will and its expiry."""
+    if session.queues and node.ports.groups is not None:
+        node.ports.groups.detached(session)
     session.connection = None
     session.detached_at = now
     node.online -= 1

@@ -22,7 +22,7 @@ from flockmq.mqtt.namespaces import DEFAULT_NAMESPACE, DOLLAR, INSIDE
 from flockmq.mqtt.packets import Subscribe, Unsubscribe, Will
 from flockmq.mqtt.properties import HAS_ALIAS, property_block, scan_publish_properties, split_publish_properties
 from flockmq.mqtt.run import Run, make_run, with_topic
-from flockmq.mqtt.topics import DELAYED_PREFIX, SHARE_PREFIX
+from flockmq.mqtt.topics import DELAYED_PREFIX, QUEUE_PREFIX, SHARE_PREFIX
 from flockmq.node.lifecycle import disconnect, end_session
 from flockmq.node.publishing import count_in, on_publish, on_run, refuse_run, resolve_alias
 from flockmq.node.state import NodeState
@@ -161,7 +161,11 @@ def edge_unsubscribe(space: Space, packet: Unsubscribe) -> None:
 def inside_filter(space: Space, full_filter: bytes) -> bytes:
     """A whole filter of a namespace's client as the broker knows it. One that is malformed stays so."""
     at = 0
-    if full_filter.startswith(SHARE_PREFIX):
+    if full_filter.startswith(QUEUE_PREFIX):
+        at = full_filter.find(b"/", len(QUEUE_PREFIX)) + 1
+        if not at:
+            return full_filter
+    elif full_filter.startswith(SHARE_PREFIX):
         at = full_filter.find(b"/", 7) + 1
         if not at:
             return full_filter

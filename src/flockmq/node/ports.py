@@ -1,4 +1,4 @@
-"""What the broker asks of the packages around it: a gate, and five ports that a node alone leaves empty.
+"""What the broker asks of the packages around it: a gate, and six ports that a node alone leaves empty.
 
 | port | asks | implemented by |
 | --- | --- | --- |
@@ -8,6 +8,7 @@
 | ``DurablePort`` | append this run to the log of its topic | ``durable/publish/`` |
 | ``LogPort`` | bring records of a log to this subscription | ``durable/deliver/`` |
 | ``SessionPort`` | keep this session in the log | ``durable/sessions/`` |
+| ``GroupPort`` | let this client be a member of a group | ``durable/groups/`` |
 
 ```
  CONNECT ----> gate.authenticate(request) ----> Accept | Refuse | Continue       answered at once
@@ -324,6 +325,30 @@ class SessionPort(Protocol):
         """The will of a connected client must not be published."""
 
 
+class GroupPort(Protocol):
+    """Consumer groups, for clients that are members of them while they are connected."""
+
+    def join(
+        self,
+        session: Session,
+        full_filter: bytes,
+        name: bytes,
+        inner: bytes,
+        identifier: int,
+        wants_info: bool,
+    ) -> tuple[int, str]:
+        """Make a connected client a member: reason code 0, or another one and why."""
+
+    def leave(self, session: Session, full_filter: bytes) -> None:
+        """A client unsubscribes: what it has goes to other members."""
+
+    def detached(self, session: Session) -> None:
+        """A client is gone: what it has goes to other members."""
+
+    def resumed(self, session: Session) -> None:
+        """A client is back in its session, and is a member again."""
+
+
 class BrokerPorts(Protocol):
     """The parts of a node that its broker calls. The broker gets them as one value when it is made."""
 
@@ -347,6 +372,10 @@ class BrokerPorts(Protocol):
     def sessions(self) -> SessionPort | None:
         """Keeps persistent sessions in the log; None: they live in the memory of this node."""
 
+    @property
+    def groups(self) -> GroupPort | None:
+        """Lets clients be members of consumer groups; None: there are no such groups."""
+
 
 class Alone:
     """The ports of a broker without other nodes and durable topics."""
@@ -356,6 +385,7 @@ class Alone:
     appending: DurablePort | None = None
     replay: LogPort | None = None
     sessions: SessionPort | None = None
+    groups: GroupPort | None = None
 
 
 class OpenGate:

@@ -20,7 +20,7 @@ from flockmq.mqtt.encode import encode_packet
 from flockmq.mqtt.namespaces import DOLLAR
 from flockmq.mqtt.packets import Suback, Subscribe, SubscribeEntry, Unsuback, Unsubscribe
 from flockmq.mqtt.properties import Properties
-from flockmq.mqtt.topics import check_topic_filter, split_replay, split_shared
+from flockmq.mqtt.topics import check_topic_filter, split_queue, split_replay, split_shared
 from flockmq.node.namespaces import is_foreign
 from flockmq.node.retained_feed import add_retained
 from flockmq.node.state import NodeState
@@ -31,12 +31,16 @@ from flockmq.session.session import Session
 
 FROM: Final = "flockmq-from"
 """User property of a SUBSCRIBE: where in the log of durable topics to begin."""
+INFO: Final = "flockmq-info"
+"""User property of a SUBSCRIBE to a consumer group: ``1`` for user properties about each delivery."""
 LATEST: Final = b"latest"
 WHY_REFUSED: Final = {
     reasons.NOT_AUTHORIZED: "This client may not subscribe to one of the filters",
     reasons.QUOTA_EXCEEDED: "The session holds as many subscriptions as it may",
     reasons.TOPIC_FILTER_INVALID: "One of the topic filters is not valid, too long or too deep",
 }
+NO_GROUPS: Final = "This broker has no durable topics, so that there are no consumer groups"
+WHY_NOT_QOS_0: Final = "Subscribe to a consumer group at QoS 1: its members acknowledge each message"
 WHY_NOT_CAPTURED: Final = (
     "This client may not have messages stored for its session on one of the filters: subscribe at QoS 0, or connect "
     "with a session that ends with its connection"
@@ -50,6 +54,8 @@ class Entering:
         self.identifier = 0
         self.start = b""
         """From where on history is wanted; empty: none."""
+        self.wants_info = False
+        """Messages of consumer groups shall say what delivery they are."""
         self.entered: list[Subscription] = []
         self.fresh: list[Subscription] = []
         """Subscriptions that get retained messages."""
@@ -63,6 +69,8 @@ class Entering:
             for name, value in properties.user:
                 if name == FROM:
                     self.start = value.encode()
+                elif name == INFO:
+                    self.wants_info = value == "1"
 
 
 def on_subscribe(node: NodeState, connection: Connection, packet: Subscribe) -> None:
@@ -151,6 +159,9 @@ def subscribe(
     """Enter one filter; its reason code."""
     limits = connection.limits
     try:
+        queue = split_queue(entry.topic_filter)
+        if queue is not None:
+            return join_group(node, connection, session, entry, queue, entering)
         start, full_filter = split_replay(entry.topic_filter)
         group, topic_filter = split_shared(full_filter)
         check_topic_filter(topic_filter, limits.topic_levels_max, limits.topic_bytes_max)
@@ -207,6 +218,29 @@ def subscribe(
     return entry.qos
 
 
+def join_group(
+    node: NodeState,
+    connection: Connection,
+    session: Session,
+    entry: SubscribeEntry,
+    queue: tuple[bytes, bytes],
+    entering: Entering,
+) -> int:
+    """Make the client a member of a consumer group while it is connected; the reason code."""
+    name, inner = queue
+    groups = node.ports.groups
+    if inner:
+        check_topic_filter(inner, connection.limits.topic_levels_max, connection.limits.topic_bytes_max)
+    if groups is None or not entry.qos:
+        entering.why = entering.why or (NO_GROUPS if groups is None else WHY_NOT_QOS_0)
+        return reasons.TOPIC_FILTER_INVALID
+    if inner and inner[0] == DOLLAR and is_foreign(connection.space, inner):
+        return reasons.NOT_AUTHORIZED
+    code, why = groups.join(session, entry.topic_filter, name, inner, entering.identifier, entering.wants_info)
+    entering.why = entering.why or why
+    return 1 if code == 0 else code
+
+
 def is_captured(session: Session, group: bytes | None, qos: int) -> bool:
     """Whether a subscription makes publishers store what it matches."""
     return session.is_logged and qos > 0 and not group
@@ -236,6 +270,9 @@ def without_start(topic_filter: bytes) -> bytes:
 
 def leave(node: NodeState, session: Session, full_filter: bytes) -> bool:
     """End a subscription; False when there is none."""
+    if full_filter in session.queues and node.ports.groups is not None:
+        node.ports.groups.leave(session, full_filter)
+        return True
     subscription = session.subscriptions.pop(full_filter, None)
     if subscription is None:
         return False

@@ -39,6 +39,12 @@
 | 45 | COUNTS | leaders of many, of ``$sessions`` | namespaces, users -> how many persistent sessions each has there |
 | 46 | DISPLACED | a node | (client, epoch)... that it has no more -> nothing |
 | 47 | YIELD | a node | client, epoch -> where the session stands, its packet ids in flight |
+| 48 | GROUP_PULL | leader of the partition | what members of consumer groups take -> grants, now or in a moment |
+| 49 | GROUP_SETTLE | leader of the partition | acks, nacks, ... -> a code for each |
+| 50 | GROUP_HELD | every node, by a new leader | partition, term -> what members there hold |
+| 51 | GROUP_LETTERS | leader of the partition | partition, sequence, dead letters -> they are in the log |
+| 52 | GROUP_BEGIN | leader of the partition | group, generation -> the log has begun it |
+| 53 | GROUP_STATUS | leaders of many | group -> per partition: where it stands |
 
 "Leaders of many": one question for all partitions that a node seems to lead (``durable.calls.PartitionCalls.gather``).
 """
@@ -86,3 +92,9 @@ WILLS_CALL: Final = 44
 COUNTS_CALL: Final = 45
 DISPLACED_CALL: Final = 46
 YIELD_CALL: Final = 47
+GROUP_PULL: Final = 48
+GROUP_SETTLE: Final = 49
+GROUP_HELD: Final = 50
+GROUP_LETTERS: Final = 51
+GROUP_BEGIN: Final = 52
+GROUP_STATUS: Final = 53

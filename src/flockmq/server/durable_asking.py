@@ -37,14 +37,14 @@ class Asking:
         node.logs.tasks.now = now_ms()  # the present time, for the next question
         return node
 
-    async def _await(self, promise: Promise[T]) -> T:
-        return await self._reply(promise.then)
+    async def _await(self, promise: Promise[T], within_s: float = ANSWER_S_MAX) -> T:
+        return await self._reply(promise.then, within_s)
 
-    async def _reply(self, ask: Callable[[Callable[[T], None]], None]) -> T:
+    async def _reply(self, ask: Callable[[Callable[[T], None]], None], within_s: float = ANSWER_S_MAX) -> T:
         answered = self._future(ask)
         self._service.runner.runner.flush_soon()
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
+            async with asyncio.timeout(within_s):
                 return await answered
         except TimeoutError:
             raise NoAnswer from None

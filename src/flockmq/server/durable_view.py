@@ -4,6 +4,7 @@
  API --> DurableView --> Meta.submit        commands, decided by group 0
                     |--> Statuses, Cursors  leaders and replicas: statuses, positions
                     |--> SinkView           batches of sinks, staged and committed
+                    |--> GroupView          consumer groups: members, lag, dead letters
                     |--> LogView            records, offsets, long polls
                     |--> SessionRecordsView records of persistent sessions
                     `--> Appending          publishing, answered after commit
@@ -26,6 +27,7 @@ from flockmq.durable.state.group0 import GROUP
 from flockmq.errors import NoLeader, NotReady, OutcomeUnknown, Refused, TryAgain
 from flockmq.node.publishing import WHY_NAMESPACE_FULL
 from flockmq.peering.kinds import DECIDERS, SEGMENTS
+from flockmq.server.durable_groups import GroupView
 from flockmq.server.durable_log_view import LogView
 from flockmq.server.durable_reports import Deciders, Reports
 from flockmq.server.durable_runs import runs_of
@@ -53,6 +55,7 @@ class DurableView(LogView, SinkView, SessionRecordsView):
 
     def __init__(self, service: ClusterService) -> None:
         super().__init__(service)
+        self.groups = GroupView(service)
         self._figures: dict[str, Number] = {}
         self._figures_at = 0
         self._reports = Reports(self._node)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.mqtt.run import Run
+from flockmq.session.sources import MemberSource
 
 PACKET_IDS: Final = 65_535
 DELIVERY_OVERHEAD_BYTES: Final = 200
@@ -45,7 +46,7 @@ class Delivery:
         self.properties = properties
         self.group = group
         """The shared group that chose this client (a ShareGroup), which may choose again if its session ends; or the
-        log that the run was read from (a LogSource)."""
+        log that the run was read from (a LogSource); or the consumer group that it is for (a MemberSource)."""
         self.skipped = 0
         """How many messages of the run as it was read stood before the first one that ``run`` still has."""
         self.first = first
@@ -297,6 +298,9 @@ class Outbound:
             place = pid - flight.first
         if flight.qos != qos or not flight.settle(place):
             return False
+        source = flight.group
+        if isinstance(source, MemberSource):
+            source.settled(flight.skipped + flight.low + place)
         self.shrinkable += 1
         while head < len(flights):
             flight = flights[head]

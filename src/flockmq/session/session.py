@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flockmq.routing.subscription import Subscription
     from flockmq.session.places import LogPlace
     from flockmq.session.ports import ExactPort
+    from flockmq.session.sources import QueuePort
     from flockmq.session.timers import Timer
 
 
@@ -64,6 +65,10 @@ class Session:
         self.outbound: Outbound | None = None
         self.exact: ExactPort | None = None
         """The record lists QoS 2 messages of logs before they are sent; None: it does not."""
+        self.queues: dict[bytes, bytes] = {}
+        """Filters of consumer groups that the client is a member of while it is connected -> what it asked for."""
+        self.queue: QueuePort | None = None
+        """Hears what becomes of the messages of these groups."""
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages taken and not yet released."""
         self.collected: set[int] | None = None

@@ -72,6 +72,9 @@ class Reader:
         shim = programs / "flockmq"
         shim.write_text(_SHIM.format(python=sys.executable, password=PASSWORD, answers=answers))
         shim.chmod(0o755)
+        python = programs / "python3"  # as in the virtual environment that FlockMQ is installed in
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
         self._environment = environment(folder, PATH=f"{programs}:{os.environ['PATH']}", COLUMNS="120")
         del self._environment["XDG_DATA_HOME"], self._environment["XDG_CONFIG_HOME"]  # pages say ~/.local, ~/.config
 

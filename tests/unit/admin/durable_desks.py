@@ -30,6 +30,7 @@ from flockmq.log.extents_reading import filter_batches
 from flockmq.log.starts import LATEST, TIME, Start
 from flockmq.routing.durable import shard_of
 from flockmq.session.session import Session
+from unit.admin.memory_groups import MemoryGroups
 
 WALL_MS = 1_772_366_400_000
 
@@ -67,6 +68,7 @@ class MemoryDurable:
 
     def __init__(self, nodes: int = 3) -> None:
         self._state = ClusterState()
+        self.groups = MemoryGroups(self)
         self._number = 0
         self.now_ms = WALL_MS
         self.logs: dict[int, MemoryLog] = {}

@@ -8,9 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from flockmq.admin.metrics import METRICS, Exposition, flat
 from flockmq.admin.model import Listener
 from flockmq.cluster.commands import CreateHidden, CreateNamespace, CreateTopic
+from flockmq.cluster.commands_groups import CreateGroup
+from flockmq.cluster.groups import Binding
 from flockmq.cluster.model import CAPTURE_TOPIC
 from flockmq.session.stats import Stats
-from flockmq.testing.harness import BrokerHarness
+from flockmq.testing.harness import WALL_MS, BrokerHarness
 from unit.admin.desks import make_desk
 from unit.admin.durable_desks import MemoryDurable
 
@@ -181,3 +183,25 @@ def test_persistent_sessions_are_counted_where_their_shards_are_led() -> None:
     counters = flat(make_desk(BrokerHarness(), durable=Figures()), "counter")
     assert (counters["session_claim_seconds_count"], counters["session_claim_seconds_sum"]) == (3, 1.5)
     assert "flockmq_sessions_logged{" not in Exposition(make_desk(BrokerHarness())).text("")[0].decode()
+
+
+async def test_consumer_groups_have_their_lag_in_messages_bytes_and_seconds() -> None:
+    durable = MemoryDurable()
+    durable.apply(CreateTopic("plant"))
+    durable.apply(CreateGroup("work", (Binding("plant"),)))
+    durable.now_ms = WALL_MS - 2_500
+    text, _ = Exposition(make_desk(BrokerHarness(), durable=durable)).text("", with_names=True)
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+        if sample.labels.get("group") == "work" and sample.labels["namespace"] == "default"
+    }
+    assert found == {
+        "flockmq_group_lag_messages": 0,
+        "flockmq_group_lag_bytes": 100,
+        "flockmq_group_lag_seconds": 2.5,
+        "flockmq_group_in_flight": 1,
+        "flockmq_group_dead_letters": 2,
+        "flockmq_group_redelivered": 3,
+    }

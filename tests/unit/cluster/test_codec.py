@@ -18,6 +18,8 @@ from flockmq.cluster.commands import (
     SetSetting,
     SetTarget,
 )
+from flockmq.cluster.commands_groups import CreateGroup, ResetGroup, ShareGroup
+from flockmq.cluster.groups import Binding
 from flockmq.cluster.model import DEAD, SESSIONS_TOPIC, AclRule, Limits
 from flockmq.cluster.state import ClusterState
 from flockmq.errors import FlockError
@@ -36,6 +38,9 @@ def full() -> Machine:
     machine.done(CreateHidden(SESSIONS_TOPIC))
     machine.done(SetTarget(3, (1, 2), 1))
     machine.done(CreateCursor("spark", "later", hold=True))
+    machine.done(CreateGroup("work", (Binding("orders", "topic", "a.#"),), "acme", mode="key", start="earliest"))
+    machine.done(ResetGroup("work", "latest", "acme"))
+    machine.done(ShareGroup("pool", "x/#"))
     machine.done(PutClient("acme", "bob", "$argon2id$x", publish=("a", "b/#"), superuser=True))
     machine.done(PutAcl("acme", False, (AclRule(True, ("all",), "all", ("%c",)),)))
     machine.done(SetSetting("yes", True))
@@ -54,6 +59,8 @@ def test_a_decoded_state_is_the_same_in_all_it_has() -> None:
     for name in ("cluster_id", "index", "versions", "next_group", "nodes", "namespaces", "clients", "acls", "topics"):
         assert getattr(copy, name) == getattr(state, name), name
     assert (copy.cursors, copy.settings, copy.places) == (state.cursors, state.settings, state.places)
+    assert copy.groups == state.groups
+    assert [(group.name, group.generation) for group in copy.groups.values()] == [("work", 2), ("$share/pool/x/#", 1)]
     assert copy.moving() == state.moving() != []
     assert copy.loads.leaders == {node: count for node, count in state.loads.leaders.items() if count}
     assert copy.loads.partitions == state.loads.partitions

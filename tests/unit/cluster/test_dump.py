@@ -13,7 +13,9 @@ from flockmq.cluster.commands import (
     SetSetting,
     SetTarget,
 )
+from flockmq.cluster.commands_groups import CreateGroup
 from flockmq.cluster.dump import SegmentReport, dump, dump_state, dump_text
+from flockmq.cluster.groups import Binding
 from flockmq.cluster.model import BY_PROPERTY, SESSIONS_TOPIC, AclRule, Limits
 from flockmq.cluster.state import ClusterState
 from state_cases import Machine
@@ -85,6 +87,36 @@ segments: <
   replicas: "0000000000000002"
 >
 """
+    )
+
+
+def test_consumer_groups_are_shown_with_their_bindings() -> None:
+    machine = Machine(1)
+    machine.topic("orders")
+    bindings = (Binding("orders", "topic", "a.*"), Binding("orders", "headers", "any:x=1"))
+    machine.done(CreateGroup("work", bindings, ack_wait_ms=5_000))
+    dumped = dump_state(machine.state)
+    group = dumped["namespaces"][0]["consumer_groups"][0]  # type: ignore[index, call-overload]
+    assert (group["name"], group["mode"], group["dead_letter"]) == ("work", "share", "work.dead")  # type: ignore[index, call-overload]
+    text = dump_text(dumped)
+    assert (
+        """  consumer_groups: <
+    name: "work"
+    id: 3
+    bindings: <
+      topic_name: "orders"
+      exchange_type: "topic"
+      key: "a.*"
+    >
+    bindings: <
+      topic_name: "orders"
+      exchange_type: "headers"
+      key: "any:x=1"
+    >
+    mode: "share"
+    ack_wait_ms: 5000
+"""
+        in text
     )
 
 

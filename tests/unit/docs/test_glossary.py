@@ -15,6 +15,9 @@ PACKAGES: Final = ("client", "testing", "spark")
 OTHER_MEANINGS: Final = {
     "flockmq.client.transport.Answer": "a response of HTTP",
     "flockmq.client.load.fleet.device.Answer": "what a simulated device says to a command",
+    "flockmq.client.group.GroupConsumer": "a member of a consumer group",
+    "flockmq.client.group.GroupRecord": "a record that a member of a consumer group holds",
+    "flockmq.client.group_calls.GroupCalls": "calls about consumer groups",
     "flockmq.spark.pipelines.beside.Result": "what a query of Spark computed",
     "flockmq.spark.sink.FlockStreamWriter": "Spark's word: a streaming query",
     "flockmq.spark.stream_reader.FlockStreamReader": "Spark's word: a streaming query",

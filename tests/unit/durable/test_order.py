@@ -26,5 +26,5 @@ def test_consensus_comes_behind_what_a_turn_brought_and_feeds_behind_it() -> Non
     ticks = [name for name, _ in tick_of(base, node.formation, node.components)]
     assert (ticks[0], ticks[-1]) == ("formation", "calls")
     assert [name for name, _ in before_consensus(durable)][-1] == "control", "cursors and releases go into its batch"
-    assert [name for name, _ in after_consensus(durable)] == ["state", "barrier"]
+    assert [name for name, _ in after_consensus(durable)] == ["state", "barrier", "groups"]
     assert [name for name, _ in slow_tick_of(durable)][:2] == ["barrier", "members"]

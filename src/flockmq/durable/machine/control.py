@@ -3,6 +3,7 @@
 ```
  move(group, cursor commands) --.
  mark(group, statements)      --+--> flush(): one batch per group and kind --> proposed
+ settle(group, statements)    --'
  put(group, kind, body)  --> proposed at once                                     |
           a promise of True:  applied, with the very term that it was proposed in <'
                     of False: not taken, replaced by another leader, or too late
@@ -22,12 +23,14 @@ from flockmq.durable.machine.control_bodies import (
     cursor_body,
     marker_body,
 )
-from flockmq.log.batch import CURSOR, MARKER
+from flockmq.durable.machine.group_bodies import group_body
+from flockmq.log.batch import CURSOR, GROUP, MARKER
 from flockmq.raft.ready import Proposal
 from flockmq.tasks import Promise, promised
 
 if TYPE_CHECKING:
     from flockmq.durable.machine.fences import Fences
+    from flockmq.durable.machine.group_bodies import GroupStatement
     from flockmq.durable.machine.machines import Machines
     from flockmq.durable.state.wall import WallClock
     from flockmq.raft.engine import RaftEngine
@@ -46,6 +49,8 @@ class _Open:
         self.commands_told: list[Promise[bool]] = []
         self.statements: list[Statement] = []
         self.statements_told: list[Promise[bool]] = []
+        self.groups: list[GroupStatement] = []
+        self.groups_told: list[Promise[bool]] = []
         self.bytes = 0
 
 
@@ -105,6 +110,17 @@ class Control:
         self._waiting += 1
         return told
 
+    def settle(self, group: int, statements: list[GroupStatement], now: int) -> Promise[bool]:
+        """State something about the consumer groups of a partition, if this node leads."""
+        opened = self._room(group, sum([statement.size() for statement in statements]), now)
+        if opened is None:
+            return promised(False)
+        opened.groups += statements
+        told: Promise[bool] = Promise()
+        opened.groups_told.append(told)
+        self._waiting += 1
+        return told
+
     def put(self, group: int, kind: int, body: bytes, now: int) -> Promise[bool]:
         """Put a control batch of its own into the log at once, if this node leads."""
         self.now = now
@@ -151,6 +167,12 @@ class Control:
             opened.statements = []
             opened.statements_told = []
             self._put(group, MARKER, body, statements)
+        if opened.groups_told:
+            groups_told = opened.groups_told
+            body = group_body(wall_ms, opened.groups)
+            opened.groups = []
+            opened.groups_told = []
+            self._put(group, GROUP, body, groups_told)
         opened.bytes = 0
 
     def _put(self, group: int, kind: int, body: bytes, told: list[Promise[bool]]) -> None:
@@ -192,7 +214,7 @@ class Control:
             self._tell(one.told, False)
         opened = self._open.pop(group, None)
         if opened is not None:
-            self._tell(opened.commands_told + opened.statements_told, False)
+            self._tell(opened.commands_told + opened.statements_told + opened.groups_told, False)
 
     def tick(self, now: int) -> None:
         """Give up on what took too long."""

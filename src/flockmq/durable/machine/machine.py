@@ -1,9 +1,10 @@
-"""The state behind a partition: where its cursors stand, which QoS 2 packet ids wait for PUBREL, sinks, sessions.
+"""The state behind a partition: where its cursors stand, which QoS 2 ids wait for PUBREL, sinks, sessions, groups.
 
 ```
  DATA with packet ids --> client -> epoch, ids          CURSOR --> name -> offset
  MARKER: RELEASE ids, ADOPT by an owner, FORGET         SINK, DATA that is part of a batch --> ``sink_table.py``
                                                         SESSION --> ``session_table.py``
+                                                        GROUP --> ``group_table.py``
                                   |
           encode() --> tagged sections, part of the replica's checkpoint --> decode()
 ```
@@ -32,11 +33,13 @@ from flockmq.durable.machine.control_bodies import (
     read_cursor_body,
     read_marker_body,
 )
+from flockmq.durable.machine.group_bodies import read_group_body
+from flockmq.durable.machine.group_table import GroupTable, decode_groups
 from flockmq.durable.machine.session_bodies import wall_ms_of
 from flockmq.durable.machine.session_table import SessionTable, decode_sessions
 from flockmq.durable.machine.sink_bodies import read_part, read_sink_entry
 from flockmq.durable.machine.sink_table import SinkTable, decode_sinks
-from flockmq.log.batch import CURSOR, DATA, MARKER, SESSION, SINK, BatchView
+from flockmq.log.batch import CURSOR, DATA, GROUP, MARKER, SESSION, SINK, BatchView
 from flockmq.log.columns import PACKET_ID, SESSION_EPOCH
 from flockmq.log.header import PART, columns_of, flags_of, latest_of
 from flockmq.peering.fields import U32, U64, Reader, sized
@@ -52,6 +55,7 @@ CLIENTS: Final = 3
 FENCES: Final = 4
 SINKS: Final = 5
 SESSIONS: Final = 6
+GROUPS: Final = 7
 """Tags of sections. Those that this version does not know are kept as they are."""
 
 CURSORS_MAX: Final = 65_536
@@ -93,6 +97,7 @@ class PartitionMachine:
         """Clients without ids; their epoch fences older owners. Least recently heard of first."""
         self.sinks = SinkTable()
         self.sessions = SessionTable()
+        self.groups = GroupTable()
         self.clients_max = CLIENTS_MAX
         self.ids_total_max = IDS_TOTAL_MAX
         """The same on all replicas, or their states would differ."""
@@ -126,8 +131,10 @@ class PartitionMachine:
             self._sink(entry)
         elif kind == SESSION:
             self._session(entry)
+        elif kind == GROUP:
+            self._group(entry)
 
-    # Sinks and sessions.
+    # Sinks, sessions and consumer groups.
 
     def _sink(self, entry: Entry) -> None:
         body = read_sink_entry(entry.data)
@@ -148,6 +155,14 @@ class PartitionMachine:
         body = BatchView(entry.data).body()
         self.clock_ms = max(self.clock_ms, wall_ms_of(body))
         self.sessions.apply(body, entry.index, self.clock_ms)
+
+    def _group(self, entry: Entry) -> None:
+        body = read_group_body(BatchView(entry.data).body())
+        if body is None:
+            self.unreadable += 1
+            return
+        self.clock_ms = max(self.clock_ms, body.wall_ms)
+        self.groups.apply(body, entry.index)
 
     # Cursors.
 
@@ -275,6 +290,8 @@ class PartitionMachine:
             sections[SINKS] = self.sinks.encode()
         if not self.sessions.is_empty():
             sections[SESSIONS] = self.sessions.encode()
+        if not self.groups.is_empty():
+            sections[GROUPS] = self.groups.encode()
         parts = [MAGIC, bytes((FORMAT,))]
         for tag in sorted(sections):
             parts.append(_SECTION.pack(tag, len(sections[tag])))
@@ -291,6 +308,7 @@ class PartitionMachine:
         self.fences = {}
         self.sinks = SinkTable()
         self.sessions = SessionTable()
+        self.groups = GroupTable()
         self.ids_total = 0
         self.sections = {}
         if not data:
@@ -322,6 +340,8 @@ class PartitionMachine:
             self.sinks = decode_sinks(content)
         elif tag == SESSIONS:
             self.sessions = decode_sessions(content, self.applied)  # POSITION has a lower tag: it was read before
+        elif tag == GROUPS:
+            self.groups = decode_groups(content)
         else:
             self.sections[tag] = content
 

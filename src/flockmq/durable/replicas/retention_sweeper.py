@@ -27,6 +27,7 @@ from flockmq.log.retention import Expiry, expired
 if TYPE_CHECKING:
     from flockmq.durable.machine.machine import PartitionMachine
     from flockmq.durable.machine.machines import Machines
+    from flockmq.durable.state.group_directory import GroupDirectory
     from flockmq.durable.state.layout import Layout
     from flockmq.durable.state.wall import WallClock
     from flockmq.log.settings import Retention
@@ -65,11 +66,18 @@ class RetentionSweeper:
     """See the module."""
 
     def __init__(
-        self, engine: RaftEngine, machines: Machines, layout: Layout, events: EventList, wall: WallClock
+        self,
+        engine: RaftEngine,
+        machines: Machines,
+        layout: Layout,
+        groups: GroupDirectory,
+        events: EventList,
+        wall: WallClock,
     ) -> None:
         self._engine = engine
         self._machines = machines
         self._layout = layout
+        self._groups = groups
         self._events = events
         self._wall = wall
         self._line: list[int] = []
@@ -162,15 +170,19 @@ class RetentionSweeper:
         return wanted
 
     def held_offset(self, group: int, machine: PartitionMachine) -> int | None:
-        """The lowest offset that a cursor which holds retention needs; None: none holds any.
+        """The lowest offset that a cursor or consumer group which holds retention needs; None: none holds any.
 
-        A cursor that has not been anywhere yet may still want everything.
+        One that has not been anywhere yet may still want everything.
         """
         held: int | None = None
         for name in self._layout.holders_of(group):
             position = machine.cursors.get(name, 0)
             held = position if held is None else min(held, position)
-        return held
+        table = machine.groups
+        needed = [table.held_offset(one) for one in self._groups.holders_of(group)]
+        if table.runs:
+            needed.append(table.letters_from())
+        return min([*needed, held]) if held is not None else min(needed, default=None)
 
     def _forget_some(self, now: int) -> None:
         for group in list(self._ripe)[:GROUPS_MAX]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flockmq.cluster.dead_letters import DEAD_NAME
 from flockmq.durable.machine.control_bodies import ADOPT, read_marker_body
 from flockmq.log.batch import DATA, MARKER, BatchView
 from flockmq.log.errors import DamageError
@@ -101,7 +102,8 @@ class Archive:
                 "offsets", f"group {group}: entry {entry.index} is at {entry.base_offset}, not {len(records)}"
             )
         for one in BatchView(entry.data).records():
-            self.places.setdefault(one.payload, []).append((group, len(records)))
+            if not one.topic.startswith(DEAD_NAME):  # a dead letter is no message of its publisher
+                self.places.setdefault(one.payload, []).append((group, len(records)))
             records.append(Record(one.topic, one.payload, one.flags & QOS))
             adopted = self._adopted.get((group, one.client or b""), 0)
             if 0 < one.session_epoch < adopted:

@@ -2,8 +2,8 @@
 
 ``ack=leader`` or ``ack=memory`` stand behind the cluster where the topic acknowledges early, ``readers=1`` where logs
 are asked for their ends, and for a cursor, ``sessions=1`` where persistent sessions go away and come back, ``wills=1``
-where clients leave wills. ``L0`` is the leader of shard 0 at that moment, ``S0`` and ``C0`` those of shards 0 of
-``$sessions`` and ``$capture``.
+where clients leave wills, ``groups=1`` where members of a consumer group share the topic. ``L0`` is the leader of shard
+0 at that moment, ``S0`` and ``C0`` those of shards 0 of ``$sessions`` and ``$capture``.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class NodesPlan(Plan):
     """1: there are persistent sessions, and publishers to names of no durable topic. 2: subscriptions come and go."""
     wills: int = 0
     """1: there are clients that leave wills. 2: some of them with a delay."""
+    groups: int = 0
+    """1: there is a consumer group. 2: one in ``key`` mode."""
     segment: int = SEGMENT_BYTES
     """Size of segment files: retention takes whole ones."""
 
@@ -86,6 +88,8 @@ class NodesPlan(Plan):
             head += f" sessions={self.sessions}"
         if self.wills:
             head += f" wills={self.wills}"
+        if self.groups:
+            head += f" groups={self.groups}"
         return f"{head} segment={self.segment}" if self.segment != SEGMENT_BYTES else head
 
 
@@ -102,6 +106,7 @@ def parse_plan(text: str) -> NodesPlan:
             readers=int(values.get("readers", 0)),
             sessions=int(values.get("sessions", 0)),
             wills=int(values.get("wills", 0)),
+            groups=int(values.get("groups", 0)),
             segment=int(values.get("segment", SEGMENT_BYTES)),
             faults=faults,
         )
@@ -121,6 +126,7 @@ def draw_plan(seed: int, nodes: int = 0) -> NodesPlan:
         readers=random.Random(f"{seed} readers").randrange(2),  # noqa: S311
         sessions=draw_sessions(seed) if SESSIONS_DRAWN else 0,
         wills=draw_wills(seed) if SESSIONS_DRAWN else 0,
+        groups=draw_groups(seed),
         segment=random.Random(f"{seed} segment").choice((SEGMENT_BYTES, SEGMENT_BYTES, 2_048)),  # noqa: S311
     )
     faults: list[Fault] = []
@@ -141,6 +147,12 @@ def draw_sessions(seed: int) -> int:
 def draw_wills(seed: int) -> int:
     """Whether clients leave wills."""
     rng = random.Random(f"{seed} wills")  # noqa: S311
+    return rng.randrange(2) and rng.choice((1, 1, 2))
+
+
+def draw_groups(seed: int) -> int:
+    """Whether the plan of a seed has a consumer group. Apart from all other draws, which stay as they are."""
+    rng = random.Random(f"{seed} groups")  # noqa: S311
     return rng.randrange(2) and rng.choice((1, 1, 2))
 
 

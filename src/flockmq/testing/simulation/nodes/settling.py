@@ -34,6 +34,7 @@ class Settling:
         self._cluster.until("nodes that are level", self._not_level, HEAL_MS_MAX)
         self._cluster.until("deliveries", self._not_delivered, HEAL_MS_MAX)
         self._cluster.until("sessions", self._cluster.sessions.missing, HEAL_MS_MAX, rule="session keeps")
+        self._cluster.until("groups", self._cluster.group_rules.missing, HEAL_MS_MAX, rule="group complete")
         self._cluster.until("wills", self._cluster.wills.waiting, HEAL_MS_MAX, rule="will kept")
         # Messages that are still on their way to subscribers, or to a log, arrive.
         self._cluster.queue.run_until(self._cluster.queue.now + CALM_MS * 1_000)
@@ -145,6 +146,7 @@ class Settling:
         self._cluster.sessions.check()
         self._cluster.archive.check([self._cluster.rules, self._cluster.live])
         self._cluster.wills.check()
+        self._cluster.group_rules.check()
         self._cluster.session_machines.check()
 
 

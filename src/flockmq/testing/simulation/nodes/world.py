@@ -20,6 +20,7 @@ from flockmq.testing.simulation.nodes.archive import Archive
 from flockmq.testing.simulation.nodes.clients import TOPIC, Client, Publisher, Subscriber
 from flockmq.testing.simulation.nodes.damage import scrub
 from flockmq.testing.simulation.nodes.faults import NodeFaults
+from flockmq.testing.simulation.nodes.groups import MEMBERS, GroupFounder, GroupMember, GroupRules
 from flockmq.testing.simulation.nodes.ledger import Ledger
 from flockmq.testing.simulation.nodes.process import TICK_MS, DurableProcess
 from flockmq.testing.simulation.nodes.readers import LogReader
@@ -68,6 +69,7 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         """Of names that belong to no durable topic."""
         self.sessions = SessionRules(self, [self.rules, self.live], under_way_us(plan))
         self.wills = WillRules(self)
+        self.group_rules = GroupRules(self)
         self.positions = PositionRules(self)
         self.session_machines = SessionMachineRules(self, [self.wills, self.positions])
         self.archive = Archive(self, [self.session_machines])
@@ -127,6 +129,10 @@ class NodesWorld(VirtualCluster[DurableProcess]):
             LogReader(self, self.rng(f"reader {number}"))
         if self.plan.sessions:
             self._begin_sessions()
+        if self.plan.groups:
+            GroupFounder(self, self.rng("founder of the group"))
+            for number in range(MEMBERS):
+                GroupMember(self, f"m{number}", self.rng(f"member {number}"))
         if self.plan.wills:
             self.clients.append(WillWatcher(self, "ww", self.rng("watcher of wills")))
             for number in range(WILL_CLIENTS):
