@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flockmq.durable.sessions.claims import CLAIM_MS
 from flockmq.mqtt.packets import Connack, Connect, Disconnect, Will
 from flockmq.testing.harness_client import make_properties
 from session_nodes import Device, SessionNodes, connect_packet
-
-A_WILL = Will(b"w", b"gone", 1, False, make_properties())
 
 
 def with_will(client_id: str, expiry_s: int = 0, delay_s: int = 0) -> Connect:
@@ -60,12 +60,6 @@ def test_what_the_replaced_connection_had_acknowledged_does_not_come_again() -> 
 # A goodbye whose result is not known when the client comes back to the same node.
 
 
-def until_the_lane_is_free(nodes: SessionNodes, number: int) -> None:
-    """No call of a node to a shard is under way."""
-    log = nodes[number].durable.session_room.log
-    nodes.until(lambda: not log._busy)
-
-
 def test_a_client_that_said_goodbye_and_comes_back_leaves_no_will() -> None:
     nodes = SessionNodes()
     seen = watcher(nodes, 2)
@@ -100,19 +94,30 @@ def test_a_client_that_ended_its_session_and_comes_back_has_none() -> None:
 # A claim that no client waits for any more.
 
 
-def test_a_client_that_was_let_in_without_its_claim_leaves_its_will_when_it_is_lost() -> None:
+@pytest.mark.parametrize("wait_ms", [3_400, 6_400])
+def test_a_client_that_was_let_in_without_its_claim_leaves_its_will_when_it_is_lost(wait_ms: int) -> None:
     nodes = SessionNodes()
-    seen = watcher(nodes, 2)
+    seen = watcher(nodes, 1)
     nodes.subscriber(3, "first", b"x")
+    nodes.run(1_000)
+    client_id = next(str(number) for number in range(100) if leader_of(nodes, str(number)) == 1)
     scatter(nodes)
-    client = nodes[1].harness.connect(with_will("c"))
+    client = nodes[1].harness.connect(with_will(client_id))  # the claim is in the log of the first node alone
+    nodes[2].kill()
     nodes.until(lambda: client.has_received, CLAIM_MS + 2_000)
     assert client.expect(Connack).reason == 0
-    for part in range(8):  # wherever calls are when the shard is back
-        nodes.run(450 + 50 * part)
-    nodes.heal()
+    nodes.run(wait_ms - CLAIM_MS)
+    nodes.heal()  # and is committed now, with the will
     nodes.run(15_000)
     assert not client.closed
     assert nodes.got(seen) == []
     client.drop()
     assert nodes.until_got(seen, 1) == [b"gone"]
+
+
+def leader_of(nodes: SessionNodes, client_id: str) -> int:
+    """The node that leads the shard of a client."""
+    nodes.table(client_id)
+    leader = nodes.leader(nodes.shard(client_id))
+    assert leader is not None
+    return leader.number
