@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.admin.durable_groups_model import FetchRequest, GroupChange, GroupMessage, GroupRequest
-from flockmq.admin.durable_model import PublishRecords, RecordToPublish
+from flockmq.admin.durable_model import PublishRecords, RecordToPublish, TopicRequest
 from flockmq.admin.model import MessageProperties, UserProperty
 from flockmq.cli.main import run
 from flockmq.client.admin import AdminClient
@@ -77,7 +78,17 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with NodeCluster(tmp_path_factory.mktemp("groups"), 3) as nodes:
         nodes.wait_settled()
-        yield Site(nodes)
+        made = Site(nodes)
+        nodes.wait(lambda: all(_takes_token(made.admin(number)) for number in range(3)), "all nodes to know the token")
+        yield made
+
+
+def _takes_token(admin: AdminClient) -> bool:
+    try:
+        admin.node()
+    except ApiError:
+        return False
+    return True
 
 
 def tokens(messages: list[GroupMessage]) -> list[str]:
@@ -111,6 +122,23 @@ def test_a_fetch_that_waits_is_answered_when_something_comes(site: Site) -> None
     waiting.join()
     assert [one.payload for one in found] == ["now"]
     assert time.monotonic() - began < 10
+
+
+def test_a_caller_that_hung_up_keeps_nothing(site: Site) -> None:
+    topic, group = site.make(ack_wait_ms=60_000)
+    node = site.nodes.nodes[1]
+    body = json.dumps({"max": 10, "wait_ms": 15_000, "member": "gone"})
+    request = (
+        f"POST /api/v1/groups/{group}/fetch HTTP/1.1\r\nHost: {HOST}:{node.api_port}\r\n"
+        f"Content-Type: application/json\r\nAuthorization: Bearer {site.token}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}"
+    )
+    with socket.create_connection((HOST, node.api_port)) as caller:
+        caller.sendall(request.encode())
+        site.nodes.wait(lambda: bool(site.admin().group(group).members), "the caller to be a member")
+    site.publish(topic, "x")
+    [found] = site.drain(group, 1)
+    assert found.payload == "x"
 
 
 def test_nacks_expiry_and_more_time(site: Site) -> None:
@@ -170,6 +198,29 @@ def test_each_type_of_binding_selects_what_it_says(site: Site) -> None:
     assert taken(f"{direct}any", 2) == ["new", "vip"]
 
 
+def test_a_group_of_a_namespace_keeps_to_it(site: Site) -> None:
+    client = site.admin()
+    client.create_namespace("acme")
+    client.create_topic(TopicRequest(name="orders", namespace="acme"))
+    client.create_group(GroupRequest(name="work", namespace="acme", bindings=["orders:direct:eu/1"], max_deliver=1))
+    client.publish("orders/eu/1", "mine", qos=1, namespace="acme")
+    client.publish("orders/eu/2", "other", qos=1, namespace="acme")
+    with pytest.raises(ApiError, match="no consumer group 'work'"):
+        site.fetch("work")
+    asked = FetchRequest(max=10, wait_ms=5_000)
+    [found] = site.admin(1).fetch_records("work", asked, namespace="acme").messages
+    assert (found.topic, found.payload) == ("orders/eu/1", "mine")
+    site.admin(2).nack_records("work", [found.token or ""], reason="no", namespace="acme")
+    site.nodes.wait(lambda: bool(client.dead_letters("work", namespace="acme").items), "the dead letter")
+    [letter] = client.dead_letters("work", namespace="acme").items
+    assert (letter.topic, letter.reason, letter.payload) == ("orders/eu/1", "no", "mine")
+    assert site.admin(1).redrive_dead("work", [letter.id], namespace="acme").done == 1
+    [again] = site.admin(1).fetch_records("work", asked, namespace="acme").messages
+    assert (again.topic, again.deliveries) == ("orders/eu/1", 1)
+    assert client.ack_records("work", [again.token or ""], namespace="acme").done == 1
+    assert client.dead_letters("work", namespace="acme").items == []
+
+
 def test_a_look_lag_and_members(site: Site) -> None:
     topic, group = site.make()
     site.publish(topic, "1", "2", "3", names=3)
@@ -218,6 +269,38 @@ def test_bad_input_is_told_in_codes_and_sentences(site: Site) -> None:
     assert missing.value.status == 404
     with pytest.raises(ApiError, match="mode"):
         site.admin().alter_group(group, GroupChange(mode="solo"))  # type: ignore[arg-type]
+
+
+def test_records_of_a_key_keep_their_order(site: Site) -> None:
+    topic, group = site.make(mode="key", max_deliver=0)
+    done: dict[str, list[int]] = {}
+    busy: dict[str, int] = {}
+    together: list[str] = []
+    lock = threading.Lock()
+
+    def work(number: int) -> None:
+        with GroupConsumer(group, site.urls[number], site.token, member=f"w{number}", idle_s=4.0, batch=10) as consumer:
+            for record in consumer:
+                with lock:
+                    if busy.get(record.topic, number) != number:
+                        together.append(record.topic)
+                    busy[record.topic] = number
+                    done.setdefault(record.topic, []).append(int(record.payload))
+                record.ack()
+                consumer.flush()
+                with lock:
+                    busy.pop(record.topic, None)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for one in workers:
+        one.start()
+    for at in range(0, 140, 35):
+        site.publish(topic, *[str(number) for number in range(at, at + 35)], names=7)
+    for one in workers:
+        one.join()
+    assert not together
+    assert sum(map(len, done.values())) == 140
+    assert all(numbers == sorted(numbers) for numbers in done.values())
 
 
 def test_workers_share_the_records_while_a_node_dies(site: Site, tmp_path: Path) -> None:

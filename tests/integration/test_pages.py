@@ -44,8 +44,8 @@ def test_share_work(tmp_path: Path) -> None:
     need("mosquitto_sub")
     with reader(tmp_path) as person:
         person.read(page("docs/tutorial/share-work.md"))
-        for number in range(2, 7):
-            assert f"handled orders/eu/{number} order {number}" in person.said
+        handled = set(re.findall(r"handled orders/eu/([1-6]) order", person.said))
+        assert len(handled) == 5, "all but the one that was acknowledged by hand"
         assert "order 9" in person.said, "over MQTT"
         assert re.search(r"0:0 .* 1  orders/eu/7  This is no order.  what is this\?", person.said)
         assert "handled orders/eu/7 what is this?" in person.said, "redriven"

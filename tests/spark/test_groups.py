@@ -37,7 +37,7 @@ def test_dead_letters_are_read_with_their_reasons_and_redriven(cluster: SparkClu
     while dead.count() < 3 and time.monotonic() < until:
         time.sleep(0.2)
     rows = dead.collect()
-    assert sorted(bytes(row["value"]) for row in rows) == [b"0", b"3", b"6"]
+    assert sorted(bytes(row["payload"]) for row in rows) == [b"0", b"3", b"6"]
     for row in rows:
         headers = {one["key"]: one["value"] for one in row["headers"]}
         assert headers["flockmq-group"] == group
@@ -45,7 +45,7 @@ def test_dead_letters_are_read_with_their_reasons_and_redriven(cluster: SparkClu
         assert headers["flockmq-reason"] == "It does not parse."
         assert headers["flockmq-deliveries"] == "1"
 
-    back = dead.selectExpr("value", f"concat('{topic}/', CAST(value AS string)) AS topic")
+    back = dead.selectExpr("payload", f"concat('{topic}/', CAST(payload AS string)) AS mqtt_topic")
     back.write.format("flockmq").options(**cluster.options()).mode("append").save()
     again = drain(cluster, group, 3)
     assert sorted(one.payload or "" for one in again) == ["0", "3", "6"]

@@ -40,6 +40,10 @@ async def fetch_records(desk: Desk, call: Call[InNamespace, model.FetchRequest])
         refused = _refused(asked.ack, await _settle(group, asked.ack, port.groups.ack))
     with desk.polls.waits(asked.wait_ms):
         found = await port.groups.fetch(group.id, asked.member or "http", asked.max, asked.wait_ms)
+    if found and call.is_gone():
+        # The caller hung up while it waited: other members get the records at once.
+        await port.groups.nack([one.token for one in found], 0, "the member hung up")
+        found = []
     return model.Fetch(messages=[message_view(group.namespace, one) for one in found], refused=refused)
 
 

@@ -6,7 +6,7 @@ What a group is stands in cluster state. Where it stands is known to the leaders
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from flockmq.admin.model import Page
     from flockmq.admin.operations import Call, NoQuery
     from flockmq.admin.paging import Entries
+    from flockmq.durable.groups.port import PartitionStatus
+
+ASKED_AT_ONCE: Final = 32
+"""Groups whose leaders are asked at a time: a node has a bounded number of open questions."""
 
 
 async def list_groups(desk: Desk, call: Call[model.GroupPage, None]) -> Page[model.GroupInfo]:
@@ -45,10 +49,16 @@ async def list_groups(desk: Desk, call: Call[model.GroupPage, None]) -> Page[mod
 
     if not query.lag:
         return ApiPage(items=[group_view(one) for one in records.items], next=records.next)
-    statuses = await asyncio.gather(*(port.groups.status(one.id) for one in records.items))
+    turns = asyncio.Semaphore(ASKED_AT_ONCE)
+    statuses = await asyncio.gather(*(_status(port, one, turns) for one in records.items))
     now_ms = desk.moments.wall_ms
     items = [group_view(one, lag_view(status, now_ms)) for one, status in zip(records.items, statuses, strict=True)]
     return ApiPage(items=items, next=records.next)
+
+
+async def _status(port: DurablePort, group: ConsumerGroup, turns: asyncio.Semaphore) -> list[PartitionStatus]:
+    async with turns:
+        return await port.groups.status(group.id)
 
 
 async def create_group(desk: Desk, call: Call[NoQuery, model.GroupRequest]) -> model.GroupInfo:

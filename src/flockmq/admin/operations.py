@@ -43,7 +43,7 @@ class Raw:
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, B]):
     """One request, read and checked. ``peer`` is the caller's address, ``accept`` its Accept header, ``has_token``
-    whether it came with the right token."""
+    whether it came with the right token, ``is_gone`` whether the caller has hung up by now."""
 
     path: dict[str, str]
     query: Q
@@ -51,6 +51,8 @@ class Call(Generic[Q, B]):
     peer: str
     accept: str
     has_token: bool = False
+    is_gone: Callable[[], bool] = bool
+    """As long as nothing is known of the connection: no."""
 
 
 Handler = Callable[["Desk", Call[Any, Any]], "object | Awaitable[object]"]

@@ -241,6 +241,7 @@ class WebServer(web.Server):
             peer,
             request.headers.get(hdrs.ACCEPT, ""),
             has_token,
+            lambda: request.transport is None or request.transport.is_closing(),
         )
         if operation.method != "GET":
             self._desk.check_running()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from flockmq.admin import durable_dead_letters, durable_group_members, durable_groups, durable_topics
@@ -209,3 +211,12 @@ async def test_dropped_ones_are_listed_no_more() -> None:
     assert (outcome.done, outcome.left) == (2, False)
     assert (await dead(desk)).items == []
     assert not (await fetch(desk)).messages
+
+
+async def test_records_of_a_caller_that_hung_up_go_back() -> None:
+    desk, port = await with_group()
+    publish(port, b"1", b"2")
+    asked = dataclasses.replace(call(InNamespace(), model.FetchRequest(), group="work"), is_gone=lambda: True)
+    assert (await durable_group_members.fetch_records(desk, asked)).messages == []
+    assert len(port.groups.nacks) == 2
+    assert [one.deliveries for one in (await fetch(desk)).messages] == [2, 2]

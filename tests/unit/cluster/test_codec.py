@@ -97,3 +97,13 @@ def test_fields_that_a_newer_version_adds_are_passed_over() -> None:
     image.append("new section")
     image[5][0].append("new field of a node")
     assert ClusterState.decode(msgspec.msgpack.encode(image)).encode() == state.encode()
+
+
+def test_a_state_from_before_consumer_groups_is_read() -> None:
+    machine = Machine(1)
+    machine.topic("plant")
+    image = msgspec.msgpack.decode(machine.state.encode())
+    before = [part[:-1] if at == 3 else part for at, part in enumerate(image)][:-1]
+    state = ClusterState.decode(msgspec.msgpack.encode(before))
+    assert (state.groups, state.versions.groups) == ({}, 0)
+    assert state.encode() == machine.state.encode()
