@@ -63,7 +63,7 @@ class Pin(NamedTuple):
     """Records of a key whose outcome is not committed yet."""
 
     key: bytes
-    count: int
+    records: int
 
 
 class Holder:
