@@ -192,6 +192,8 @@ class GroupRules:
         self._cluster.count("dead letters", len(found))
         twice = sorted({one for one in found if found.count(one) > 1})
         missing = sorted(self._certainly_buried - set(found))
+        if any(fault.kind == "jump" for fault in self._cluster.plan.faults):
+            missing = []  # by a clock that is set to another day, retention may take them
         strange = sorted(set(found) - self._buried)
         if twice or missing or strange:
             text = f"twice {twice[:3]}, missing {missing[:3]}, not buried {strange[:3]}"
