@@ -280,6 +280,67 @@ SESSION_BUGS: dict[str, tuple[str, list[Change]]] = {
 """Mistakes of persistent sessions."""
 NODE_BUGS |= SESSION_BUGS
 
+LEADERS = (
+    "nodes=3 shards=2 copies=3 ms=7000 groups=1; 1500 kill L0; 2500 start all; 3500 pause L1 2000; 4500 split 1|2,3; "
+    "5500 join; 6000 crash L0; 6500 start all"
+)
+KEYS = LEADERS.replace("groups=1", "groups=2")
+HANDED = "nodes=3 shards=2 copies=3 ms=7000 groups=1; " + "; ".join(
+    f"{at} hand {at // 300 % 3 + 1}" for at in range(1_500, 6_900, 300)
+)
+GROUP_BUGS: dict[str, tuple[str, list[Change]]] = {
+    "a new leader does not ask what members hold": (
+        LEADERS,
+        [Change("durable.groups.offices", "Offices.knows_holders", "return office.is_collected or", "return True or")],
+    ),
+    "a grant that comes twice counts twice": (
+        LEADERS,
+        [
+            Change(
+                "durable.groups.pulling", "Puller._heard", "if grant.number == self._seen + 1:", "if grant.number > 0:"
+            )
+        ],
+    ),
+    "a run of dead letters is another one each time it is sent": (
+        HANDED,
+        [
+            Change(
+                "durable.groups.letters",
+                "Letters._on_part",
+                "sequence = reader.number()",
+                "sequence = reader.number() + self._calls.now",
+            )
+        ],
+    ),
+    "a key moves while its records are held": (
+        KEYS,
+        [
+            Change(
+                "durable.groups.keyed_window",
+                "KeyedWindow._hand_out_lane",
+                "if lane.holder is not None and lane.holder is not holder:",
+                "if False:",
+            ),
+            Change(
+                "durable.groups.keyed_window",
+                "KeyedWindow._list",
+                "elif lane.holder is None or lane.holder is owner:",
+                "else:",
+            ),
+        ],
+    ),
+    "a new leader forgets what is settled above the floor": (
+        LEADERS,
+        [Change("durable.groups.window", "Window.load", "in state.settled.ranges():", "in []:")],
+    ),
+    "tokens do not say who handed the record out": (
+        LEADERS,
+        [Change("durable.groups.window", "Window.attempt", "return self._term |", "return")],
+    ),
+}
+"""Mistakes of consumer groups."""
+NODE_BUGS |= GROUP_BUGS
+
 MEMBERS = "nodes=10 loss=50 ms=60000; 10000 pause 4 1200; 20000 pause 5 1200; 30000 pause 6 1200; 40000 pause 7 1200"
 GOSSIP_BUGS: dict[str, tuple[str, list[Change]]] = {
     "a suspect has no time to contradict": (
@@ -302,6 +363,7 @@ FINDS = {
         *("session claims", "session epochs", "session present", "session keeps", "session order", "session machines"),
         *("exactly once out", "live order", "nothing before", "positions", "holds"),
         *("will once", "will kept", "will void"),
+        *("group one holder", "group done", "group order", "group delivery", "group complete", "group letters"),
     ),
     "gossip": ("wrong death",),
 }

@@ -15,7 +15,7 @@ import pytest
 
 from flockmq.testing.simulation.layers import run_plan
 from flockmq.testing.simulation.sweep import kept_runs
-from simulation.planted_bugs import BUGS, GOSSIP_BUGS, NODE_BUGS, SESSION_BUGS, plan_of
+from simulation.planted_bugs import BUGS, GOSSIP_BUGS, GROUP_BUGS, NODE_BUGS, SESSION_BUGS, plan_of
 
 SCRIPT = Path(__file__).with_name("planted_bugs.py")
 PLANS = dict(zip(BUGS, kept_runs(SCRIPT.with_suffix(".txt")), strict=True))
@@ -65,3 +65,4 @@ def test_leaders_that_take_what_replaced_owners_still_send_make_doubles() -> Non
 def test_the_bugs_are_known() -> None:
     assert len(BUGS) == 10
     assert len(SESSION_BUGS) >= 8
+    assert len(GROUP_BUGS) >= 5

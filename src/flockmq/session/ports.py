@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from flockmq.session.outbound import Delivery
+    from flockmq.session.sources import MemberSource
 
 
 class ExactPort(Protocol):
@@ -31,3 +32,16 @@ class ExactPort(Protocol):
 
     def unread(self) -> None:
         """The next message to be sent again is not read from its log yet."""
+
+
+class QueuePort(Protocol):
+    """The groups that one session is a member of."""
+
+    def note(self, source: MemberSource) -> None:
+        """The client has acknowledged the first message of a source since the last ``flush``."""
+
+    def flush(self) -> None:
+        """The client has acknowledged some messages."""
+
+    def refused(self, source: MemberSource, place: int, reason: int) -> None:
+        """The client does not take a message, for this reason code."""

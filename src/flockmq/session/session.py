@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from flockmq.mqtt.packets import Will
     from flockmq.routing.subscription import Subscription
     from flockmq.session.places import LogPlace
-    from flockmq.session.ports import ExactPort
-    from flockmq.session.sources import QueuePort
+    from flockmq.session.ports import ExactPort, QueuePort
     from flockmq.session.timers import Timer
 
 

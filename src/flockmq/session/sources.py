@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class QueuePort(Protocol):
-    """The groups that one session is a member of."""
-
-    def note(self, source: MemberSource) -> None:
-        """The client has acknowledged the first message of a source since the last ``flush``."""
-
-    def flush(self) -> None:
-        """The client has acknowledged some messages."""
-
-    def refused(self, source: MemberSource, place: int, reason: int) -> None:
-        """The client does not take a message, for this reason code."""
+if TYPE_CHECKING:
+    from flockmq.session.ports import QueuePort
 
 
 class MemberSource:
     """Where a run comes from: records of a group, which its member has to acknowledge. Places are those in the run."""
 
-    def __init__(self, queue: QueuePort) -> None:
+    def __init__(self, queue: QueuePort, of: object) -> None:
         self.queue = queue
+        self.of = of
+        """What the queue knows the run by."""
         self.acked: list[tuple[int, int]] = []
         """Ranges of places, as they were acknowledged."""
         self.is_refusing = False

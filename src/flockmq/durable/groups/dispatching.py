@@ -221,13 +221,13 @@ class Dispatching:
         def names_of(low: int, high: int) -> list[tuple[int, int, bytes]]:
             return self._scanner.names(partition, low, high)
 
-        wall_ms = self._control.wall.at(self._calls.now)
+        now_ms = office.log_time(self._calls.now)
         for _ in range(SCANS_MAX):
             if not any(taker.room > 0 for taker in takers):
                 return
             is_further = window.position < end and window.wants_more() and self._scan(office, group, found, end)
             try:
-                holdings = window.hand_out(takers, wall_ms, names_of if is_narrow else None)
+                holdings = window.hand_out(takers, now_ms, names_of if is_narrow else None)
             except FlockError:
                 holdings = []  # the names can't be read now
             self._grant(office, group.id, window.generation, holdings)
@@ -266,7 +266,6 @@ class Dispatching:
 
     def tick(self, now: int) -> None:
         """Ends of backoffs; every second what members, nodes and the cluster state changed."""
-        wall_ms = self._control.wall.at(now)
         for partition, office in list(self._offices.open.items()):
             if office.is_void or not self._engine.is_leader(partition):
                 office.void()
@@ -278,7 +277,7 @@ class Dispatching:
                 ready_at = -1 if found is None else found.window.ready_at()
                 if ready_at < 0:
                     office.waiting.discard(group_id)
-                elif ready_at <= wall_ms:
+                elif ready_at <= office.log_time(now):
                     self._offices.mark(office, group_id)
         if now >= self._look_at and (self._directory.has_groups() or self._offices.open):
             self._look_at = now + LOOK_MS

@@ -232,7 +232,7 @@ class KeyedWindow(Window):
         """See Window."""
         for pin in pins:
             lane = self._lane(pin.key)
-            lane.held -= pin.count
+            lane.held -= pin.records
             self._tidy(lane)
 
     def _take(self, holding: Holding, low: int, high: int) -> Range:

@@ -91,8 +91,9 @@ class GroupOffice:
 class Office:
     """See the module."""
 
-    def __init__(self, partition: int, term: int, now: int) -> None:
+    def __init__(self, partition: int, term: int, now: int, clock_ms: int = 0) -> None:
         self.partition = partition
+        self._clock_ms = clock_ms
         self.term = term
         self.since = now
         self.is_void = False
@@ -117,6 +118,10 @@ class Office:
         """Groups with ranges that are not selected and not stated yet."""
         self.dying: set[int] = set()
         """Groups with dead letters on their way."""
+
+    def log_time(self, now: int) -> int:
+        """What the log said when the term began, and what has passed here since: no clock that is set counts."""
+        return self._clock_ms + now - self.since
 
     def group(self, group: ConsumerGroup, table: GroupTable) -> GroupOffice | None:
         """The office of a group in its present generation; None while the log has not begun that."""

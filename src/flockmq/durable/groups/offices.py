@@ -71,7 +71,7 @@ class Offices:
         if office is None or office.term != term or office.is_void:
             if office is not None:
                 office.void()
-            office = self.open[partition] = Office(partition, term, self._calls.now)
+            office = self.open[partition] = Office(partition, term, self._calls.now, machine.clock_ms)
             self._calls.tasks.start("what members hold", self._collect(office))
         return office
 

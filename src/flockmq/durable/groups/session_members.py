@@ -41,11 +41,11 @@ BURYING: Final = (reasons.NOT_AUTHORIZED, reasons.PAYLOAD_FORMAT_INVALID)
 """Reason codes of a PUBACK that make a dead letter at once."""
 
 
-class HeldRun(MemberSource):
+class HeldRun:
     """Consecutive records of a hold on their way to a client."""
 
     def __init__(self, queue: SessionQueue, member: SessionMember, hold: Hold, offset: int, count: int) -> None:
-        super().__init__(queue)
+        self.source = MemberSource(queue, self)
         self.member = member
         self.hold = hold
         self.offset = offset
@@ -64,8 +64,8 @@ class SessionQueue:
 
     def note(self, source: MemberSource) -> None:
         """See ``QueuePort``."""
-        if isinstance(source, HeldRun):
-            self._noted.append(source)
+        if isinstance(source.of, HeldRun):
+            self._noted.append(source.of)
 
     def flush(self) -> None:
         """See ``QueuePort``."""
@@ -78,23 +78,24 @@ class SessionQueue:
 
     def _acknowledge(self, run: HeldRun) -> None:
         puller = self._members.puller(run.hold.partition)
-        for low, high in run.take_acked():
+        for low, high in run.source.take_acked():
             run.left -= high - low
             for start, stop in run.hold.open.parts(run.offset + low, run.offset + high):
                 puller.acknowledge(run.hold, start, stop)
 
     def refused(self, source: MemberSource, place: int, reason: int) -> None:
         """See ``QueuePort``."""
-        if not isinstance(source, HeldRun):
+        run = source.of
+        if not isinstance(run, HeldRun):
             return
-        source.left -= 1
-        if source.left <= 0:
-            self.runs.pop(source, None)
-        offset = source.offset + place
-        if offset in source.hold.open:
-            puller = self._members.puller(source.hold.partition)
+        run.left -= 1
+        if run.left <= 0:
+            self.runs.pop(run, None)
+        offset = run.offset + place
+        if offset in run.hold.open:
+            puller = self._members.puller(run.hold.partition)
             text = f"PUBACK 0x{reason:02x} {reasons.NAMES.get(reason, '')}".strip().encode()
-            puller.settle(BURY if reason in BURYING else NACK, source.hold, offset, offset + 1, reason=text)
+            puller.settle(BURY if reason in BURYING else NACK, run.hold, offset, offset + 1, reason=text)
 
     def drop(self, member: SessionMember) -> None:
         """A member of this session leaves."""
@@ -176,21 +177,21 @@ class SessionMember(Member):
     def _send(self, hold: Hold, piece: Piece, low: int, high: int, properties: bytes, now: int) -> None:
         session = self.session
         run = piece.run if high - low == piece.run.count else piece.run.part(low, high)
-        source = HeldRun(self._queue, self, hold, piece.offset + low, high - low)
-        self._queue.runs[source] = None
-        if not offer(session, run, properties, source, now):
+        held = HeldRun(self._queue, self, hold, piece.offset + low, high - low)
+        self._queue.runs[held] = None
+        if not offer(session, run, properties, held.source, now):
             # The session has no room for all of it: all goes back.
-            self._queue.runs.pop(source, None)
+            self._queue.runs.pop(held, None)
             puller = self._members.puller(hold.partition)
             puller.settle(BACK, hold, piece.offset + low, piece.offset + high)
 
     def lost(self, hold: Hold) -> None:
         """See Member: what waits for its turn to be sent is not sent any more."""
         outbound = self.session.outbound
-        for source in [one for one in self._queue.runs if one.hold is hold]:
+        for run in [one for one in self._queue.runs if one.hold is hold]:
             if outbound is not None:
-                take_back(outbound, source, False)
-            del self._queue.runs[source]
+                take_back(outbound, run.source, False)
+            del self._queue.runs[run]
 
 
 class SessionMembers:
@@ -270,9 +271,9 @@ class SessionMembers:
     def _end(self, session: Session, queue: SessionQueue, member: SessionMember) -> None:
         queue.flush()
         self._members.leave(member)
-        for source in [one for one in queue.runs if one.member is member]:
+        for run in [one for one in queue.runs if one.member is member]:
             if session.outbound is not None:
-                take_back(session.outbound, source, True)
+                take_back(session.outbound, run.source, True)
         queue.drop(member)
 
     def detached(self, session: Session) -> None:

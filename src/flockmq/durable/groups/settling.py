@@ -220,7 +220,7 @@ class Settling:
             return
         if delay_ms == BY_BACKOFF:
             delay_ms = group.backoff_after(failed.deliveries)
-        ready_ms = self._control.wall.at(self._calls.now) + delay_ms
+        ready_ms = office.log_time(self._calls.now) + delay_ms
         stated.failed += stated.found.window.retry(failed, ready_ms)
 
     def _bury(self, office: Office, stated: _Stated, failed: Holding, reason: bytes) -> None:

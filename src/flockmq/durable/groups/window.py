@@ -63,7 +63,7 @@ class Pin(NamedTuple):
     """Records of a key whose outcome is not committed yet."""
 
     key: bytes
-    count: int
+    records: int
 
 
 class Holder:
@@ -150,11 +150,17 @@ class Window:
     def claim(self, holder: Holder, low: int, high: int, attempt: int, key: bytes = b"") -> list[Holding]:
         """A node says that its member holds these records; those that are settled are left out."""
         found: list[Holding] = []
-        for start, stop in self.known.gaps(max(low, self.position), high):
-            self.known.add(start, stop)
-            for offset in range(start, stop) if self.failed_before else ():
-                self.failed_before.pop(offset, None)
-            found.append(self._hold(start, stop, attempt, holder, key))
+        low = max(low, self.position)
+        deliveries = attempt & DELIVERIES
+        failed = self.failed_before
+        over = sorted([one for one in failed if low <= one < high and failed[one].deliveries >= deliveries])
+        for end in [*over, high]:  # of some the log says that this very delivery failed: its holder does not know yet
+            for start, stop in self.known.gaps(low, end):
+                self.known.add(start, stop)
+                for offset in range(start, stop) if failed else ():
+                    failed.pop(offset, None)
+                found.append(self._hold(start, stop, attempt, holder, key))
+            low = end + 1
         return found
 
     @property
