@@ -66,7 +66,7 @@ class Held:
         self.is_over = False
 
 
-class GroupRules:
+class MemberRules:
     """What was promised to the group."""
 
     def __init__(self, cluster: NodesWorld) -> None:
@@ -214,7 +214,7 @@ def _letters(log: GroupLog) -> list[tuple[int, int]]:
     return found
 
 
-class GroupFounder:
+class MembersFounder:
     """Has the group made, at some node, until it is there."""
 
     def __init__(self, cluster: NodesWorld, rng: random.Random) -> None:
@@ -250,7 +250,7 @@ class GroupFounder:
             machine.process.durable.meta.submit(command)
 
 
-class GroupMember:
+class SharingMember:
     """Fetches at one node after the other, and settles elsewhere."""
 
     def __init__(self, cluster: NodesWorld, name: str, rng: random.Random) -> None:

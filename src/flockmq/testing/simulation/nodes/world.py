@@ -20,7 +20,7 @@ from flockmq.testing.simulation.nodes.archive import Archive
 from flockmq.testing.simulation.nodes.clients import TOPIC, Client, Publisher, Subscriber
 from flockmq.testing.simulation.nodes.damage import scrub
 from flockmq.testing.simulation.nodes.faults import NodeFaults
-from flockmq.testing.simulation.nodes.groups import MEMBERS, GroupFounder, GroupMember, GroupRules
+from flockmq.testing.simulation.nodes.groups import MEMBERS, MemberRules, MembersFounder, SharingMember
 from flockmq.testing.simulation.nodes.ledger import Ledger
 from flockmq.testing.simulation.nodes.process import TICK_MS, DurableProcess
 from flockmq.testing.simulation.nodes.readers import LogReader
@@ -69,7 +69,7 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         """Of names that belong to no durable topic."""
         self.sessions = SessionRules(self, [self.rules, self.live], under_way_us(plan))
         self.wills = WillRules(self)
-        self.group_rules = GroupRules(self)
+        self.group_rules = MemberRules(self)
         self.positions = PositionRules(self)
         self.session_machines = SessionMachineRules(self, [self.wills, self.positions])
         self.archive = Archive(self, [self.session_machines])
@@ -130,9 +130,9 @@ class NodesWorld(VirtualCluster[DurableProcess]):
         if self.plan.sessions:
             self._begin_sessions()
         if self.plan.groups:
-            GroupFounder(self, self.rng("founder of the group"))
+            MembersFounder(self, self.rng("founder of the group"))
             for number in range(MEMBERS):
-                GroupMember(self, f"m{number}", self.rng(f"member {number}"))
+                SharingMember(self, f"m{number}", self.rng(f"member {number}"))
         if self.plan.wills:
             self.clients.append(WillWatcher(self, "ww", self.rng("watcher of wills")))
             for number in range(WILL_CLIENTS):
