@@ -95,7 +95,35 @@ class CommitStatus:
     chunks_done: int
 
 
-class DurablePort(Protocol):
+class SessionRecordsPort(Protocol):
+    """Records of persistent sessions, wherever their shards are led."""
+
+    def session_shards(self) -> list[int]:
+        """The groups that keep the records of persistent sessions; none while there never was such a session."""
+
+    def session_shard_of(self, client_id: str) -> int:
+        """The one of them that has a client's session; 0 while there are none."""
+
+    async def session_records(self, group: int, question: bytes) -> bytes | None:
+        """What the leader of such a group answers to ``node_listings.ask_page``; None when none does."""
+
+    async def session_record(self, client_id: str) -> SessionRecord | None:
+        """The record of a client's session; None when there is none."""
+
+    def session_lag(self, session: Session) -> Lag:
+        """What waits in logs for a session of this node."""
+
+    async def record_lag(self, record: SessionRecord) -> Lag | None:
+        """What waits in logs for a session that no node has; None where a log could not be asked."""
+
+    async def end_session_record(self, client_id: str) -> bool:
+        """End a session that no node has; False when there is none."""
+
+    async def session_record_ended(self, client_id: str) -> None:
+        """Wait, for a moment, until the end of a session that a node had is in the log."""
+
+
+class DurablePort(SessionRecordsPort, Protocol):
     """See the module. What can't be done raises one of ``flockmq.errors``."""
 
     @property
@@ -156,32 +184,6 @@ class DurablePort(Protocol):
 
     async def commit(self, cursor: str, group: int, offset: int, *, is_reset: bool = False) -> None:
         """Put a cursor in a group; answered after commit. Only a reset may take it back."""
-
-    # --- persistent sessions ---
-
-    def session_shards(self) -> list[int]:
-        """The groups that keep the records of persistent sessions; none while there never was such a session."""
-
-    def session_shard_of(self, client_id: str) -> int:
-        """The one of them that has a client's session; 0 while there are none."""
-
-    async def session_records(self, group: int, question: bytes) -> bytes | None:
-        """What the leader of such a group answers to ``node_listings.ask_page``; None when none does."""
-
-    async def session_record(self, client_id: str) -> SessionRecord | None:
-        """The record of a client's session; None when there is none."""
-
-    def session_lag(self, session: Session) -> Lag:
-        """What waits in logs for a session of this node."""
-
-    async def record_lag(self, record: SessionRecord) -> Lag | None:
-        """What waits in logs for a session that no node has; None where a log could not be asked."""
-
-    async def end_session_record(self, client_id: str) -> bool:
-        """End a session that no node has; False when there is none."""
-
-    async def session_record_ended(self, client_id: str) -> None:
-        """Wait, for a moment, until the end of a session that a node had is in the log."""
 
     # --- sinks: all of it may be asked twice. Conflict: something that is named is not staged; stage it again ---
 

@@ -100,13 +100,11 @@ class GroupConsumer(Failover):
         timeout_s: float = 10.0,
         retry_s: float = RETRY_S,
         ssl_context: ssl.SSLContext | None = None,
-        token_of: Callable[[str], str | None] | None = None,
     ) -> None:
         super().__init__(
             servers,
             token,
             namespace=namespace,
-            token_of=token_of,
             timeout_s=timeout_s,
             retry_s=retry_s,
             ssl_context=ssl_context,

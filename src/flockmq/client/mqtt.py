@@ -275,13 +275,13 @@ class MqttClient:
         try:
             self._writer.write(data)
         except RuntimeError as error:  # uvloop's word for a closed transport
-            raise self._error or self._lost(error) from None
+            raise self._error or _lost(self.options, error) from None
 
     async def _drain(self) -> None:
         try:
             await self._writer.drain()
         except OSError as error:
-            raise self._error or self._lost(error) from None
+            raise self._error or _lost(self.options, error) from None
 
     async def _next_packet(self) -> p.Packet:
         head = bytearray(await self._reader.readexactly(2))
@@ -296,7 +296,7 @@ class MqttClient:
             while True:
                 await self._received(await self._next_packet())
         except (OSError, asyncio.IncompleteReadError) as error:
-            self._end(self._lost(error))
+            self._end(_lost(self.options, error))
         except RemoteProtocolError as error:
             self._end(MqttError(f"{self.options.address} broke the MQTT protocol: {error}.", error.reason_code))
         except MqttError as error:
@@ -353,12 +353,6 @@ class MqttClient:
         self._pings_sent += 1
         return self._pings_sent
 
-    def _lost(self, error: BaseException) -> MqttError:
-        why = f" ({error})" if isinstance(error, OSError) else ""
-        return MqttError(
-            f"The broker at {self.options.address} closed the connection without a reason{why}; see its log."
-        )
-
     def _end(self, error: MqttError) -> None:
         """Tell all waiting calls that the connection is over; the first reason counts."""
         if self._error is not None:
@@ -369,6 +363,11 @@ class MqttClient:
                 waiting.set_exception(error)
         self._arrived.set()
         self._ping_answered.set()
+
+
+def _lost(options: Options, error: BaseException) -> MqttError:
+    why = f" ({error})" if isinstance(error, OSError) else ""
+    return MqttError(f"The broker at {options.address} closed the connection without a reason{why}; see its log.")
 
 
 def _refusal(options: Options, connack: p.Connack) -> MqttError:
