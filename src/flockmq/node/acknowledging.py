@@ -64,8 +64,6 @@ def on_pubacks(node: NodeState, session: Session, buf: bytes, pos: int, end: int
 
 def go_on(node: NodeState, session: Session, now: int) -> None:
     """The window may have opened: send what waits."""
-    if session.queue is not None:
-        session.queue.flush()
     outbound = session.outbound
     if outbound is not None and outbound.is_waiting():
         node.stats.dropped_queue += session.pump(now)

@@ -38,10 +38,7 @@ class QueuePort(Protocol):
     """The groups that one session is a member of."""
 
     def note(self, source: MemberSource) -> None:
-        """The client has acknowledged the first message of a source since the last ``flush``."""
-
-    def flush(self) -> None:
-        """The client has acknowledged some messages."""
+        """The client has acknowledged a message of a source that has no other acknowledgement to be taken."""
 
     def refused(self, source: MemberSource, place: int, reason: int) -> None:
         """The client does not take a message, for this reason code."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockmq.durable.calls import OK, Reply
 from flockmq.durable.groups.messages import encode_holdings
@@ -30,6 +30,13 @@ NAMES_MAX: Final = 10_000
 """Fetchers whose number is remembered: the same fetcher is the same member."""
 
 
+class Acknowledging(Protocol):
+    """The groups of a session."""
+
+    def flush(self) -> None:
+        """Settle what the client has acknowledged."""
+
+
 class Members:
     """See the module."""
 
@@ -42,6 +49,8 @@ class Members:
         self.pullers: dict[int, Puller] = {}
         """By partition."""
         self._work: dict[Puller, None] = {}
+        self._acknowledged: list[Acknowledging] = []
+        """Sessions whose clients acknowledged something in this turn."""
         self._terms: dict[int, int] = {}
         """Partition -> the latest term in which a leader asked what members hold."""
         self.by_group: dict[int, dict[int, Member]] = {}
@@ -153,8 +162,16 @@ class Members:
         self._has_work(puller)
         return Reply(OK, U64.pack(self._boot) + encode_holdings(found))
 
+    def acknowledged(self, queue: Acknowledging) -> None:
+        """A client has acknowledged something: it is settled when the turn ends, all together."""
+        self._acknowledged.append(queue)
+        self._calls.engine.wake()
+
     def flush(self, now: int) -> None:  # noqa: ARG002
         """A turn ends."""
+        acknowledged, self._acknowledged = self._acknowledged, []
+        for queue in acknowledged:
+            queue.flush()
         while self._work:
             work, self._work = self._work, {}
             for puller in work:

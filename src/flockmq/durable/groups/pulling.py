@@ -327,14 +327,12 @@ class Puller:
         before = hold.open.size
         hold.open.remove(low, high)
         self._free(hold, before - hold.open.size)
-        self._outgoing.append(
-            (
-                Settlement(
-                    what, grant.group, grant.generation, grant.attempt, low, high, delay_ms, grant.handle, reason
-                ),
-                hold,
-            )
-        )
+        last = self._outgoing[-1] if self._outgoing else None
+        if what == ACK and last is not None and last[1] is hold and last[0].what == ACK and last[0].high == low:
+            self._outgoing[-1] = (last[0]._replace(high=high), hold)
+            return
+        of = (grant.group, grant.generation, grant.attempt)
+        self._outgoing.append((Settlement(what, *of, low, high, delay_ms, grant.handle, reason), hold))
         self._has_work(self)
 
     def _free(self, hold: Hold, count: int) -> None:

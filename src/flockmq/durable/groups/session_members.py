@@ -65,10 +65,12 @@ class SessionQueue:
     def note(self, source: MemberSource) -> None:
         """See ``QueuePort``."""
         if isinstance(source.of, HeldRun):
+            if not self._noted:
+                self._members.acknowledged(self)
             self._noted.append(source.of)
 
     def flush(self) -> None:
-        """See ``QueuePort``."""
+        """A turn ends: settle what the client has acknowledged."""
         noted, self._noted = self._noted, []
         for run in noted:
             if run in self.runs:

@@ -45,7 +45,8 @@ class MemberNodes(GroupNodes):
             return bool(found)
 
         self.until(answered)
-        self.why = found[0].properties.reason_string if found[0].properties is not None else ""
+        properties_back = found[0].properties
+        self.why = (properties_back.reason_string or "") if properties_back is not None else ""
         return found[0].reasons[0]
 
     def look(self, device: Device, count: int, ms_max: int = 30_000) -> list[bytes]:
