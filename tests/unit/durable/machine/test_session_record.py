@@ -165,7 +165,6 @@ def test_a_packed_record_reads_and_changes_as_any_other() -> None:
     record.positions.clear()
     assert (list(record.subscriptions), record.positions) == ([b"a", b"b"], {1: 40}), "what was cleared are copies"
     assert (record.least_starts()[2], record.position(1, None)) == (6, 40)
-    assert record.is_packed()
     record.advance(1, 41)
     record.drop_starts(20)
     assert record.discard(b"b") is not None
