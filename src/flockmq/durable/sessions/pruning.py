@@ -1,9 +1,9 @@
 """Sessions in the log whose user or namespace is no more: the leaders of their shards end them.
 
 ```
- a user is removed: every node remembers that for a while --> the node that leads a shard ----------------.
- a namespace of records is in no state that a majority knows ---------------------------------------------+--> END
+ a user, a namespace is removed: every node remembers that for a while --> the node that leads a shard --> END
 ```
+Namespaces that listeners name need not be in the cluster state: only one that was there, and is gone, ends sessions.
 Nodes end sessions that they have (``node/reviewing.py``). These here are away: no node has anything but their record.
 """
 
@@ -50,6 +50,10 @@ class Pruning:
         self._shards = shards
         self._removed: dict[bytes, int] = {}
         """Users that were removed, and until when that is remembered; the oldest first."""
+        self._namespaces: frozenset[str] = frozenset()
+        """Namespaces of the cluster state at the last look."""
+        self._closed: dict[bytes, int] = {}
+        """Namespaces that were removed from it since, and until when that is remembered."""
         self._busy: set[int] = set()
         self._look_at = 0
 
@@ -69,21 +73,28 @@ class Pruning:
         self._look_at = now + LOOK_MS
         while self._removed and next(iter(self._removed.values())) <= now:
             del self._removed[next(iter(self._removed))]
+        self._follow_namespaces(now)
         for group in self._log.groups():
             if group not in self._busy and self._leads(group):
                 table = self._machines.by_group[group].sessions
-                if self._namespaces(table) or self._users(table):
+                if self._gone_from(table) or self._users(table):
                     self._busy.add(group)
                     self._calls.tasks.start("sessions without user or namespace", self._prune(group))
 
     def _leads(self, group: int) -> bool:
         return self._engine.is_leader(group) and self._engine.knows_all(group) and group in self._machines.by_group
 
-    def _namespaces(self, table: SessionTable) -> set[bytes]:
-        """Namespaces of sessions that the cluster state does not have."""
-        known = self._meta.state.namespaces
-        names = table.counts.by_namespace
-        return {one for one in names if one.decode("utf-8", "replace") not in known} - {DEFAULT_NAMESPACE.encode()}
+    def _follow_namespaces(self, now: int) -> None:
+        known = frozenset(self._meta.state.namespaces)
+        for name in self._namespaces - known:
+            self._closed[name.encode()] = now + KEPT_MS
+        self._namespaces = known
+        for one in [one for one, until in self._closed.items() if until <= now or one.decode() in known]:
+            del self._closed[one]
+
+    def _gone_from(self, table: SessionTable) -> set[bytes]:
+        """Namespaces of sessions that were removed, and are not there again."""
+        return {one for one in self._closed if one in table.counts.by_namespace}
 
     def _users(self, table: SessionTable) -> set[bytes]:
         """Users of sessions that were removed, and are not there again."""
@@ -110,7 +121,7 @@ class Pruning:
             self._busy.discard(group)
 
     def _ends(self, table: SessionTable, records: list[SessionRecord]) -> list[SessionStatement]:
-        namespaces = self._namespaces(table)
+        namespaces = self._gone_from(table)
         users = self._users(table)
         statements: list[SessionStatement] = []
         for record in records:

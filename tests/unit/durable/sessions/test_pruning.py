@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.cluster.commands import CreateNamespace
+from flockmq.cluster.commands import CreateNamespace, DeleteNamespace
 from flockmq.durable.machine.session_bodies import ClaimStatement, DetachStatement
 from flockmq.node.reviewing import Review
 from session_nodes import SessionNodes, connect_packet
@@ -32,14 +32,19 @@ def test_sessions_that_are_away_end_with_their_user() -> None:
 def test_sessions_end_with_their_namespace() -> None:
     nodes = SessionNodes()
     nodes.drop(nodes.connect(1, "c"))
-    nodes.submit(1, CreateNamespace("acme"))
+    for namespace in ("acme", "gone"):
+        nodes.submit(1, CreateNamespace(namespace))
     log = nodes[1].durable.session_room.log
     told: list[object] = []
-    for name in (b"$ns/acme/x", b"$ns/gone/x"):
+    clients = (b"$ns/acme/x", b"$ns/gone/x", b"$ns/listener/x")
+    for name in clients:
         log.say(name, ClaimStatement(name, 1, 1_000, 1, nodes[1].boot, None, 60, 5, 0)).then(told.append)
         log.say(name, DetachStatement(name, 1_000, 60, {})).then(told.append)
-    nodes.until(lambda: len(told) == 4)
+    nodes.until(lambda: len(told) == 2 * len(clients))
+    nodes.run(3_000)
+    nodes.submit(2, DeleteNamespace("gone"))
     nodes.until(lambda: not nodes.has_record("$ns/gone/x"))
     nodes.run(3_000)
     assert nodes.has_record("$ns/acme/x")
+    assert nodes.has_record("$ns/listener/x"), "a namespace that only listeners name is in no cluster state"
     assert nodes.has_record("c")
