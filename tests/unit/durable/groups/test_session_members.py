@@ -28,7 +28,7 @@ class MemberNodes(GroupNodes):
     def client(self, number: int, client_id: str, version: int = 5, expiry_s: int = 0) -> Device:
         """A connected client."""
         packet = connect_packet(client_id, expiry_s=expiry_s, clean_start=not expiry_s, version=version)
-        device = self.ask(number, packet)  # type: ignore[arg-type, misc]
+        device = self.ask(number, packet)  # type: ignore[misc]
         assert device.connack.reason == 0
         return device
 
