@@ -21,6 +21,9 @@ OTHER_MEANINGS: Final = {
     "flockmq.spark.pipelines.beside.Result": "what a query of Spark computed",
     "flockmq.spark.sink.FlockStreamWriter": "Spark's word: a streaming query",
     "flockmq.spark.stream_reader.FlockStreamReader": "Spark's word: a streaming query",
+    "flockmq.testing.simulation.nodes.groups.GroupRules": "rules of consumer groups",
+    "flockmq.testing.simulation.nodes.groups.GroupFounder": "makes a consumer group",
+    "flockmq.testing.simulation.nodes.groups.GroupMember": "a member of a consumer group",
     "flockmq.testing.simulation.consensus.history.GroupHistory": "the consensus simulator is about Raft groups",
 }
 """Classes whose name has a replaced word for something that the glossary does not name."""

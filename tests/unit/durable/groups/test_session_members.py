@@ -193,11 +193,11 @@ def test_refusals_say_why() -> None:
     nodes.group()
     device = nodes.client(1, "c")
     assert nodes.subscribe(device, b"$queue/other") == reasons.TOPIC_FILTER_INVALID
-    assert "no consumer group" in nodes.why
+    assert "no consumer group" in (nodes.why or "")
     assert nodes.subscribe(device, b"$queue/work/elsewhere/#") == reasons.TOPIC_FILTER_INVALID
-    assert "reads nothing" in nodes.why
+    assert "reads nothing" in (nodes.why or "")
     assert nodes.subscribe(device, b"$queue/work", qos=0) == reasons.TOPIC_FILTER_INVALID
-    assert "QoS 1" in nodes.why
+    assert "QoS 1" in (nodes.why or "")
     assert nodes.subscribe(device, b"$queue/work", qos=2) == 1
     old = nodes.client(1, "old", version=4)
     assert nodes.subscribe(old, b"$queue/other") == 0x80
