@@ -9,7 +9,7 @@
 | group one holder | a record (``key`` mode: a key) is with two members whose nodes live and whose time is not over |
 | group done | a record is delivered after its ack, or burial, was confirmed |
 | group order | in ``key`` mode, the first delivery of a record comes behind that of a later one of its key |
-| group delivery | a delivery has no higher number than the one before it, though that one's node lives |
+| group delivery | a delivery has no higher number than the one before it of the same leader, whose node lives |
 | group complete | in the end a record is not settled, or settled without a word of a member |
 | group letters | a record that was buried is not once in the topic of dead letters, or one that was not is |
 
@@ -26,6 +26,8 @@ from flockmq.cluster.dead_letters import read_dead
 from flockmq.cluster.groups import KEY, SHARE, Binding
 from flockmq.cluster.model import DEFAULT_NAMESPACE
 from flockmq.cluster.tables import key_of
+from flockmq.durable.groups.tokens import read_token
+from flockmq.durable.groups.window import ATTEMPT_BITS, DELIVERIES
 from flockmq.log.batch import DATA, BatchView
 from flockmq.testing.simulation.nodes.clients import TOPIC
 from flockmq.testing.simulation.world import Violation
@@ -111,7 +113,7 @@ class MemberRules:
         before = self._held.get(place)
         if before is not None and self._is_active(before):
             raise Violation("group one holder", f"{where} is with {before.member} at node {before.number}")
-        if before is not None and self._lives(before) and held.record.deliveries <= before.record.deliveries:
+        if before is not None and self._lives(before) and _attempt(held) <= _attempt(before):
             raise Violation("group delivery", f"{where} comes after delivery {before.record.deliveries}")
         if not self.is_keyed():
             return
@@ -198,6 +200,13 @@ class MemberRules:
         if twice or missing or strange:
             text = f"twice {twice[:3]}, missing {missing[:3]}, not buried {strange[:3]}"
             raise Violation("group letters", text)
+
+
+def _attempt(held: Held) -> tuple[int, int]:
+    """A leader that did not hear of a delivery, for its node was silent, counts on from what the log has."""
+    token = read_token(held.record.token)
+    assert token is not None
+    return token.attempt >> ATTEMPT_BITS, token.attempt & DELIVERIES
 
 
 def _letters(log: GroupLog) -> list[tuple[int, int]]:
