@@ -51,8 +51,10 @@ test: lint $(INSTALLED)/.installed test-compiled test-pure  ## what CI runs: lin
 test-installed: $(INSTALLED)/.installed setup  ## `pip install .` in an empty environment, and a broker started from there
 	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) -n 1 tests/integration/test_install.py
 
+# Attacks measure how long other clients wait: nothing else runs beside them.
 test-compiled: $(INSTALLED)/.installed setup
-	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) -n $(WORKERS) tests
+	$(PYTEST) -n 1 tests/faults/attacks
+	INSTALLED_FLOCKMQ=$(INSTALLED) $(PYTEST) -n $(WORKERS) tests --ignore tests/faults/attacks
 
 test-pure: setup
 	FLOCKMQ_PURE=1 $(PYTEST) -n $(CORES) $(PURE_TESTS)
