@@ -33,6 +33,7 @@ WARNINGS: Final = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One group, so that tests share what is slow to start; and time for it."""
     for item in items:

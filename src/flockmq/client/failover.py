@@ -175,8 +175,10 @@ class Failover:
                     raise
                 problem = problem or error
             except ApiError as error:
-                # The token of one node may be wrong on another: only those that were named are believed in that.
-                if error.status not in ASK_AGAIN and (url in self._named or error.status not in NOT_FOR_US):
+                # The token of one node may be wrong on another, and a node that has just started may not know it yet.
+                if error.status not in ASK_AGAIN and error.status not in NOT_FOR_US:
+                    raise
+                if error.status in NOT_FOR_US and self._named == [url]:
                     raise
                 problem = error
         assert problem is not None
